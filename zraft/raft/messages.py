@@ -1,0 +1,183 @@
+"""What a Raft group stores and what its members say to each other. Values only, no behaviour.
+
+Names follow Ongaro's dissertation. Every message carries the sender's term. The sender itself
+(server id and disk instance) is not in the message: the transport authenticates it and hands it to
+`Raft.step`, so that a message can never claim to be from somebody else (D-1, D-6).
+
+All times are ticks of one millisecond, counted by whoever drives the group.
+"""
+
+from __future__ import annotations
+
+from enum import IntEnum
+from typing import Final
+
+from attrs import frozen
+
+from zraft.ids import GroupId, Instance, ServerId
+
+
+class EntryKind(IntEnum):
+    """What an entry's payload holds; the state machine sees COMMANDS only."""
+
+    NOOP = 0
+    COMMANDS = 1
+    MEMBERSHIP = 2
+
+
+@frozen
+class Entry:
+    """One log entry: one batch of commands (design: one entry per turn of the leader's loop).
+
+    `position` is the cumulative number of the entry's first command in this group's log and `count`
+    how many there are (D-16); a NOOP or MEMBERSHIP entry has count 0. Positions start at 1.
+    """
+
+    index: int
+    term: int
+    kind: EntryKind
+    position: int
+    count: int
+    payload: bytes
+
+    @property
+    def next_position(self) -> int:
+        """Position of the first command after this entry."""
+        return self.position + self.count
+
+
+@frozen
+class HardState:
+    """What must be durable before any message that depends on it leaves (D-7): one atomic record."""
+
+    term: int = 0
+    voted_for: ServerId | None = None
+
+
+@frozen
+class Member:
+    """One server of a configuration: the disk instance that counts, and whether it votes."""
+
+    instance: Instance
+    voter: bool = True
+
+
+@frozen
+class PreVote:
+    """Would you vote for me in `term` (one above my own)? Changes nobody's state (dissertation 9.6)."""
+
+    group: GroupId
+    term: int
+    last_log_index: int
+    last_log_term: int
+
+
+@frozen
+class PreVoteReply:
+    """`term` is the term asked about when granted, the refuser's own term otherwise."""
+
+    group: GroupId
+    term: int
+    granted: bool
+
+
+@frozen
+class RequestVote:
+    group: GroupId
+    term: int
+    last_log_index: int
+    last_log_term: int
+
+
+@frozen
+class RequestVoteReply:
+    group: GroupId
+    term: int
+    granted: bool
+
+
+@frozen
+class AppendEntries:
+    """Entries from `prev_log_index + 1` on; never empty (an empty one is a `Heartbeat` or a `Probe` of its own)."""
+
+    group: GroupId
+    term: int
+    prev_log_index: int
+    prev_log_term: int
+    leader_commit: int
+    entries: tuple[Entry, ...]
+
+
+@frozen
+class AppendEntriesReply:
+    """Answer to one AppendEntries.
+
+    Accepted: `match_index` = prev_log_index + number of entries, all of it durable at the sender.
+    Refused: `prev_log_index` repeats the question, `conflict_term` is the term the follower has there
+    (0 if its log is shorter) and `conflict_index` the first index of that term, or its last index + 1.
+    """
+
+    group: GroupId
+    term: int
+    accepted: bool
+    match_index: int
+    prev_log_index: int = 0
+    conflict_index: int = 0
+    conflict_term: int = 0
+
+
+@frozen
+class Heartbeat:
+    """`leader_commit` is min(commit, what this follower is known to match), so that it is safe to obey (D-7).
+
+    `round` numbers the leader's quorum rounds; check-quorum and ReadIndex count the replies per round.
+    """
+
+    group: GroupId
+    term: int
+    round: int
+    leader_commit: int
+
+
+@frozen
+class HeartbeatReply:
+    """`last_index` is the sender's last log index, so that a lost append is noticed one heartbeat later."""
+
+    group: GroupId
+    term: int
+    round: int
+    last_index: int
+
+
+@frozen
+class ReadIndex:
+    """A follower asks the leader for a read index; `context` is the asker's own number for the read."""
+
+    group: GroupId
+    term: int
+    context: int
+
+
+@frozen
+class ReadIndexReply:
+    group: GroupId
+    term: int
+    context: int
+    index: int
+
+
+Message = (
+    PreVote
+    | PreVoteReply
+    | RequestVote
+    | RequestVoteReply
+    | AppendEntries
+    | AppendEntriesReply
+    | Heartbeat
+    | HeartbeatReply
+    | ReadIndex
+    | ReadIndexReply
+)
+
+NO_INDEX: Final = 0
+"""The index before the first entry; its term is 0."""

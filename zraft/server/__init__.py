@@ -1,0 +1,1 @@
+"""The server: the driver that puts log, network and clients in the right order, and its asyncio shell."""

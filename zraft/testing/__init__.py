@@ -1,0 +1,1 @@
+"""Test tools that are part of the product: the simulator, its faults and its checkers."""

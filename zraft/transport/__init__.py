@@ -1,0 +1,1 @@
+"""Datagrams between servers: sealing, packing several messages together, fragmentation, the UDP socket."""

@@ -1,0 +1,1 @@
+"""The bytes clients speak, pure: jute records, ZooKeeper requests and replies, four-letter words."""
