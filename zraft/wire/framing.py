@@ -1,6 +1,7 @@
 """Cuts a client's byte stream into frames: a 4-byte big-endian length and that many bytes.
 
-The first four bytes of a connection may be a four-letter word instead of a length; nothing later may. See docs/PROTOCOL-ZOOKEEPER.md, "Frames".
+The first four bytes of a connection may be a four-letter word instead of a length; nothing later may.
+See docs/PROTOCOL-ZOOKEEPER.md, "Frames".
 """
 
 from __future__ import annotations
@@ -14,8 +15,26 @@ JUTE_MAXBUFFER: Final = 0xFFFFF
 """Default largest frame in bytes, ZooKeeper's own (1 MiB - 1): clients refuse larger frames from us, too."""
 
 FOUR_LETTER_WORDS: Final = frozenset(
-    ("conf", "cons", "crst", "dirs", "dump", "envi", "gtmk", "hash", "isro")
-    + ("mntr", "ruok", "srst", "srvr", "stat", "stmk", "wchc", "wchp", "wchs")
+    {
+        "conf",
+        "cons",
+        "crst",
+        "dirs",
+        "dump",
+        "envi",
+        "gtmk",
+        "hash",
+        "isro",
+        "mntr",
+        "ruok",
+        "srst",
+        "srvr",
+        "stat",
+        "stmk",
+        "wchc",
+        "wchp",
+        "wchs",
+    }
 )
 """The words ZooKeeper knows. Any other four bytes are a length, and as a length too large."""
 
@@ -83,13 +102,11 @@ class FrameReader:
         start = 4
         while start <= size:
             (length,) = unpack_from(chunk, start - 4)
-            end = start + length
-            if end > size or length < 0:
-                if not 0 <= length <= limit:
-                    raise self._too_large(length)
-                break
-            if length > limit:
+            if not 0 <= length <= limit:
                 raise self._too_large(length)
+            end = start + length
+            if end > size:
+                break
             append(chunk[start:end])
             start = end + 4
         start -= 4
