@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from struct import Struct
-from typing import Final, TypeVar
+from typing import Any, Final, TypeVar
 
 from zraft.errors import MarshallingError
 
@@ -49,6 +49,10 @@ class JuteReader:
             )
         self._offset = start + size
         return start
+
+    def read_struct(self, layout: Struct) -> tuple[Any, ...]:
+        """The fields of a fixed layout."""
+        return layout.unpack_from(self._data, self._take(layout.size, "fields"))
 
     def read_int(self) -> int:
         value: int = INT.unpack_from(self._data, self._take(4, "int"))[0]

@@ -13,7 +13,7 @@ from typing import Any, Final, Protocol
 from zraft.tree.txn import CHECK, CREATE, CREATE2, DELETE, MULTI, SET_DATA, Command
 from zraft.wire.jute import INT, NULL_LENGTH, encode_texts
 from zraft.wire.opcodes import Opcode
-from zraft.wire.requests import MULTI_HEADER
+from zraft.wire.requests import MULTI_END, MULTI_HEADER
 from zraft.wire.stat import STAT_FIELDS, Znode, encode_stat
 
 HEADER_BYTES: Final = 16
@@ -26,8 +26,6 @@ _HEADER_AND_STAT: Final = Struct(">iiqi" + STAT_FIELDS)
 _pack_header: Final = _HEADER.pack
 _pack_header_and_length: Final = _HEADER_AND_LENGTH.pack
 _pack_header_and_stat: Final = _HEADER_AND_STAT.pack
-
-_MULTI_END: Final = MULTI_HEADER.pack(-1, 1, -1)
 
 
 class MultiFailure(Protocol):
@@ -148,7 +146,7 @@ def encode_multi_reply(
         for code in codes:
             parts.append(MULTI_HEADER.pack(Opcode.ERROR, 0, code))
             parts.append(INT.pack(code))
-    parts.append(_MULTI_END)
+    parts.append(MULTI_END)
     body = b"".join(parts)
     return _pack_header(HEADER_BYTES + len(body), xid, zxid, 0) + body
 

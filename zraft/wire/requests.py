@@ -29,6 +29,7 @@ from zraft.wire.opcodes import Opcode
 
 HEADER: Final = struct.Struct(">ii")
 MULTI_HEADER: Final = struct.Struct(">iBi")
+MULTI_END: Final = MULTI_HEADER.pack(-1, 1, -1)
 BODY_OFFSET: Final = 8
 NO_TTL: Final = 0
 

@@ -8,6 +8,8 @@ from typing import Final, Protocol
 
 from attrs import frozen
 
+from zraft.wire.jute import JuteReader
+
 STAT_FIELDS: Final = "qqqqiiiqiiq"
 """czxid mzxid ctime mtime version cversion aversion ephemeralOwner dataLength numChildren pzxid."""
 
@@ -80,3 +82,8 @@ def encode_stat(node: Znode) -> bytes:
         0 if children is None else len(children),
         node.pzxid,
     )
+
+
+def decode_stat(reader: JuteReader) -> Stat:
+    """Raises MarshallingError."""
+    return Stat(*reader.read_struct(STAT))
