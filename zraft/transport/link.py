@@ -45,7 +45,7 @@ DATAGRAM_BYTES_MAX: Final = 65_507
 
 QUEUED_MESSAGES_MAX: Final = 64
 QUEUED_BYTES_MAX: Final = 1024 * 1024
-"""What waits per peer for the handshake: one round trip's worth; the newest matters to a peer that was down."""
+"""What waits per peer for the handshake: a round trip's worth; to a peer that was down the newest matters."""
 
 
 @frozen(kw_only=True)
@@ -56,6 +56,25 @@ class TransportSettings:
     reassembly_bytes_per_peer_max: int = 4 * MESSAGE_BYTES_MAX
     reassembly_bytes_total_max: int = 16 * MESSAGE_BYTES_MAX
     reassembly_timeout_ms: int = 1_000
+
+    def __attrs_post_init__(self) -> None:
+        if self.message_bytes_max < 1:
+            raise ConfigError(f"message_bytes_max: expected at least 1, found {self.message_bytes_max}")
+        # Twice, so that one message in the smallest fragments fits with the allowance for each of them.
+        if self.reassembly_bytes_per_peer_max < 2 * self.message_bytes_max:
+            raise ConfigError(
+                f"reassembly_bytes_per_peer_max: expected at least twice message_bytes_max "
+                f"({2 * self.message_bytes_max}), found {self.reassembly_bytes_per_peer_max}"
+            )
+        if self.reassembly_bytes_total_max < self.reassembly_bytes_per_peer_max:
+            raise ConfigError(
+                f"reassembly_bytes_total_max: expected at least reassembly_bytes_per_peer_max "
+                f"({self.reassembly_bytes_per_peer_max}), found {self.reassembly_bytes_total_max}"
+            )
+        if self.reassembly_timeout_ms < 1:
+            raise ConfigError(
+                f"reassembly_timeout_ms: expected at least 1, found {self.reassembly_timeout_ms}"
+            )
 
 
 @frozen
@@ -221,11 +240,18 @@ class PeerLinks:
                 f"datagram_bytes_max of server {server}: expected {DATAGRAM_BYTES_MIN} to "
                 f"{DATAGRAM_BYTES_MAX}, found {datagram_bytes_max}"
             )
+        body_bytes_max = datagram_bytes_max - SEAL_BYTES
+        largest = packing.message_bytes_max(body_bytes_max)
+        if self._settings.message_bytes_max > largest:
+            raise ConfigError(
+                f"message_bytes_max: expected at most {largest} with datagrams of {datagram_bytes_max} bytes "
+                f"to server {server}, found {self._settings.message_bytes_max}; raise datagram_bytes_max"
+            )
         return _Peer(
             Handshake(me=self._me, salt=self._salt, entropy=self._entropy),
             Outgoing(self._seal_key, me=self._me, receiver=server, salt=self._salt),
             Packer(
-                body_bytes_max=datagram_bytes_max - SEAL_BYTES,
+                body_bytes_max=body_bytes_max,
                 message_bytes_max=self._settings.message_bytes_max,
             ),
         )

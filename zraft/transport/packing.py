@@ -32,8 +32,10 @@ callers bound by this constant can be sent, and far below what a receiver sets a
 FRAGMENTS_MAX: Final = 2**14
 """Fragments of one message: enough for `MESSAGE_BYTES_MAX` in the smallest datagrams allowed."""
 
-BODY_BYTES_MIN: Final = MESSAGE_BYTES_MAX // FRAGMENTS_MAX + _FRAGMENT_HEADER.size
-"""A body must at least hold one fragment of the largest message, cut into `FRAGMENTS_MAX`."""
+
+def message_bytes_max(body_bytes_max: int) -> int:
+    """The largest message that bodies of this size can carry."""
+    return FRAGMENTS_MAX * (body_bytes_max - _FRAGMENT_HEADER.size)
 
 
 class UnsendableError(ProtocolError):
@@ -46,7 +48,8 @@ class Packer:
     __slots__ = ("_body_bytes_max", "_message_bytes_max", "_message_number")
 
     def __init__(self, *, body_bytes_max: int, message_bytes_max: int) -> None:
-        assert body_bytes_max - _FRAGMENT_HEADER.size >= message_bytes_max / FRAGMENTS_MAX
+        assert body_bytes_max > _FRAGMENT_HEADER.size
+        assert FRAGMENTS_MAX * (body_bytes_max - _FRAGMENT_HEADER.size) >= message_bytes_max
         self._body_bytes_max = body_bytes_max
         self._message_bytes_max = message_bytes_max
         self._message_number = 0
