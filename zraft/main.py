@@ -182,10 +182,10 @@ def status(connect: str) -> None:
     from zraft.status_table import show_status
 
     addresses = [parse_address(part, "--connect") for part in connect.split(",")]
-    sys.exit(0 if show_status(addresses, click.get_text_stream("stdout")) else EXIT_FAILED)
+    sys.exit(0 if show_status(addresses, sys.stdout) else EXIT_FAILED)
 
 
-@main.group(cls=click.Group)
+@click.group()
 def key() -> None:
     """The secret that servers of one cluster know each other by."""
 
@@ -204,5 +204,4 @@ def new(file: Path) -> None:
     click.echo(f"wrote {file}: copy it to every server of the cluster, and to nobody else")
 
 
-if __name__ == "__main__":
-    main(prog_name="zraft")
+main.add_command(key)
