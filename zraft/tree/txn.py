@@ -19,7 +19,7 @@ ids (D-5): a list of (scheme, id). Session 0 marks a run of commands that belong
 
 Commands of a session's run::
 
-    [CREATE, path, data|nil, acl|nil, flags, ttl]     acl nil = [(31, "world", "anyone")]; also for CREATE2 etc.
+    [CREATE, path, data|nil, acl|nil, flags, ttl]     acl nil = [(31, "world", "anyone")]; also CREATE2 etc.
     [DELETE, path, version]
     [SET_DATA, path, data|nil, version]
     [CHECK, path, version]                            inside MULTI only
@@ -34,7 +34,7 @@ Commands of a run with session 0::
 
 Commands of the leader's batch::
 
-    [EXPIRE, session, attach_position, write_position, last_touch_ms, timeout_ms, leadership_start_ms]   (D-11)
+    [EXPIRE, session, attach_position, write_position, last_touch_ms, timeout_ms, leadership_start_ms]  (D-11)
     [SETTINGS, {name: value}]
 """
 
@@ -83,16 +83,19 @@ def pack_entry(log_time_ms: int, wall_time_ms: int, batches: Iterable[bytes]) ->
     packer.pack(FORMAT)
     packer.pack(log_time_ms)
     packer.pack(wall_time_ms)
-    return packer.bytes() + b"".join(blobs)
+    header: bytes = packer.bytes()
+    return header + b"".join(blobs)
 
 
 def unpack_entry(payload: bytes) -> tuple[int, int, tuple[Batch, ...]]:
     """(log_time_ms, wall_time_ms, batches).
 
     Raises:
-        ValueError: the payload is not of a format this release knows; the caller stops rather than guess (D-5).
+        ValueError: the payload is not of a format this release knows; the caller must stop, not guess (D-5).
     """
     fields = msgpack.unpackb(payload, use_list=False, strict_map_key=False)
     if fields[0] != FORMAT:
-        raise ValueError(f"log entry of format {fields[0]!r}, this release knows format {FORMAT}: upgrade this server")
+        raise ValueError(
+            f"log entry of format {fields[0]!r}, this release knows format {FORMAT}: upgrade this server"
+        )
     return fields[1], fields[2], fields[3:]
