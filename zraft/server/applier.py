@@ -142,7 +142,7 @@ class Applier:
         """A session began, moved or ended, or a boot registered: what that means beside the tree."""
         opcode = command[0]
         if opcode == REGISTER:
-            if mine and command[1] != self._boot_id and self._machine.row_boot(self._me) == self._boot:
+            if mine and command[1] != self._boot_id and self._machine.rows[self._me].boot == self._boot:
                 raise self._copied(self._boot)
         elif isinstance(result, Session):
             if self.expiry is not None:

@@ -20,6 +20,8 @@ from zraft.errors import Code
 from zraft.server.connection import Connection, Phase
 from zraft.server.origin import OriginStream
 from zraft.server.touches import TouchReporter
+from zraft.tree.acl import READ, permits
+from zraft.tree.events import Event
 from zraft.tree.machine import Machine
 from zraft.tree.sessions import Session
 from zraft.tree.txn import ATTACH, CREATE_SESSION, Command
@@ -60,13 +62,16 @@ class Clients:
         touches: TouchReporter,
         settings: ClientSettings,
         entropy: Callable[[int], bytes],
-        four_letter_word: Callable[[str, Connection], str],
+        four_letter_word: Callable[[str], bytes],
     ) -> None:
         self.machine = machine
         self.watches: WatchTable[Connection] = WatchTable()
         self.four_letter_word = four_letter_word
         self.refusals: deque[tuple[Connection, str]] = deque(maxlen=REFUSALS_KEPT_MAX)
+        self.faults: deque[str] = deque(maxlen=REFUSALS_KEPT_MAX)
         self.now = 0
+        self.received_total = 0
+        self.sent_total = 0
         self.serving = False
         """Whether sessions may be attached now; set every turn by the driver."""
         self._origin = origin
@@ -152,6 +157,10 @@ class Clients:
             command = (ATTACH, request.session, request.timeout_ms, request.password)
         self._origin.add(connection, 0, connection.ids, [command], ATTACH_BYTES)
 
+    def note_fault(self, what: str) -> None:
+        """Something that must not happen did, and was survived: the operator is told."""
+        self.faults.append(what)
+
     def refuse(self, connection: Connection, why: str) -> None:
         """Close without a reply, and tell the operator why."""
         self.refusals.append((connection, why))
@@ -211,11 +220,11 @@ class Clients:
         if connection is not None and connection is not to:
             self.close(connection)
 
-    def publish(self, events: Sequence[tuple[int, str, object]], zxid: int) -> None:
+    def publish(self, events: Sequence[Event], zxid: int) -> None:
         """Tell watchers, before any reply of the same or a later zxid is written to them."""
-        for event_type, path, node in events:
+        for event_type, path, acl in events:
             for connection in self.watches.trigger(event_type, path):
-                if connection.phase is Phase.ATTACHED and self.machine.readable(node, connection.ids):
+                if connection.phase is Phase.ATTACHED and permits(acl, READ, connection.ids):
                     connection.out.append(encode_watch_event(zxid, event_type, path))
                     if not connection.dirty:
                         self.mark_dirty(connection)
@@ -258,6 +267,7 @@ class Clients:
             connection.dirty = False
             out = connection.out
             connection.sent += len(out)
+            self.sent_total += len(out)
             outputs.append(Output(connection, b"".join(out), connection.closing))
             out.clear()
             if connection.closing:

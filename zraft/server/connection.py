@@ -137,6 +137,7 @@ class Connection:
         if not frames:
             return
         self.received += len(frames)
+        self._clients.received_total += len(frames)
         if self.phase is Phase.ATTACHED and not self._backlog and not self._clients.full:
             self._take(frames)
         else:
@@ -150,7 +151,7 @@ class Connection:
         """Take the first frame, which asks for a session, off `frames`; False if there is nothing more to do."""
         word = self._reader.word
         if word is not None:
-            self.out.append(self._clients.four_letter_word(word, self).encode())
+            self.out.append(self._clients.four_letter_word(word))
             self.closing = True
             self._clients.mark_dirty(self)
         elif frames:

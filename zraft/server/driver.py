@@ -15,9 +15,9 @@ import random
 from collections.abc import Callable, Sequence
 from typing import Final
 
-from attrs import field, frozen
+from attrs import asdict, field, frozen
 
-from zraft.errors import StorageError, ZraftError
+from zraft.errors import StorageError
 from zraft.ids import COORDINATION_GROUP, Instance, ServerId
 from zraft.raft.core import Raft, Role
 from zraft.raft.log import Log
@@ -40,15 +40,13 @@ from zraft.server.connection import Connection
 from zraft.server.expiry import SessionExpiry
 from zraft.server.intake import BatchIntake
 from zraft.server.origin import OriginSettings, OriginStream
-from zraft.server.statistics import Latencies
+from zraft.server.statistics import Latencies, Sizes
 from zraft.server.touches import NEVER, TouchReporter
 from zraft.storage.records import EntryRecord, HardStateRecord, Record, RosterRecord, TruncateRecord
 from zraft.transport.messages import Hello, OriginBatch, PeerMessage, Sender, TouchAck, TouchReport
 from zraft.tree.machine import Machine
 from zraft.tree.settings import Settings
 from zraft.tree.txn import REGISTER, SETTINGS, Command, pack_batch, pack_entry
-
-Archive = Callable[[int, int, int], Sequence[object]]
 
 TURN_STEP_MS_MAX: Final = 100
 """The most time one turn may count as passed (D-11): a process that was stopped for a minute ages nobody."""
@@ -123,7 +121,7 @@ class Driver:
         stored: Stored,
         rng: random.Random,
         entropy: Callable[[int], bytes],
-        four_letter_word: Callable[[str, Connection], str],
+        four_letter_word: Callable[[str], bytes],
         now_ms: int,
     ) -> None:
         if identity.cluster is not None and stored.roster is None:
@@ -174,6 +172,8 @@ class Driver:
         # The first batch of a boot registers it (D-1); the window keeps everything else behind it in order.
         self.origin.add(None, 0, (), [(REGISTER, identity.boot_id)], len(identity.boot_id))
 
+        self.proposals = Sizes()
+        self.leader_changes = 0
         self._leader: ServerId | None = None
         self._led_term = 0
         self._intake: BatchIntake | None = None
@@ -250,6 +250,11 @@ class Driver:
         return self._leader
 
     @property
+    def leader_uptime_ms(self) -> int:
+        """Time that this leadership ran; 0 while not leading."""
+        return self._run - self._led_since if self._intake is not None else 0
+
+    @property
     def applied_index(self) -> int:
         return self._applied_index
 
@@ -315,7 +320,7 @@ class Driver:
                 if not self.bootstrap.founded:
                     # Before the roster is known to be the same everywhere nobody votes (D-1); but a leader
                     # can only exist if it was, and following one is safe.
-                    if isinstance(message, (AppendEntries, Heartbeat)) and raft.membership.is_member(server, instance):
+                    if isinstance(message, (AppendEntries, Heartbeat)) and raft.membership.has(server, instance):
                         self.bootstrap.on_leader()
                     elif isinstance(message, (PreVote, RequestVote)):
                         return
@@ -326,7 +331,7 @@ class Driver:
     def _start_raft(self, roster: Roster) -> None:
         """The roster is durable: this server takes part in the coordination group."""
         identity = self.identity
-        membership = Membership.of({server: Member(instance) for server, instance in roster})
+        membership = Membership({server: Member(instance) for server, instance in roster})
         self.raft = Raft(
             group=COORDINATION_GROUP,
             server=identity.server,
@@ -343,6 +348,7 @@ class Driver:
         if raft.leader != self._leader:
             self._leader = raft.leader
             if self._leader is not None:
+                self.leader_changes += 1
                 self.origin.on_leader_change()
                 self.touches.report_now()
             self._reads_asked_at = NEVER
@@ -358,18 +364,24 @@ class Driver:
             self.applier.expiry = None
             self._commands.clear()
             self._round_sent.clear()
+            self._last_round = 0
             self._quorum_at = NEVER
-        if self._intake is None and raft.noop_index <= self._applied_index:
+        if self._intake is None and self._leads():
             # Only now the state holds all that earlier leaders committed: rows, sessions and log time are
             # exact, and nothing remembered from an earlier leadership is used (D-2, D-11b, D-12).
-            self._intake = BatchIntake(self.machine.origin_numbers())
+            self._intake = BatchIntake({origin: (row.boot, row.seq) for origin, row in self.machine.rows.items()})
             self.applier.expiry = SessionExpiry(self.settings.tree.tick_time_ms)
             self._log_time_base = self.machine.log_time
             self._led_since = self._run
             if raft.noop_index == 1:
-                self._commands.append((SETTINGS, self.settings.tree.as_map()))
+                self._commands.append((SETTINGS, asdict(self.settings.tree)))
         elif self.applier.expiry is not None:
             self.applier.expiry.advance(step)
+
+    def _leads(self) -> bool:
+        """This server leads, and its first entry is applied."""
+        raft = self.raft
+        return raft is not None and raft.role is Role.LEADER and raft.noop_index <= self._applied_index
 
     def _lead(self, raft: Raft, wall_ms: int) -> None:
         """The leader's turn: expire who is to be expired, and put what gathered into one entry."""
@@ -379,17 +391,18 @@ class Driver:
         if expiry.wants_round(self.machine.sessions, raft.round + 1):
             raft.request_round()
         self._commands.extend(expiry.confirmed(self.machine.sessions, raft.quorum_round))
-        uncommitted = raft.log.last_index - raft.commit_index
-        if uncommitted >= self.settings.entries_in_flight_max or not (intake or self._commands):
-            return
-        blobs, count = intake.take(self.settings.entry_bytes_max)
-        if self._commands:
-            commands, self._commands = self._commands, []
-            blobs.append(pack_batch(ServerId(0), NO_INSTANCE, 0, 0, [(0, (), commands)]))
-            count += len(commands)
-        log_time = self._log_time_base + self._run - self._led_since
-        index = raft.propose(pack_entry(log_time, wall_ms, blobs), count)
-        assert index is not None, "a leader with few uncommitted entries refused a bounded one"
+        window = self.settings.entries_in_flight_max
+        while (intake or self._commands) and raft.log.last_index - raft.commit_index < window:
+            blobs, count = intake.take(self.settings.entry_bytes_max)
+            if self._commands:
+                commands, self._commands = self._commands, []
+                blobs.append(pack_batch(ServerId(0), NO_INSTANCE, 0, 0, [(0, (), commands)]))
+                count += len(commands)
+            log_time = self._log_time_base + self._run - self._led_since
+            payload = pack_entry(log_time, wall_ms, blobs)
+            self.proposals.add(len(payload))
+            index = raft.propose(payload, count)
+            assert index is not None, "a leader with few uncommitted entries refused a bounded one"
 
     def _on_report(self, server: ServerId, instance: Instance, report: TouchReport) -> None:
         """Acknowledge a touch only while that is a promise this leader can keep (D-11 a to d)."""
@@ -398,7 +411,7 @@ class Driver:
             return
         if self._now - self._quorum_at > self.settings.raft.election_timeout_ticks:
             return
-        if not raft.membership.is_member(server, instance):
+        if not raft.membership.has(server, instance):
             return
         refused = expiry.accept_report(server, instance, report, self.machine.sessions)
         if refused is not None:
@@ -415,7 +428,7 @@ class Driver:
             self._pending_writes.append(ready.write)
         self._ready_reads.extend(ready.read_states)
         self._note_rounds(raft)
-        limit = min(raft.commit_index, raft.durable_index)
+        limit = raft.applicable_index
         if self._applied_index < limit:
             self._apply(raft, limit)
         if self._ready_reads:
@@ -444,9 +457,10 @@ class Driver:
                     self.applier.apply(entry)
                 elif entry.kind is EntryKind.MEMBERSHIP:
                     membership = Membership.decode(entry.payload)
-                    self.machine.apply_membership(
-                        entry.index, entry.term, [(s, m.instance) for s, m in membership.members]
-                    )
+                    self.machine.set_members([(s, m.instance) for s, m in membership.members.items()])
+                    self.machine.pass_entry(entry.index, entry.term)
+                else:
+                    self.machine.pass_entry(entry.index, entry.term)
                 self._applied_index = entry.index
                 budget -= len(entry.payload) + 1
         if raft.log.bytes_in_memory > self.settings.log_memory_bytes_max:
@@ -528,25 +542,22 @@ class Driver:
         writes, self._pending_writes = self._pending_writes, []
         records: list[Record] = []
         for write in writes:
-            if write.truncate_from is not None:
-                records.append(TruncateRecord(COORDINATION_GROUP, write.truncate_from))
             if write.hard_state is not None:
                 records.append(HardStateRecord(COORDINATION_GROUP, write.hard_state))
+            if write.truncate_from is not None:
+                records.append(TruncateRecord(COORDINATION_GROUP, write.truncate_from))
             records.extend(EntryRecord(COORDINATION_GROUP, entry) for entry in write.entries)
         self._writing = writes[-1].number
         return records
 
     def _wake_at(self) -> int:
         raft = self.raft
-        if raft is not None and self._applied_index < min(raft.commit_index, raft.durable_index):
+        if raft is not None and self._applied_index < raft.applicable_index:
             return self._now
-        if self._local or self._commands:
+        if self._local or (self._led_term and self._intake is None and self._leads()):
             return self._now
         return min(self._now + IDLE_TURN_MS, max(self._now + 1, self.touches.due_at()))
 
     def _on_latency(self, cut_at: int, count: int) -> None:
         self.latencies.add(self._now - cut_at, count)
 
-
-class DriverError(ZraftError):
-    """The driver was used against its contract."""

@@ -12,6 +12,8 @@ from collections import deque
 from collections.abc import Mapping
 from typing import Final
 
+import msgpack
+
 from zraft.ids import Instance, ServerId
 from zraft.transport.messages import OriginBatch
 
@@ -22,6 +24,11 @@ REORDERED_MAX: Final = 8
 
 READY_BYTES_MAX: Final = 64 * 1024 * 1024
 """Batches waiting for the log; beyond this new ones are left to their origin, which repeats them."""
+
+
+def claims_origin(batch: OriginBatch, server: ServerId, instance: Instance) -> bool:
+    """Whether the packed batch begins with the server and instance that sent it: nobody batches for others."""
+    return batch.blob.startswith(b"\x95" + msgpack.packb((server, instance))[1:])
 
 
 def is_next(boot: int, seq: int, batch_boot: int, batch_seq: int) -> bool:
@@ -49,7 +56,7 @@ class BatchIntake:
         """Take `batch` if it is the next one of its origin; keep a few early ones; drop the rest."""
         origin = (server, instance)
         taken = self._taken.get(origin)
-        if taken is None or self._ready_bytes >= READY_BYTES_MAX:
+        if taken is None or self._ready_bytes >= READY_BYTES_MAX or not claims_origin(batch, server, instance):
             return
         number = (batch.boot, batch.seq)
         if not is_next(*taken, *number):

@@ -24,3 +24,21 @@ class Latencies:
     @property
     def mean_ms(self) -> float:
         return self.total_ms / self.count if self.count else 0.0
+
+
+class Sizes:
+    """The last, smallest and largest of some sizes in bytes; -1 before the first, as ZooKeeper shows it."""
+
+    __slots__ = ("largest", "last", "smallest")
+
+    def __init__(self) -> None:
+        self.last = -1
+        self.smallest = -1
+        self.largest = -1
+
+    def add(self, size: int) -> None:
+        self.last = size
+        if size > self.largest:
+            self.largest = size
+        if self.smallest < 0 or size < self.smallest:
+            self.smallest = size
