@@ -94,7 +94,5 @@ def unpack_entry(payload: bytes) -> tuple[int, int, tuple[Batch, ...]]:
     """
     fields = msgpack.unpackb(payload, use_list=False, strict_map_key=False)
     if fields[0] != FORMAT:
-        raise ValueError(
-            f"log entry of format {fields[0]!r}, this release knows format {FORMAT}: upgrade this server"
-        )
+        raise ValueError(f"log entry of format {fields[0]!r}, this release knows format {FORMAT}: upgrade this server")
     return fields[1], fields[2], fields[3:]
