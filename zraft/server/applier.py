@@ -130,7 +130,7 @@ class Applier:
                     self._session_command(session, command, result, owner, True)
                     if not session:
                         if alive:
-                            self._clients.on_attach(owner, result, machine.last_zxid, cut_at)
+                            self._clients.on_attach(owner, result, cut_at)
                         continue
                 if alive:
                     owner.complete(result, machine.last_zxid)

@@ -36,7 +36,12 @@ class Bootstrap:
     """What one server knows of the roster until the cluster is founded (or joined, after a late start)."""
 
     def __init__(
-        self, server: ServerId, instance: Instance, peers: Iterable[ServerId], roster: Roster | None, founded: bool
+        self,
+        server: ServerId,
+        instance: Instance,
+        peers: Iterable[ServerId],
+        roster: Roster | None,
+        founded: bool,
     ) -> None:
         self._server = server
         self._instance = instance

@@ -16,7 +16,6 @@ from typing import Final
 
 from attrs import frozen
 
-from zraft.errors import Code
 from zraft.server.connection import Connection, Phase
 from zraft.server.origin import OriginStream
 from zraft.server.touches import TouchReporter
@@ -198,7 +197,7 @@ class Clients:
 
     # -- what the applier calls
 
-    def on_attach(self, connection: Connection, result: Session | Code, zxid: int, cut_at: int) -> None:
+    def on_attach(self, connection: Connection, result: object, cut_at: int) -> None:
         """The attach of one of our connections was applied."""
         request = connection.request
         assert request is not None
@@ -206,13 +205,13 @@ class Clients:
             del self._attaching[request.session]
         if connection.phase is not Phase.ATTACHING:
             return
-        if isinstance(result, int):
+        if not isinstance(result, Session):
             connection.refuse_session(request)
             return
         self._by_session[result.id] = connection
         self._touches.acknowledged(result.id, cut_at)
         self._timeouts[result.timeout_ms] += 1
-        connection.attached(result, zxid)
+        connection.attached(result)
 
     def on_session_moved(self, session: int, to: Connection | None) -> None:
         """The session was attached through connection `to`, or ended (None): no other connection may keep it."""

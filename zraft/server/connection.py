@@ -16,7 +16,6 @@ from typing import TYPE_CHECKING, Any, Final
 
 from zraft.errors import Code, MarshallingError, ProtocolError
 from zraft.tree import reads, txn
-from zraft.tree.node import Znode
 from zraft.tree.sessions import Session
 from zraft.tree.watches import reregister
 from zraft.wire import opcodes, replies, requests
@@ -92,7 +91,9 @@ class Connection:
         "timeout_ms",
     )
 
-    def __init__(self, clients: Clients, address: str, ids: tuple[tuple[str, str], ...], frame_bytes_max: int) -> None:
+    def __init__(
+        self, clients: Clients, address: str, ids: tuple[tuple[str, str], ...], frame_bytes_max: int
+    ) -> None:
         self._clients = clients
         self._reader = FrameReader(frame_bytes_max, words=True)
         self._backlog: list[bytes] = []
@@ -238,7 +239,7 @@ class Connection:
 
     # -- answers
 
-    def attached(self, session: Session, zxid: int) -> None:
+    def attached(self, session: Session) -> None:
         """The session is ours now: greet the client and handle what it already sent."""
         assert self.request is not None
         self.phase = Phase.ATTACHED
@@ -247,7 +248,9 @@ class Connection:
         self.third_ms = session.timeout_ms // 3
         flag = None if self.request.read_only is None else False
         self._emit(
-            encode_connect_response(ConnectResponse(0, session.timeout_ms, session.id, session.password, flag))
+            encode_connect_response(
+                ConnectResponse(0, session.timeout_ms, session.id, session.password, flag)
+            )
         )
         self.take_backlog()
 
@@ -337,7 +340,13 @@ class Connection:
         elif opcode == SET_WATCHES:
             again = requests.decode_set_watches(frame)
             events = reregister(
-                machine, self._clients.watches, self, again.relative_zxid, again.data, again.exist, again.child
+                machine,
+                self._clients.watches,
+                self,
+                again.relative_zxid,
+                again.data,
+                again.exist,
+                again.child,
             )
             for event_type, path in events:
                 self.out.append(encode_watch_event(zxid, event_type, path))

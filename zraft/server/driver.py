@@ -214,7 +214,8 @@ class Driver:
             assert self.bootstrap.roster is not None
             self._start_raft(self.bootstrap.roster)
             return
-        assert self._writing is not None and self.raft is not None
+        assert self._writing is not None
+        assert self.raft is not None
         number, self._writing = self._writing, None
         self.raft.persisted(number)
 
@@ -298,7 +299,9 @@ class Driver:
         for peer, hello in self.bootstrap.hellos(now):
             self._send(peer, hello)
 
-    def _on_message(self, server: ServerId, instance: Instance, sender: Sender | None, message: PeerMessage) -> None:
+    def _on_message(
+        self, server: ServerId, instance: Instance, sender: Sender | None, message: PeerMessage
+    ) -> None:
         raft = self.raft
         match message:
             case OriginBatch():
@@ -320,7 +323,9 @@ class Driver:
                 if not self.bootstrap.founded:
                     # Before the roster is known to be the same everywhere nobody votes (D-1); but a leader
                     # can only exist if it was, and following one is safe.
-                    if isinstance(message, (AppendEntries, Heartbeat)) and raft.membership.has(server, instance):
+                    if isinstance(message, (AppendEntries, Heartbeat)) and raft.membership.has(
+                        server, instance
+                    ):
                         self.bootstrap.on_leader()
                     elif isinstance(message, (PreVote, RequestVote)):
                         return
@@ -369,7 +374,9 @@ class Driver:
         if self._intake is None and self._leads():
             # Only now the state holds all that earlier leaders committed: rows, sessions and log time are
             # exact, and nothing remembered from an earlier leadership is used (D-2, D-11b, D-12).
-            self._intake = BatchIntake({origin: (row.boot, row.seq) for origin, row in self.machine.rows.items()})
+            self._intake = BatchIntake(
+                {origin: (row.boot, row.seq) for origin, row in self.machine.rows.items()}
+            )
             self.applier.expiry = SessionExpiry(self.settings.tree.tick_time_ms)
             self._log_time_base = self.machine.log_time
             self._led_since = self._run
@@ -387,7 +394,8 @@ class Driver:
         """The leader's turn: expire who is to be expired, and put what gathered into one entry."""
         expiry = self.applier.expiry
         intake = self._intake
-        assert expiry is not None and intake is not None
+        assert expiry is not None
+        assert intake is not None
         if expiry.wants_round(self.machine.sessions, raft.round + 1):
             raft.request_round()
         self._commands.extend(expiry.confirmed(self.machine.sessions, raft.quorum_round))
@@ -560,4 +568,3 @@ class Driver:
 
     def _on_latency(self, cut_at: int, count: int) -> None:
         self.latencies.add(self._now - cut_at, count)
-

@@ -78,7 +78,10 @@ class SessionExpiry:
 
     def _aged(self, session: int, record: SessionRecord) -> bool:
         # One tick more than the timeout: a touch may have been reported one interval late.
-        return self._clock - self._touched.setdefault(session, self._clock) >= record.timeout_ms + self._tick_time_ms
+        return (
+            self._clock - self._touched.setdefault(session, self._clock)
+            >= record.timeout_ms + self._tick_time_ms
+        )
 
     def wants_round(self, sessions: Mapping[int, SessionRecord], next_round: int) -> bool:
         """Look for new suspects; True if there are some, which wait for quorum round `next_round`."""
@@ -87,7 +90,11 @@ class SessionExpiry:
         self._next_scan = self._clock + SCAN_INTERVAL_MS
         found = False
         for session, record in sessions.items():
-            if session not in self._proposed and session not in self._suspects and self._aged(session, record):
+            if (
+                session not in self._proposed
+                and session not in self._suspects
+                and self._aged(session, record)
+            ):
                 self._suspects[session] = next_round
                 found = True
         return found

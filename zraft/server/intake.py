@@ -56,7 +56,11 @@ class BatchIntake:
         """Take `batch` if it is the next one of its origin; keep a few early ones; drop the rest."""
         origin = (server, instance)
         taken = self._taken.get(origin)
-        if taken is None or self._ready_bytes >= READY_BYTES_MAX or not claims_origin(batch, server, instance):
+        if (
+            taken is None
+            or self._ready_bytes >= READY_BYTES_MAX
+            or not claims_origin(batch, server, instance)
+        ):
             return
         number = (batch.boot, batch.seq)
         if not is_next(*taken, *number):

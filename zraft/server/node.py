@@ -13,8 +13,8 @@ import os
 import random
 import resource
 import signal
-import socket
 import time
+from collections.abc import Sequence
 from typing import Final
 
 import structlog
@@ -22,26 +22,27 @@ import uvloop
 
 from zraft.config import ServerConfig
 from zraft.errors import ConfigError, ZraftError
-from zraft.ids import COORDINATION_GROUP, ServerId
+from zraft.ids import ServerId
 from zraft.raft.core import Role
-from zraft.raft.log import Log
 from zraft.raft.settings import RaftSettings
 from zraft.server.addresses import PeerAddresses
 from zraft.server.client_protocol import ClientProtocol
 from zraft.server.clients import ClientSettings
 from zraft.server.collector import Collector
 from zraft.server.connection import Connection
-from zraft.server.driver import Driver, DriverSettings, Identity, Stored
+from zraft.server.driver import Driver, DriverSettings, Identity
 from zraft.server.origin import OriginSettings
 from zraft.server.report import server_statistics
+from zraft.server.stored import stored_group
 from zraft.server.wal_thread import WalThread
 from zraft.storage.directory import DataDirectory
 from zraft.storage.errors import DiskFullError
 from zraft.storage.filesystem import RealFileSystem
-from zraft.storage.wal import Wal, WalSettings
+from zraft.storage.settings import WalSettings
+from zraft.storage.wal import Wal
 from zraft.transport.keys import read_key_file
 from zraft.transport.link import DATAGRAM_BYTES_DEFAULT, DATAGRAM_BYTES_LOOPBACK, PeerLinks
-from zraft.transport.messages import Sender
+from zraft.transport.messages import PeerMessage, Sender
 from zraft.transport.packing import UnsendableError
 from zraft.transport.udp import Address, UdpEndpoint
 from zraft.tree.settings import Settings
@@ -71,20 +72,17 @@ class Node:
         self._started = now_ms()
         settings = _driver_settings(config)
         wal, recovered = Wal.open(
-            self._fs,
-            self._directory.wal_path,
-            server=config.id,
-            instance=self._directory.instance,
-            settings=WalSettings(segment_bytes_max=config.wal.segment_bytes_max),
-            entropy=os.urandom,
+            self._fs, self._directory, settings=WalSettings(segment_bytes_max=config.wal.segment_bytes_max)
         )
         self._wal = wal
         directory = self._directory
         self.driver = Driver(
             settings=settings,
-            identity=Identity(config.id, directory.instance, directory.boot, directory.boot_id, directory.cluster),
+            identity=Identity(
+                config.id, directory.instance, directory.boot, directory.boot_id, directory.cluster
+            ),
             peers=tuple(sorted(config.cluster)),
-            stored=_stored(wal, recovered),
+            stored=stored_group(wal, recovered),
             rng=random.Random(os.urandom(16)),
             entropy=os.urandom,
             four_letter_word=self._four_letter_word,
@@ -93,9 +91,7 @@ class Node:
         me = Sender(config.id, directory.instance, directory.boot)
         peers = {server: _datagram_bytes(config) for server in config.cluster if server != config.id}
         keys = [read_key_file(path) for path in config.key_files]
-        self._links = PeerLinks(
-            me=me, peers=peers, keys=keys or None, entropy=os.urandom, insecure=not keys
-        )
+        self._links = PeerLinks(me=me, peers=peers, keys=keys or None, entropy=os.urandom, insecure=not keys)
         self._loop = asyncio.get_running_loop()
         self._endpoint: UdpEndpoint | None = None
         self._addresses: PeerAddresses | None = None
@@ -116,13 +112,21 @@ class Node:
             on_full=lambda error: self._from_thread(self._on_full, error),
             on_failed=lambda error: self._from_thread(self._fail, error),
         )
+        if recovered.report.torn_tail is not None:
+            torn = recovered.report.torn_tail
+            log.warning(
+                "an interrupted write was cut off; it was never acknowledged",
+                file=torn.file,
+                offset=torn.offset,
+                bytes=torn.size,
+            )
         log.info(
             "server starting",
             server=config.id,
             instance=directory.instance.hex(),
             boot=directory.boot,
-            entries=recovered.entries,
-            segments=recovered.segments,
+            entries=recovered.report.entries,
+            segments=recovered.report.segments,
         )
 
     async def run(self) -> int:
@@ -227,13 +231,14 @@ class Node:
         if effects.wake_at <= now:
             self.schedule()
 
-    def _send(self, to: ServerId, messages: list[object]) -> None:
-        assert self._addresses is not None and self._endpoint is not None
+    def _send(self, to: ServerId, messages: Sequence[PeerMessage]) -> None:
+        assert self._addresses is not None
+        assert self._endpoint is not None
         address = self._addresses.known.get(to)
         if address is None:
             return
         try:
-            datagrams = self._links.send(to, messages)  # type: ignore[arg-type]
+            datagrams = self._links.send(to, messages)
         except UnsendableError as error:
             # Batches are bounded so that this cannot happen; were it to, Raft's repetition would find it again.
             log.error("message too large for a peer", peer=to, error=str(error))
@@ -370,10 +375,6 @@ def _driver_settings(config: ServerConfig) -> DriverSettings:
         ),
         entry_bytes_max=raft.batch_bytes_max,
     )
-
-
-def _stored(wal: Wal, recovered: object) -> Stored:
-    raise AssertionError
 
 
 def _datagram_bytes(config: ServerConfig) -> int:

@@ -85,7 +85,12 @@ class OriginStream:
 
     def add(self, owner: Any, session: int, ids: Ids, commands: list[Command], size: int) -> None:
         """Queue commands of one owner, in order. `size` is about what they weigh in bytes."""
-        if self._owners and self._owners[-1] is owner and self._runs[-1][0] == session and self._runs[-1][1] is ids:
+        if (
+            self._owners
+            and self._owners[-1] is owner
+            and self._runs[-1][0] == session
+            and self._runs[-1][1] is ids
+        ):
             self._runs[-1][2].extend(commands)
             self._sizes[-1] += size
         else:

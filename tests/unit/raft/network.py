@@ -204,7 +204,9 @@ class Network:
         taken = [
             packet
             for packet in self.packets
-            if isinstance(packet.message, kind) and sender in (None, packet.sender) and to in (None, packet.to)
+            if isinstance(packet.message, kind)
+            and sender in (None, packet.sender)
+            and to in (None, packet.to)
         ]
         self.packets = [packet for packet in self.packets if packet not in taken]
         return taken
