@@ -14,7 +14,7 @@ from typing import Any, Final
 from attrs import asdict
 
 from zraft.errors import Code
-from zraft.ids import SERVER_ID_MAX, SERVER_ID_MIN, Instance, ServerId
+from zraft.ids import SERVER_ID_MAX, SERVER_ID_MIN, Instance, ServerId, zxid_after
 from zraft.tree.acl import Ids
 from zraft.tree.digest import item_hash
 from zraft.tree.events import Event
@@ -64,6 +64,7 @@ class Machine:
 
     __slots__ = (
         "_leader_handlers",
+        "_next_zxid",
         "_origin_handlers",
         "_owner",
         "_part_handlers",
@@ -71,7 +72,6 @@ class Machine:
         "_run_handlers",
         "_session_handlers",
         "_tree",
-        "_zxid_floor",
         "events",
         "index",
         "last_zxid",
@@ -91,7 +91,7 @@ class Machine:
         self.origins = Origins()
         self.set_members(members)
         self.last_zxid = self.position = self.log_time = self.index = self.term = 0
-        self._zxid_floor = 0
+        self._next_zxid = zxid_after(0, 0)
         self._part_handlers = part_handlers(tree)
         self._session_handlers: Mapping[int, Handler] = {
             CREATE: tree.create,
@@ -140,7 +140,7 @@ class Machine:
         """A COMMANDS entry has its turn; `position` is that of its first command."""
         self.index = index
         self.term = term
-        self._zxid_floor = term << 32
+        self._next_zxid = zxid_after(self.last_zxid, term)
         # None of the three may go back or leave 64 bits, whatever a faulty leader stamps.
         self.position = max(self.position, position - 1)
         if log_time_ms.__class__ is int and self.log_time < log_time_ms <= _INT64_MAX:
@@ -201,10 +201,8 @@ class Machine:
             later commands: build the reply before the next one is executed.
         """
         self.position = position = self.position + 1
-        zxid = self.last_zxid + 1
-        if zxid < self._zxid_floor:
-            zxid = self._zxid_floor  # the same as ids.zxid_after, without a call
-        self.last_zxid = zxid
+        self.last_zxid = zxid = self._next_zxid
+        self._next_zxid = zxid + 1
         session = self._tree.session
         if session is not None:
             session.write_position = position

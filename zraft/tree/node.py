@@ -108,14 +108,13 @@ class NodeTable:
     The order of iteration differs between servers and must not decide anything.
     """
 
-    __slots__ = ("_count", "shards")
+    __slots__ = ("shards",)
 
     def __init__(self) -> None:
         self.shards: list[dict[str, Znode]] = [{} for _ in range(SHARD_COUNT)]
-        self._count = 0
 
     def __len__(self) -> int:
-        return self._count
+        return sum(map(len, self.shards))
 
     def __contains__(self, path: str) -> bool:
         return path in self.shards[hash(path) >> SHARD_SHIFT & SHARD_COUNT - 1]
@@ -126,13 +125,10 @@ class NodeTable:
     def insert(self, path: str, node: Znode) -> None:
         """Add a znode at a path that has none."""
         self.shards[hash(path) >> SHARD_SHIFT & SHARD_COUNT - 1][path] = node
-        self._count += 1
 
     def remove(self, path: str) -> Znode:
         """Take away the znode at a path that has one."""
-        node = self.shards[hash(path) >> SHARD_SHIFT & SHARD_COUNT - 1].pop(path)
-        self._count -= 1
-        return node
+        return self.shards[hash(path) >> SHARD_SHIFT & SHARD_COUNT - 1].pop(path)
 
     def items(self) -> Iterator[tuple[str, Znode]]:
         for shard in self.shards:

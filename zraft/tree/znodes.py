@@ -168,7 +168,7 @@ class Tree:
         if acl is not OPEN_ACL:
             acl = self.acls.hold(acl)
         node = Znode(data, acl, zxid, self.wall_time, owner)
-        self.nodes.insert(path, node)
+        self._shards[hash(path) >> SHARD_SHIFT & _SHARD_MASK][path] = node
         if siblings is None:
             parent.children = {name}
         else:
@@ -178,8 +178,9 @@ class Tree:
         dirty = self.digest.dirty_nodes
         dirty.add(path)
         dirty.add(parent_path)
-        self.events.append((NODE_CREATED, path, acl))
-        self.events.append((NODE_CHILDREN_CHANGED, parent_path, parent.acl))
+        events = self.events
+        events.append((NODE_CREATED, path, acl))
+        events.append((NODE_CHILDREN_CHANGED, parent_path, parent.acl))
         return path, node
 
     def delete(self, command: Command, zxid: int) -> Code:
