@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from ipaddress import AddressValueError, IPv4Address, IPv6Address
 from typing import Final
 
 from attrs import frozen
@@ -49,33 +50,24 @@ def parse_address(text: str, knob: str) -> Address:
     host, colon, port_text = text.strip().rpartition(":")
     if not colon or not host:
         raise ConfigError(f"{knob}: found {text!r}, expected {expected}")
-    if host.startswith("[") and host.endswith("]"):
-        host = host[1:-1]
-        if not _is_ip(host, version=6):
+    try:
+        if host.startswith("[") and host.endswith("]"):
+            # in its shortest form, so that one address is equal to itself however it was written
+            host = str(IPv6Address(host[1:-1]))
+        elif _ONLY_DIGITS_AND_DOTS.fullmatch(host):
+            host = str(IPv4Address(host))
+        elif ":" in host:
             raise ConfigError(
-                f"{knob}: found {text!r}, where {host!r} is not an IPv6 address; expected {expected}"
+                f"{knob}: found {text!r}, expected {expected} (an IPv6 address goes in brackets)"
             )
-    elif ":" in host or "[" in host or "]" in host:
-        raise ConfigError(f"{knob}: found {text!r}, expected {expected} (an IPv6 address goes in brackets)")
-    elif _ONLY_DIGITS_AND_DOTS.fullmatch(host):
-        if not _is_ip(host, version=4):
+        elif not _HOST.fullmatch(host):
             raise ConfigError(
-                f"{knob}: found {text!r}, where {host!r} is not an IPv4 address; expected {expected}"
+                f"{knob}: found {text!r}, where {host!r} is not a host name; expected {expected}"
             )
-    elif not _HOST.fullmatch(host):
-        raise ConfigError(f"{knob}: found {text!r}, where {host!r} is not a host name; expected {expected}")
+    except AddressValueError as error:
+        raise ConfigError(f"{knob}: found {text!r}, expected {expected} ({error})") from error
     if not _PORT.fullmatch(port_text) or not 1 <= int(port_text) <= 65_535:
         raise ConfigError(
             f"{knob}: found {text!r}, where the port is {port_text!r}; expected a port from 1 to 65535"
         )
     return Address(host, int(port_text))
-
-
-def _is_ip(host: str, version: int) -> bool:
-    # Imported here because it costs every start more than the few addresses are worth.
-    import ipaddress
-
-    try:
-        return ipaddress.ip_address(host).version == version
-    except ValueError:
-        return False

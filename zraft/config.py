@@ -42,20 +42,26 @@ class RaftConfig:
     batch_bytes_max: int = _count(
         524_288,
         1_024,
-        16_777_216,
+        2_097_152,
         "An entry stops taking further commands at this size; one command may exceed it.",
     )
+    append_bytes_max: int = _count(
+        524_288, 1_024, 2_097_152, "Entries sent in one AppendEntries, at least one entry always."
+    )
     inflight_messages_max: int = _count(
-        64,
-        1,
-        4_096,
-        "AppendEntries sent to one follower and not yet answered, so that a dead one costs little.",
+        8, 1, 4_096, "AppendEntries sent to one follower and not yet answered; later entries gather into one."
     )
     inflight_bytes_max: int = _count(
-        4_194_304,
+        2_097_152,
         65_536,
         1_073_741_824,
-        "The same in bytes of entries; the receiver's socket buffer is about this.",
+        "The same in bytes; a receiver's socket buffer must be able to hold it.",
+    )
+    uncommitted_bytes_max: int = _count(
+        67_108_864,
+        1_048_576,
+        4_294_967_296,
+        "Entries awaiting a quorum; at the bound a leader takes no more.",
     )
 
 
@@ -78,7 +84,7 @@ class ClientConfig:
     jute_maxbuffer: int = _count(
         1_048_575,
         4_096,
-        67_108_864,
+        2_097_152,
         "Largest request in bytes; a larger one closes the connection, as in ZooKeeper.",
     )
     connections_max: int = _count(
@@ -229,10 +235,10 @@ def validate(config: ServerConfig) -> None:
             f"client.outstanding_bytes_max: found {config.client.outstanding_bytes_max}, expected at least "
             f"client.jute_maxbuffer ({config.client.jute_maxbuffer}), or the largest request could never be taken"
         )
-    if raft.inflight_bytes_max < raft.batch_bytes_max:
+    if raft.inflight_bytes_max < raft.append_bytes_max:
         raise ConfigError(
             f"raft.inflight_bytes_max: found {raft.inflight_bytes_max}, expected at least "
-            f"raft.batch_bytes_max ({raft.batch_bytes_max}), or a full batch could never be sent"
+            f"raft.append_bytes_max ({raft.append_bytes_max}), or a full message could never be sent"
         )
 
 

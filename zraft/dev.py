@@ -303,4 +303,4 @@ def _stop(children: Sequence[Child]) -> None:
         except subprocess.TimeoutExpired:
             child.process.kill()
             child.process.wait()
-            _say(f"server {child.server} did not stop within {GRACE_S:.0f} s and was killed")
+            _say(f"server {child.server} did not stop within {GRACE_S:g} s and was killed")
