@@ -40,8 +40,7 @@ def encode_reply_header(xid: int, zxid: int, err: int) -> bytes:
     return _pack_header(HEADER_BYTES, xid, zxid, err)
 
 
-def encode_error_reply(xid: int, zxid: int, code: int) -> bytes:
-    return _pack_header(HEADER_BYTES, xid, zxid, code)
+encode_error_reply = encode_reply_header
 
 
 def encode_empty_reply(xid: int, zxid: int) -> bytes:
