@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from attrs import define
+from attrs import define, frozen
 
 from zraft.tree.txn import CHECK, CLOSE_SESSION, CREATE, CREATE2, DELETE, MULTI, SET_DATA, Command
 
@@ -22,6 +22,21 @@ class SampleZnode:
     aversion: int = 0x71727374
     ephemeral_owner: int = -2
     children: set[str] | None = None
+
+    def stat(self) -> tuple[int, ...]:
+        """As the parts of a multi carry it: a tuple in wire order."""
+        return (
+            *(self.czxid, self.mzxid, self.ctime, self.mtime),
+            *(self.version, self.cversion, self.aversion, self.ephemeral_owner),
+            *(len(self.data or b""), len(self.children or ()), self.pzxid),
+        )
+
+
+@frozen
+class Failure:
+    """A failed multi: one code per operation."""
+
+    results: tuple[int, ...]
 
 
 SAMPLE_STAT_HEX = (

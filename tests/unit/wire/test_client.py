@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.unit.wire.samples import SampleZnode
-from tests.unit.wire.test_replies import MULTI_OPS, MULTI_RESULTS, Failure
+from tests.unit.wire.samples import Failure, SampleZnode
+from tests.unit.wire.test_replies import MULTI_OPS, MULTI_RESULTS
 from zraft.errors import Code, MarshallingError, ProtocolError
 from zraft.tree.txn import CLOSE_SESSION, CREATE, CREATE2, DELETE, MULTI, SET_DATA
 from zraft.wire import replies
@@ -94,7 +94,7 @@ EXCHANGES = {
     "multi": (
         lambda c: c.write((MULTI, MULTI_OPS)),
         replies.encode_multi_reply,
-        (MULTI_OPS, (Code.OK, ("/a", NODE), ("/a", NODE), NODE, Code.OK)),
+        (MULTI_OPS, (Code.OK, ("/a", STAT), ("/a", STAT), STAT, Code.OK)),
         (None, "/a", ("/a", STAT), STAT, None),
     ),
     "failed multi": (

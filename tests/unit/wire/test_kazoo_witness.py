@@ -7,8 +7,7 @@ from kazoo.exceptions import NodeExistsError, RolledBackError, RuntimeInconsiste
 from kazoo.protocol import serialization as kazoo
 from kazoo.security import ACL, OPEN_ACL_UNSAFE, Id
 
-from tests.unit.wire.samples import SampleZnode
-from tests.unit.wire.test_replies import Failure
+from tests.unit.wire.samples import Failure, SampleZnode
 from zraft.errors import Code
 from zraft.tree.txn import CHECK, CLOSE_SESSION, CREATE, CREATE2, DELETE, MULTI, SET_DATA
 from zraft.wire import replies
@@ -162,7 +161,7 @@ MULTI_OPS = (
 
 
 def test_kazoo_reads_our_multi():
-    results = (("/a", SampleZnode()), Code.OK, SampleZnode(), Code.OK)
+    results = (("/a", SampleZnode().stat()), Code.OK, SampleZnode().stat(), Code.OK)
     raw = replies.encode_multi_reply(3, 9, MULTI_OPS, results)
     assert header_of(raw) == (3, 9, 0)
     path, checked, stat, deleted = kazoo.Transaction.deserialize(raw, BODY)

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import pytest
-from attrs import frozen
 
-from tests.unit.wire.samples import SAMPLE_STAT_HEX, SampleZnode
+from tests.unit.wire.samples import SAMPLE_STAT_HEX, Failure, SampleZnode
 from zraft.errors import Code
 from zraft.tree.txn import CHECK, CLOSE_SESSION, CREATE, CREATE2, DELETE, MULTI, SET_DATA
 from zraft.wire import replies
@@ -16,11 +15,6 @@ XID, ZXID = 0x0A0B0C0D, 0x0000000500000006
 HEADER = "0a0b0c0d 0000000500000006 00000000"
 PATH_A = "00000002 2f61"
 STAT = SAMPLE_STAT_HEX
-
-
-@frozen
-class Failure:
-    codes: tuple[int, ...]
 
 
 def reply(body, header=HEADER):
@@ -93,7 +87,8 @@ MULTI_OPS = (
     (SET_DATA, "/a", b"", -1),
     (DELETE, "/a", -1),
 )
-MULTI_RESULTS = (Code.OK, ("/a", SampleZnode()), ("/a", SampleZnode()), SampleZnode(), Code.OK)
+SAMPLE_STAT = SampleZnode().stat()
+MULTI_RESULTS = (Code.OK, ("/a", SAMPLE_STAT), ("/a", SAMPLE_STAT), SAMPLE_STAT, Code.OK)
 MULTI_BODY = (
     "0000000d 00 00000000"
     + ("00000001 00 00000000" + PATH_A)
