@@ -14,7 +14,7 @@ from zraft.tree.txn import CHECK, CREATE, CREATE2, DELETE, MULTI, SET_DATA, Comm
 from zraft.wire.jute import INT, NULL_LENGTH, encode_texts
 from zraft.wire.opcodes import Opcode
 from zraft.wire.requests import MULTI_END, MULTI_HEADER
-from zraft.wire.stat import STAT_FIELDS, Znode, encode_stat
+from zraft.wire.stat import STAT, STAT_FIELDS, Znode, encode_stat
 
 HEADER_BYTES: Final = 16
 STAT_BYTES: Final = 68
@@ -32,7 +32,7 @@ class MultiFailure(Protocol):
     """Why a multi changed nothing: one code per operation, OK before the culprit, -2 after it."""
 
     @property
-    def codes(self) -> Sequence[int]: ...
+    def results(self) -> Sequence[int]: ...
 
 
 def encode_reply_header(xid: int, zxid: int, err: int) -> bytes:
@@ -40,8 +40,7 @@ def encode_reply_header(xid: int, zxid: int, err: int) -> bytes:
     return _pack_header(HEADER_BYTES, xid, zxid, err)
 
 
-def encode_error_reply(xid: int, zxid: int, code: int) -> bytes:
-    return _pack_header(HEADER_BYTES, xid, zxid, code)
+encode_error_reply = encode_reply_header
 
 
 def encode_empty_reply(xid: int, zxid: int) -> bytes:
@@ -123,7 +122,12 @@ def encode_children2_reply(xid: int, zxid: int, names: Collection[str], node: Zn
 def encode_multi_reply(
     xid: int, zxid: int, ops: Sequence[Command], results: Sequence[Any] | MultiFailure
 ) -> bytes:
-    """A tuple of one result per operation, or the codes of a failure; the header's err is 0 in both."""
+    """The header's err is 0 even if the multi failed.
+
+    `results` is a tuple with one result per operation: for CREATE and CREATE2 (path, stat), for SET_DATA a
+    stat, as tuples in wire order, since later operations may have changed the same znode; else anything. Or
+    it is a `MultiFailure`.
+    """
     parts: list[bytes] = []
     if isinstance(results, tuple):
         assert len(results) == len(ops), f"{len(results)} results for {len(ops)} operations"
@@ -131,17 +135,17 @@ def encode_multi_reply(
             opcode = op[0]
             parts.append(MULTI_HEADER.pack(opcode, 0, 0))
             if opcode == SET_DATA:
-                parts.append(encode_stat(result))
+                parts.append(STAT.pack(*result))
             elif opcode == CREATE:
                 raw = result[0].encode()
                 parts.append(INT.pack(len(raw)) + raw)
             elif opcode == CREATE2:
                 raw = result[0].encode()
-                parts.append(INT.pack(len(raw)) + raw + encode_stat(result[1]))
+                parts.append(INT.pack(len(raw)) + raw + STAT.pack(*result[1]))
             else:
                 assert opcode in (DELETE, CHECK), f"{opcode=} cannot stand in a multi"
     else:
-        codes = results.codes  # type: ignore[union-attr]
+        codes = results.results  # type: ignore[union-attr]
         assert len(codes) == len(ops), f"{len(codes)} codes for {len(ops)} operations"
         for code in codes:
             parts.append(MULTI_HEADER.pack(Opcode.ERROR, 0, code))
@@ -155,7 +159,7 @@ def encode_write_reply(opcode: int, xid: int, zxid: int, command: Command | None
     """The reply to a write, from what apply returned for it.
 
     `result` is a `Code` (an error, or OK where there is nothing more to say), or by opcode: SET_DATA a znode,
-    CREATE and CREATE2 (path, znode), MULTI a tuple of such results or a `MultiFailure`. `command` is needed
+    CREATE and CREATE2 (path, znode), MULTI as for `encode_multi_reply`. `command` is needed
     for MULTI only, whose reply repeats the types of its operations.
     """
     if isinstance(result, int):

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sized
 from struct import Struct
-from typing import Final, Protocol
-
-from attrs import frozen
+from typing import Final, NamedTuple, Protocol
 
 from zraft.wire.jute import JuteReader
 
@@ -48,8 +46,7 @@ class Znode(Protocol):
     def children(self) -> Sized | None: ...
 
 
-@frozen
-class Stat:
+class Stat(NamedTuple):
     """A decoded Stat, fields in wire order."""
 
     czxid: int
