@@ -6,10 +6,8 @@ the next command, so that on each connection everything leaves in zxid order (D-
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, Final
-
-import msgpack
 
 from zraft.errors import Code, ZraftError
 from zraft.ids import Instance, ServerId
@@ -21,7 +19,16 @@ from zraft.server.origin import NumberedBatch, OriginStream
 from zraft.server.touches import TouchReporter
 from zraft.tree.machine import Machine
 from zraft.tree.sessions import Session
-from zraft.tree.txn import ATTACH, CLOSE_SESSION, CREATE_SESSION, EXPIRE, REGISTER, Run, unpack_entry
+from zraft.tree.txn import (
+    ATTACH,
+    CLOSE_SESSION,
+    CREATE_SESSION,
+    EXPIRE,
+    REGISTER,
+    Run,
+    command_count,
+    unpack_entry,
+)
 
 SESSION_COMMANDS: Final = frozenset({ATTACH, CREATE_SESSION, CLOSE_SESSION, EXPIRE, REGISTER})
 """Commands after which something beside the tree has changed."""
@@ -61,18 +68,11 @@ class Applier:
     def apply(self, entry: Entry) -> None:
         """Apply one COMMANDS entry, command by command."""
         machine = self._machine
-        try:
-            log_time, wall_time, batches = unpack_entry(entry.payload)
-        except (msgpack.UnpackException, TypeError, IndexError, KeyError) as error:
-            # The bytes are the same everywhere, so everybody skips them; an entry must never stop the cluster.
-            machine.begin_entry(entry.index, entry.term, entry.position, machine.log_time, machine.wall_time)
-            machine.skip_batch(entry.count)
-            self._clients.note_fault(f"entry {entry.index} cannot be unpacked and is skipped: {error!r}")
-            return
+        log_time, wall_time, batches = unpack_entry(entry.payload)
         machine.begin_entry(entry.index, entry.term, entry.position, log_time, wall_time)
         for server, instance, boot, seq, runs in batches:
             if not machine.begin_batch(server, instance, boot, seq):
-                machine.skip_batch(sum(len(run[2]) for run in runs))
+                machine.skip_batch(command_count(runs))
                 continue
             mine = (server, instance) == self._me
             if mine and boot > self._boot:
@@ -83,7 +83,7 @@ class Applier:
             else:
                 self._apply_own(runs, batch)
 
-    def _apply_foreign(self, runs: list[Run], mine: bool) -> None:
+    def _apply_foreign(self, runs: Sequence[Run], mine: bool) -> None:
         """A batch whose clients are connected elsewhere (or were, to an earlier process): only events matter."""
         machine = self._machine
         execute = machine.execute
@@ -101,7 +101,7 @@ class Applier:
             if expiry is not None and session:
                 expiry.touch(session)
 
-    def _apply_own(self, runs: list[Run], batch: NumberedBatch) -> None:
+    def _apply_own(self, runs: Sequence[Run], batch: NumberedBatch) -> None:
         """Our own batch: the same, and every result goes to the connection that waits for it."""
         machine = self._machine
         execute = machine.execute

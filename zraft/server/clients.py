@@ -67,7 +67,6 @@ class Clients:
         self.watches: WatchTable[Connection] = WatchTable()
         self.four_letter_word = four_letter_word
         self.refusals: deque[tuple[Connection, str]] = deque(maxlen=REFUSALS_KEPT_MAX)
-        self.faults: deque[str] = deque(maxlen=REFUSALS_KEPT_MAX)
         self.now = 0
         self.received_total = 0
         self.sent_total = 0
@@ -155,10 +154,6 @@ class Clients:
             self._attaching[request.session] = connection
             command = (ATTACH, request.session, request.timeout_ms, request.password)
         self._origin.add(connection, 0, connection.ids, [command], ATTACH_BYTES)
-
-    def note_fault(self, what: str) -> None:
-        """Something that must not happen did, and was survived: the operator is told."""
-        self.faults.append(what)
 
     def refuse(self, connection: Connection, why: str) -> None:
         """Close without a reply, and tell the operator why."""

@@ -12,10 +12,10 @@ from collections import deque
 from collections.abc import Mapping
 from typing import Final
 
-import msgpack
-
+from zraft.errors import ProtocolError
 from zraft.ids import Instance, ServerId
 from zraft.transport.messages import OriginBatch
+from zraft.tree.txn import command_count, unpack_batch
 
 Origin = tuple[ServerId, Instance]
 
@@ -26,9 +26,17 @@ READY_BYTES_MAX: Final = 64 * 1024 * 1024
 """Batches waiting for the log; beyond this new ones are left to their origin, which repeats them."""
 
 
-def claims_origin(batch: OriginBatch, server: ServerId, instance: Instance) -> bool:
-    """Whether the packed batch begins with the server and instance that sent it: nobody batches for others."""
-    return batch.blob.startswith(b"\x95" + msgpack.packb((server, instance))[1:])
+def is_well_formed(batch: OriginBatch, server: ServerId, instance: Instance) -> bool:
+    """Whether the packed batch is one, and says of itself what the message and its sender say.
+
+    Nobody batches for others (D-1), and what is in the log must be walkable on every server for ever: a faulty
+    origin is stopped here, before its bytes are appended.
+    """
+    try:
+        packed = unpack_batch(batch.blob)
+    except ProtocolError:
+        return False
+    return packed[:4] == (server, instance, batch.boot, batch.seq) and command_count(packed[4]) == batch.count
 
 
 def is_next(boot: int, seq: int, batch_boot: int, batch_seq: int) -> bool:
@@ -44,6 +52,8 @@ class BatchIntake:
         self._early: dict[Origin, dict[tuple[int, int], OriginBatch]] = {}
         self._ready: deque[OriginBatch] = deque()
         self._ready_bytes = 0
+        self.malformed = 0
+        """Batches that a peer should never have sent; an origin that repeats one makes no progress."""
 
     def __bool__(self) -> bool:
         return bool(self._ready)
@@ -59,15 +69,14 @@ class BatchIntake:
         if (
             taken is None
             or self._ready_bytes >= READY_BYTES_MAX
-            or not claims_origin(batch, server, instance)
+            or not is_well_formed(batch, server, instance)
         ):
             return
         number = (batch.boot, batch.seq)
         if not is_next(*taken, *number):
-            if number > taken:
-                early = self._early.setdefault(origin, {})
-                if len(early) < REORDERED_MAX:
-                    early[number] = batch
+            early = self._early.setdefault(origin, {})
+            if len(early) < REORDERED_MAX:
+                early[number] = batch
             return
         self._accept(origin, batch)
         early = self._early.pop(origin, {})

@@ -41,7 +41,7 @@ from zraft.storage.filesystem import RealFileSystem
 from zraft.storage.settings import WalSettings
 from zraft.storage.wal import Wal
 from zraft.transport.keys import read_key_file
-from zraft.transport.link import DATAGRAM_BYTES_DEFAULT, DATAGRAM_BYTES_LOOPBACK, PeerLinks
+from zraft.transport.link import PeerLinks
 from zraft.transport.messages import PeerMessage, Sender
 from zraft.transport.packing import UnsendableError
 from zraft.transport.udp import Address, UdpEndpoint
@@ -89,7 +89,7 @@ class Node:
             now_ms=self._started,
         )
         me = Sender(config.id, directory.instance, directory.boot)
-        peers = {server: _datagram_bytes(config) for server in config.cluster if server != config.id}
+        peers = {server: config.peer.datagram_bytes for server in config.cluster if server != config.id}
         keys = [read_key_file(path) for path in config.key_files]
         self._links = PeerLinks(me=me, peers=peers, keys=keys or None, entropy=os.urandom, insecure=not keys)
         self._loop = asyncio.get_running_loop()
@@ -334,8 +334,6 @@ class Node:
         while driver.clients.refusals:
             connection, why = driver.clients.refusals.popleft()
             log.warning("connection closed", address=connection.address, reason=why)
-        while driver.clients.faults:
-            log.error("fault survived", what=driver.clients.faults.popleft())
 
     def _four_letter_word(self, word: str) -> bytes:
         statistics = server_statistics(
@@ -375,13 +373,6 @@ def _driver_settings(config: ServerConfig) -> DriverSettings:
         ),
         entry_bytes_max=raft.batch_bytes_max,
     )
-
-
-def _datagram_bytes(config: ServerConfig) -> int:
-    if config.peer.datagram_bytes is not None:
-        return config.peer.datagram_bytes
-    loopback = all(address.is_loopback for address in config.cluster.values())
-    return DATAGRAM_BYTES_LOOPBACK if loopback else DATAGRAM_BYTES_DEFAULT
 
 
 def _raise_file_limit() -> None:

@@ -62,7 +62,7 @@ class OriginStream:
         self._settings = settings
         self._last_seq = 0
         # Parallel queues of runs not yet numbered; a run's commands all come from one owner in order.
-        self._runs: deque[Run] = deque()
+        self._runs: deque[tuple[int, Ids, list[Command]]] = deque()
         self._owners: deque[Any] = deque()
         self._sizes: deque[int] = deque()
         self._collected_bytes = 0

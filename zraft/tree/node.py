@@ -108,9 +108,11 @@ class NodeTable:
     The order of iteration differs between servers and must not decide anything.
     """
 
-    __slots__ = ("shards",)
+    __slots__ = ("data_bytes", "shards")
 
     def __init__(self) -> None:
+        self.data_bytes = 0
+        """Bytes of all paths and data, what `approximate_data_size` shows; whoever replaces data adjusts it."""
         self.shards: list[dict[str, Znode]] = [{} for _ in range(SHARD_COUNT)]
 
     def __len__(self) -> int:
@@ -125,10 +127,13 @@ class NodeTable:
     def insert(self, path: str, node: Znode) -> None:
         """Add a znode at a path that has none."""
         self.shards[hash(path) >> SHARD_SHIFT & SHARD_COUNT - 1][path] = node
+        self.data_bytes += len(path) + node.data_length
 
     def remove(self, path: str) -> Znode:
         """Take away the znode at a path that has one."""
-        return self.shards[hash(path) >> SHARD_SHIFT & SHARD_COUNT - 1].pop(path)
+        node = self.shards[hash(path) >> SHARD_SHIFT & SHARD_COUNT - 1].pop(path)
+        self.data_bytes -= len(path) + node.data_length
+        return node
 
     def items(self) -> Iterator[tuple[str, Znode]]:
         for shard in self.shards:

@@ -7,41 +7,44 @@ Limits are ZooKeeper's: none but the client's own requests; `count_of` lets the 
 from __future__ import annotations
 
 from collections.abc import Hashable, Iterable
+from typing import Generic, TypeVar
 
 from zraft.tree.events import NODE_CHILDREN_CHANGED, NODE_CREATED, NODE_DATA_CHANGED, NODE_DELETED
 from zraft.tree.machine import Machine
 
 # Dicts serve as sets that remember the order of registration.
-_Table = dict[str, dict[Hashable, None]]
+W = TypeVar("W", bound=Hashable)
+
+_Table = dict[str, dict[W, None]]
 
 
-class WatchTable:
+class WatchTable(Generic[W]):
     """Data watches (getData, exists) and child watches (getChildren) by path, and by watcher."""
 
     __slots__ = ("_by_watcher", "_child", "_data")
 
     def __init__(self) -> None:
-        self._data: _Table = {}
-        self._child: _Table = {}
-        self._by_watcher: dict[Hashable, tuple[set[str], set[str]]] = {}
+        self._data: _Table[W] = {}
+        self._child: _Table[W] = {}
+        self._by_watcher: dict[W, tuple[set[str], set[str]]] = {}
 
-    def add_data(self, path: str, watcher: Hashable) -> None:
+    def add_data(self, path: str, watcher: W) -> None:
         """Tell `watcher` once of the next creation, deletion or change of data at `path`."""
         self._data.setdefault(path, {})[watcher] = None
         self._paths_of(watcher)[0].add(path)
 
-    def add_child(self, path: str, watcher: Hashable) -> None:
+    def add_child(self, path: str, watcher: W) -> None:
         """Tell `watcher` once when `path` next gains or loses a child, or is deleted."""
         self._child.setdefault(path, {})[watcher] = None
         self._paths_of(watcher)[1].add(path)
 
-    def has_data(self, path: str, watcher: Hashable) -> bool:
+    def has_data(self, path: str, watcher: W) -> bool:
         return watcher in self._data.get(path, ())
 
-    def has_child(self, path: str, watcher: Hashable) -> bool:
+    def has_child(self, path: str, watcher: W) -> bool:
         return watcher in self._child.get(path, ())
 
-    def trigger(self, event_type: int, path: str) -> list[Hashable]:
+    def trigger(self, event_type: int, path: str) -> list[W]:
         """Whom this event concerns, each once, in order of registration; their watches are consumed.
 
         The caller drops those who lack READ under the event's ACL: their watches are spent all the same.
@@ -54,7 +57,7 @@ class WatchTable:
             told = list(dict.fromkeys(told + self._consume(self._child, 1, path)))
         return told
 
-    def remove_watcher(self, watcher: Hashable) -> None:
+    def remove_watcher(self, watcher: W) -> None:
         """Forget a connection, in time proportional to its own watches."""
         data, child = self._by_watcher.pop(watcher, ((), ()))
         for table, paths in ((self._data, data), (self._child, child)):
@@ -64,15 +67,15 @@ class WatchTable:
                 if not watchers:
                     del table[path]
 
-    def remove_data(self, path: str, watcher: Hashable) -> bool:
+    def remove_data(self, path: str, watcher: W) -> bool:
         """Forget one data watch; False if there is none."""
         return self._remove(self._data, 0, path, watcher)
 
-    def remove_child(self, path: str, watcher: Hashable) -> bool:
+    def remove_child(self, path: str, watcher: W) -> bool:
         """Forget one child watch; False if there is none."""
         return self._remove(self._child, 1, path, watcher)
 
-    def count_of(self, watcher: Hashable) -> int:
+    def count_of(self, watcher: W) -> int:
         """How many watches one connection has."""
         data, child = self._by_watcher.get(watcher, ((), ()))
         return len(data) + len(child)
@@ -86,13 +89,13 @@ class WatchTable:
     def watcher_count(self) -> int:
         return len(self._by_watcher)
 
-    def _paths_of(self, watcher: Hashable) -> tuple[set[str], set[str]]:
+    def _paths_of(self, watcher: W) -> tuple[set[str], set[str]]:
         paths = self._by_watcher.get(watcher)
         if paths is None:
             paths = self._by_watcher[watcher] = (set(), set())
         return paths
 
-    def _consume(self, table: _Table, kind: int, path: str) -> list[Hashable]:
+    def _consume(self, table: _Table[W], kind: int, path: str) -> list[W]:
         watchers = table.pop(path, None)
         if watchers is None:
             return []
@@ -100,7 +103,7 @@ class WatchTable:
             self._forget(kind, path, watcher)
         return list(watchers)
 
-    def _remove(self, table: _Table, kind: int, path: str, watcher: Hashable) -> bool:
+    def _remove(self, table: _Table[W], kind: int, path: str, watcher: W) -> bool:
         watchers = table.get(path)
         if watchers is None or watcher not in watchers:
             return False
@@ -110,7 +113,7 @@ class WatchTable:
         self._forget(kind, path, watcher)
         return True
 
-    def _forget(self, kind: int, path: str, watcher: Hashable) -> None:
+    def _forget(self, kind: int, path: str, watcher: W) -> None:
         paths = self._by_watcher[watcher]
         paths[kind].remove(path)
         if not paths[0] and not paths[1]:
@@ -119,8 +122,8 @@ class WatchTable:
 
 def reregister(
     machine: Machine,
-    table: WatchTable,
-    watcher: Hashable,
+    table: WatchTable[W],
+    watcher: W,
     relative_zxid: int,
     data: Iterable[str],
     exist: Iterable[str],

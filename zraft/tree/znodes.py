@@ -100,7 +100,9 @@ class Tree:
         if version != old_version and version != -1:
             return _BAD_VERSION
         if self.journal is not None:
-            self.journal.append((_undo_set_data, (node, node.data, node.mzxid, node.mtime, old_version)))
+            self.journal.append((self._undo_set_data, (node, node.data, node.mzxid, node.mtime, old_version)))
+        old = node.data
+        self.nodes.data_bytes += (len(data) if data else 0) - (len(old) if old else 0)
         node.data = data
         node.mzxid = zxid
         node.mtime = self.wall_time
@@ -168,7 +170,7 @@ class Tree:
         if acl is not OPEN_ACL:
             acl = self.acls.hold(acl)
         node = Znode(data, acl, zxid, self.wall_time, owner)
-        self._shards[hash(path) >> SHARD_SHIFT & _SHARD_MASK][path] = node
+        self.nodes.insert(path, node)
         if siblings is None:
             parent.children = {name}
         else:
@@ -273,9 +275,9 @@ class Tree:
         if node.ephemeral_owner:
             self.sessions[node.ephemeral_owner].ephemerals.add(path)
 
-
-def _undo_set_data(node: Znode, data: bytes | None, mzxid: int, mtime: int, version: int) -> None:
-    node.data = data
-    node.mzxid = mzxid
-    node.mtime = mtime
-    node.version = version
+    def _undo_set_data(self, node: Znode, data: bytes | None, mzxid: int, mtime: int, version: int) -> None:
+        self.nodes.data_bytes += (len(data) if data else 0) - node.data_length
+        node.data = data
+        node.mzxid = mzxid
+        node.mtime = mtime
+        node.version = version
