@@ -1,7 +1,7 @@
 """One-shot watches of one server's connections: who is to be told what. Not replicated, no part of the state.
 
-Source: ZooKeeper's `WatchManager` and `DataTree.setWatches`. A watcher is any hashable object, one per connection.
-Limits are ZooKeeper's: none but the client's own requests; `count_of` lets the front end set one.
+Source: ZooKeeper's `WatchManager` and `DataTree.setWatches`. A watcher is any hashable object, one per
+connection. Limits are ZooKeeper's: none but the client's own requests; `count_of` lets the front end set one.
 """
 
 from __future__ import annotations
