@@ -92,6 +92,7 @@ class Disk:
     hard_state: HardState = HardState()
     entries: list[Entry] = field(factory=list)
     pending: list[Write] = field(factory=list)
+    synced: int = 0
 
     def sync_first(self) -> int:
         """The oldest pending write becomes durable; returns its number."""
@@ -103,6 +104,7 @@ class Disk:
         for entry in write.entries:
             assert entry.index == len(self.entries) + 1
             self.entries.append(entry)
+        self.synced = write.number
         return write.number
 
 
@@ -168,6 +170,7 @@ class Network:
         for _ in range(synced):
             disk.sync_first()
         disk.pending.clear()
+        disk.synced = 0
         del self.rafts[server]
 
     def restart(self, server: int) -> Raft:
@@ -189,7 +192,8 @@ class Network:
         """All pending writes become durable."""
         disk = self.disks[ServerId(server)]
         while disk.pending:
-            self.rafts[server].persisted(disk.sync_first())
+            disk.sync_first()
+        self.rafts[server].persisted(disk.synced)
         self.ready(server)
 
     # -- network
