@@ -98,7 +98,7 @@ class RequestVoteReply:
 
 @frozen
 class AppendEntries:
-    """Entries from `prev_log_index + 1` on; never empty (an empty one is a `Heartbeat` or a `Probe` of its own)."""
+    """Entries from `prev_log_index + 1` on; never empty (what an empty one is for is a `Heartbeat`)."""
 
     group: GroupId
     term: int
@@ -131,6 +131,7 @@ class Heartbeat:
     """`leader_commit` is min(commit, what this follower is known to match), so that it is safe to obey (D-7).
 
     `round` numbers the leader's quorum rounds; check-quorum and ReadIndex count the replies per round.
+    Round 0 belongs to none: it carries a new commit index at once and asks for no reply.
     """
 
     group: GroupId

@@ -19,7 +19,7 @@ ids (D-5): a list of (scheme, id). Session 0 marks a run of commands that belong
 
 Commands of a session's run::
 
-    [CREATE, path, data|nil, acl|nil, flags, ttl]     acl nil = [(31, "world", "anyone")]; also for CREATE2 etc.
+    [CREATE, path, data|nil, acl|nil, flags, ttl]     acl nil = [(31, "world", "anyone")]; also CREATE2 etc.
     [DELETE, path, version]
     [SET_DATA, path, data|nil, version]
     [CHECK, path, version]                            inside MULTI only
@@ -34,17 +34,18 @@ Commands of a run with session 0::
 
 Commands of the leader's batch::
 
-    [EXPIRE, session, attach_position, write_position, last_touch_ms, timeout_ms, leadership_start_ms]   (D-11)
+    [EXPIRE, session, attach_position, write_position, last_touch_ms, timeout_ms, leadership_start_ms]  (D-11)
     [SETTINGS, {name: value}]
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any, Final
 
 import msgpack
 
+from zraft.errors import ProtocolError
 from zraft.ids import Instance, ServerId
 
 FORMAT: Final = 1
@@ -66,8 +67,8 @@ FLAG_EPHEMERAL: Final = 1
 FLAG_SEQUENTIAL: Final = 2
 
 Command = tuple[Any, ...]
-Run = tuple[int, tuple[tuple[str, str], ...], list[Command]]
-Batch = tuple[ServerId, Instance, int, int, list[Run]]
+Run = tuple[int, tuple[tuple[str, str], ...], Sequence[Command]]
+Batch = tuple[ServerId, Instance, int, int, Sequence[Run]]
 
 
 def pack_batch(server: ServerId, instance: Instance, boot: int, seq: int, runs: Iterable[Run]) -> bytes:
@@ -83,16 +84,61 @@ def pack_entry(log_time_ms: int, wall_time_ms: int, batches: Iterable[bytes]) ->
     packer.pack(FORMAT)
     packer.pack(log_time_ms)
     packer.pack(wall_time_ms)
-    return packer.bytes() + b"".join(blobs)
+    header: bytes = packer.bytes()
+    return header + b"".join(blobs)
+
+
+def unpack_batch(blob: bytes) -> Batch:
+    """One batch from an origin's datagram, so that a leader can refuse to append what is not one.
+
+    Raises:
+        ProtocolError: `blob` is not exactly one well-formed batch.
+    """
+    try:
+        batch = msgpack.unpackb(blob, use_list=False, strict_map_key=False)
+    except (ValueError, TypeError) as error:
+        raise ProtocolError(f"batch of {len(blob)} bytes is not one MessagePack value: {error}") from error
+    if not _is_batch(batch):
+        raise ProtocolError(
+            "a batch must be [server, instance, boot, seq, [[session, ids, [command, ...]], ...]]"
+        )
+    return batch  # type: ignore[no-any-return]
+
+
+def command_count(runs: Iterable[Run]) -> int:
+    """How many commands, hence positions, a batch's runs take."""
+    return sum(len(commands) for _, _, commands in runs)
 
 
 def unpack_entry(payload: bytes) -> tuple[int, int, tuple[Batch, ...]]:
     """(log_time_ms, wall_time_ms, batches).
 
+    A batch of the wrong shape is left out: it is in the log of every server, and all must get past it. What is
+    inside its commands is judged by `Machine.execute`.
+
     Raises:
-        ValueError: the payload is not of a format this release knows; the caller stops rather than guess (D-5).
+        ValueError: the payload is not of a format this release knows; the caller must stop, not guess (D-5).
     """
-    fields = msgpack.unpackb(payload, use_list=False, strict_map_key=False)
+    try:
+        fields = msgpack.unpackb(payload, use_list=False, strict_map_key=False)
+    except TypeError as error:  # a map whose key is a map
+        raise ValueError(f"log entry of {len(payload)} bytes cannot be decoded: {error}") from error
+    if fields.__class__ is not tuple or len(fields) < 3:
+        raise ValueError(
+            f"log entry of {len(payload)} bytes is not [format, log_time_ms, wall_time_ms, batch, ...]"
+        )
     if fields[0] != FORMAT:
-        raise ValueError(f"log entry of format {fields[0]!r}, this release knows format {FORMAT}: upgrade this server")
-    return fields[1], fields[2], fields[3:]
+        raise ValueError(
+            f"log entry of format {fields[0]!r}, this release knows {FORMAT}: upgrade this server"
+        )
+    return fields[1], fields[2], tuple(filter(_is_batch, fields[3:]))
+
+
+def _is_batch(batch: Any) -> bool:
+    """Can the frame of this batch be walked? Costs nothing per command."""
+    if batch.__class__ is not tuple or len(batch) != 5 or batch[4].__class__ is not tuple:
+        return False
+    return all(
+        run.__class__ is tuple and len(run) == 3 and run[1].__class__ is tuple and run[2].__class__ is tuple
+        for run in batch[4]
+    )

@@ -1,0 +1,69 @@
+"""What every test of the project gets: a printed seed, and a failure for what asyncio only logs."""
+
+from __future__ import annotations
+
+import logging
+import random
+from collections.abc import Iterator
+
+import pytest
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption(
+        "--seed", type=int, default=None, help="seed of the tests that draw one; printed, drawn if not given"
+    )
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    # An xdist worker must draw what its controller printed.
+    inherited = getattr(config, "workerinput", {}).get("zraft_seed")
+    chosen = config.getoption("--seed")
+    if chosen is None:
+        chosen = inherited if inherited is not None else random.SystemRandom().getrandbits(32)
+    config.stash[_SEED] = chosen
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_configure_node(node: object) -> None:
+    node.workerinput["zraft_seed"] = node.config.stash[_SEED]  # type: ignore[attr-defined]
+
+
+def pytest_report_header(config: pytest.Config) -> str:
+    return f"seed: {config.stash[_SEED]} (repeat with --seed {config.stash[_SEED]})"
+
+
+_SEED = pytest.StashKey[int]()
+
+
+@pytest.fixture
+def seed(request: pytest.FixtureRequest) -> int:
+    """The run's seed, for a test that wants another draw in every run. Shown in the header and on failure."""
+    value = request.config.stash[_SEED]
+    print(f"seed: {value}")
+    return value
+
+
+class _Complaints(logging.Handler):
+    """Collects asyncio's errors: tasks destroyed while pending, exceptions nobody retrieved."""
+
+    def __init__(self) -> None:
+        super().__init__(level=logging.ERROR)
+        self.messages: list[str] = []
+
+    def emit(self, record: logging.LogRecord) -> None:
+        self.messages.append(record.getMessage())
+
+
+@pytest.fixture(autouse=True)
+def no_asyncio_complaints() -> Iterator[None]:
+    """Fail the test during which asyncio logged an error; unraisable exceptions are pytest's own to fail."""
+    complaints = _Complaints()
+    logger = logging.getLogger("asyncio")
+    logger.addHandler(complaints)
+    try:
+        yield
+    finally:
+        logger.removeHandler(complaints)
+    if complaints.messages:
+        pytest.fail("asyncio logged: " + "; ".join(complaints.messages))

@@ -1,0 +1,199 @@
+"""The direction of imports, and the purity of what decides. Read from the source, so nothing can hide."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from typing import Final
+
+import pytest
+
+from tests.packaging.modules import imported, names_used_of, sources
+
+SHARED: Final = ("zraft.errors", "zraft.ids", "zraft.__version__")
+STATE: Final = ("zraft.raft", "zraft.tree")
+EDGES: Final = ("zraft.wire", "zraft.storage", "zraft.transport")
+SETTINGS: Final = ("zraft.address", "zraft.config")
+
+ALLOWED: Final[dict[str, tuple[str, ...]]] = {
+    # the longest matching name decides; a module may always import its own package
+    "zraft": (),
+    "zraft.errors": (),
+    "zraft.ids": (),
+    "zraft.raft": SHARED,
+    "zraft.tree": SHARED,
+    "zraft.wire": (*SHARED, *STATE),
+    "zraft.storage": (*SHARED, *STATE),
+    "zraft.transport": (*SHARED, *STATE),
+    "zraft.address": SHARED,
+    "zraft.config": (*SHARED, *SETTINGS),
+    "zraft.knobs": (*SHARED, *SETTINGS),
+    "zraft.logs": (*SHARED, *SETTINGS),
+    "zraft.server": (*SHARED, *SETTINGS, *STATE, *EDGES),
+    "zraft.testing": (*SHARED, *SETTINGS, *STATE, *EDGES, "zraft.server"),
+    # the outside of a server: they talk to it through its port
+    "zraft.status": (*SHARED, *SETTINGS),
+    "zraft.status_table": (*SHARED, *SETTINGS, "zraft.status"),
+    "zraft.dev": (*SHARED, *SETTINGS, "zraft.status", "zraft.transport.keys"),
+    # composition roots
+    "zraft.main": ("zraft",),
+    "zraft.__main__": ("zraft.main",),
+}
+
+PURE: Final = ("zraft.raft", "zraft.tree", "zraft.wire")
+IMPURE: Final = frozenset(
+    (
+        "asyncio",
+        "concurrent",
+        "datetime",
+        "glob",
+        "io",
+        "logging",
+        "multiprocessing",
+        "os",
+        "pathlib",
+        "random",
+        "sched",
+        "secrets",
+        "select",
+        "selectors",
+        "shutil",
+        "signal",
+        "socket",
+        "ssl",
+        "structlog",
+        "subprocess",
+        "tempfile",
+        "threading",
+        "time",
+        "uuid",
+        "uvloop",
+    )
+)
+DRIVER: Final = "zraft.server.driver"
+"""Free of asyncio, so that the simulator runs the code that ships."""
+
+
+def within(name: str, package: str) -> bool:
+    return name == package or name.startswith(package + ".")
+
+
+def rule_of(module: str) -> str:
+    matching = [name for name in ALLOWED if within(module, name)]
+    return max(matching, key=len)
+
+
+def wrong_imports(module: str, tree: ast.AST) -> Iterator[str]:
+    rule = rule_of(module)
+    # `zraft` itself stands for all of zraft only in the composition root
+    own = () if rule == "zraft" else (rule,)
+    for name in imported(tree):
+        if within(name, "zraft") and not any(within(name, allowed) for allowed in (*own, *ALLOWED[rule])):
+            yield f"{module} imports {name}, which its layer ({rule}) does not know"
+
+
+def impurities(module: str, tree: ast.AST) -> Iterator[str]:
+    for name in imported(tree):
+        top = name.partition(".")[0]
+        if top == "random":
+            # The type of the generator that is handed in, but none of the module's own global one.
+            if name not in ("random", "random.Random"):
+                yield f"{module} imports {name}"
+        elif top in IMPURE:
+            yield f"{module} imports {name}"
+    for attribute in names_used_of(tree, "random"):
+        if attribute.attr != "Random":
+            yield f"{module} uses random.{attribute.attr} in line {attribute.lineno}"
+    for node in ast.walk(tree):
+        if (
+            isinstance(node, ast.Call)
+            and isinstance(node.func, ast.Name)
+            and node.func.id in ("open", "print", "input")
+        ):
+            yield f"{module} calls {node.func.id}() in line {node.lineno}"
+
+
+def test_imports_go_from_the_edge_to_the_core_only() -> None:
+    wrong = [
+        complaint
+        for module, path in sources().items()
+        for complaint in wrong_imports(module, ast.parse(path.read_bytes()))
+    ]
+    assert not wrong, "\n".join(wrong)
+
+
+def test_every_module_has_a_rule_of_its_own() -> None:
+    """A new top-level module must be placed in a layer, on purpose."""
+    assert [module for module in sources() if rule_of(module) == "zraft"] == ["zraft"]
+
+
+def test_pure_packages_touch_no_clock_socket_disk_thread_log_or_global_randomness() -> None:
+    looked_at = {
+        module: path for module, path in sources().items() if any(within(module, package) for package in PURE)
+    }
+    assert len(looked_at) > len(PURE)
+    wrong = [
+        complaint
+        for module, path in looked_at.items()
+        for complaint in impurities(module, ast.parse(path.read_bytes()))
+    ]
+    assert not wrong, "\n".join(wrong)
+
+
+def test_the_driver_does_not_know_asyncio() -> None:
+    wrong = [
+        f"{module} imports {name}"
+        for module, path in sources().items()
+        if within(module, DRIVER)
+        for name in imported(ast.parse(path.read_bytes()))
+        if name.partition(".")[0] in ("asyncio", "uvloop", "socket", "time", "threading")
+    ]
+    assert not wrong, "\n".join(wrong)
+
+
+@pytest.mark.parametrize(
+    ("module", "source"),
+    [
+        ("zraft.raft.core", "from zraft.tree import txn"),
+        ("zraft.raft.core", "from zraft import tree"),
+        ("zraft.tree.machine", "import zraft.raft.messages"),
+        ("zraft.wire.jute", "from zraft.storage.frames import Frame"),
+        ("zraft.storage.wal", "from zraft.server.node import Node"),
+        ("zraft.server.node", "from zraft.main import main"),
+        ("zraft.server.node", "def late():\n    from zraft.knobs import load_config"),
+        ("zraft.server.node", "import zraft"),
+        ("zraft.testing.simulate", "from zraft.main import main"),
+        ("zraft.errors", "from zraft.ids import ServerId"),
+        ("zraft", "from zraft.raft import messages"),
+    ],
+)
+def test_a_planted_wrong_import_is_found(module: str, source: str) -> None:
+    assert list(wrong_imports(module, ast.parse(source)))
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        "import time",
+        "import os.path",
+        "from asyncio import sleep",
+        "def f():\n    import socket",
+        "from random import choice",
+        "import random\nrandom.random()",
+        "import structlog",
+        "open('/etc/passwd')",
+        "print('here')",
+    ],
+)
+def test_a_planted_impurity_is_found(source: str) -> None:
+    assert list(impurities("zraft.raft.core", ast.parse(source)))
+
+
+def test_what_the_layers_allow_is_not_complained_about() -> None:
+    fine = "from random import Random\nimport random\nfrom zraft.ids import ServerId\ndef f(r: random.Random): ..."
+    assert not list(impurities("zraft.raft.core", ast.parse(fine)))
+    assert not list(wrong_imports("zraft.raft.core", ast.parse(fine)))
+    assert not list(
+        wrong_imports("zraft.server.node", ast.parse("from zraft.wire import jute\nimport zraft.config"))
+    )
+    assert not list(wrong_imports("zraft.wire.words", ast.parse("from zraft import __version__")))

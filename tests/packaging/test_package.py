@@ -1,0 +1,93 @@
+"""What is shipped: every package, its types, and modules that can be imported one at a time."""
+
+from __future__ import annotations
+
+import configparser
+import importlib.util
+import subprocess
+import sys
+
+from tests.packaging.modules import PACKAGE, REPOSITORY, sources
+
+
+def setup_cfg() -> configparser.ConfigParser:
+    parser = configparser.ConfigParser()
+    parser.read(REPOSITORY / "setup.cfg", encoding="utf-8")
+    return parser
+
+
+def test_the_package_list_is_exactly_the_folders_with_python_in_them() -> None:
+    listed = setup_cfg()["options"]["packages"].split()
+    folders = sorted({".".join(path.parent.relative_to(REPOSITORY).parts) for path in PACKAGE.rglob("*.py")})
+    assert listed == folders
+
+
+def test_every_package_has_an_init_that_says_what_it_owns() -> None:
+    for name in setup_cfg()["options"]["packages"].split():
+        init = REPOSITORY.joinpath(*name.split("."), "__init__.py")
+        assert init.read_text(encoding="utf-8").startswith('"""'), init
+
+
+def test_type_information_is_shipped() -> None:
+    assert (PACKAGE / "py.typed").exists()
+    assert "py.typed" in setup_cfg()["options.package_data"]["zraft"].split()
+
+
+def test_the_command_exists_where_the_entry_point_says() -> None:
+    assert setup_cfg()["options.entry_points"]["console_scripts"].strip() == "zraft = zraft.main:main"
+    assert importlib.util.find_spec("zraft.main") is not None
+
+
+def test_every_module_opens_with_what_it_owns() -> None:
+    without = [
+        name for name, path in sources().items() if not path.read_text(encoding="utf-8").startswith('"""')
+    ]
+    assert not without
+
+
+def test_no_module_is_a_drawer() -> None:
+    drawers = {"utils", "util", "helpers", "helper", "manager", "common", "misc"}
+    assert not [name for name in sources() if name.rpartition(".")[2] in drawers]
+
+
+IMPORT_EACH_ALONE = """
+import os, sys, traceback
+
+failed = []
+for name in sys.argv[1:]:
+    # A forked child of an interpreter that has imported nothing is as good as a fresh one, and quicker.
+    child = os.fork()
+    if child == 0:
+        try:
+            __import__(name)
+        except BaseException:
+            traceback.print_exc()
+            os._exit(1)
+        os._exit(0)
+    if os.waitpid(child, 0)[1] != 0:
+        failed.append(name)
+sys.exit("cannot be imported alone: " + ", ".join(failed) if failed else 0)
+"""
+
+
+def import_each_alone(*names: str) -> subprocess.CompletedProcess[str]:
+    # -W error: a warning at import is a warning in every program that uses us
+    return subprocess.run(
+        [sys.executable, "-W", "error", "-c", IMPORT_EACH_ALONE, *names],
+        cwd=REPOSITORY,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+
+def test_every_module_can_be_imported_alone_and_without_a_warning() -> None:
+    names = [name for name in sources() if name != "zraft.__main__"]
+    answer = import_each_alone(*names)
+    assert answer.returncode == 0, answer.stderr
+
+
+def test_a_module_that_cannot_be_imported_is_noticed() -> None:
+    answer = import_each_alone("zraft.ids", "zraft.no_such_module")
+    assert answer.returncode == 1
+    assert answer.stderr.endswith("cannot be imported alone: zraft.no_such_module\n")

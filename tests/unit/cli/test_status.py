@@ -1,0 +1,105 @@
+"""What `zraft status` makes of answers, good and bad."""
+
+from __future__ import annotations
+
+import io
+import socket
+import threading
+from collections.abc import Callable, Iterator
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tests.unit.cli.fake_server import SRVR
+from zraft.address import Address
+from zraft.status import ServerStatus, UnreachableError, ask, parse_srvr
+from zraft.status_table import show_status
+
+
+@pytest.fixture
+def answering() -> Iterator[Callable[[bytes], Address]]:
+    """Starts listeners that answer the first connection with the given bytes."""
+    threads: list[threading.Thread] = []
+
+    def answer(listening: socket.socket, text: bytes) -> None:
+        with listening, listening.accept()[0] as connection:
+            connection.recv(4)
+            connection.sendall(text)
+
+    def start(text: bytes) -> Address:
+        listening = socket.create_server(("127.0.0.1", 0))
+        threads.append(threading.Thread(target=answer, args=(listening, text)))
+        threads[-1].start()
+        return Address(*listening.getsockname()[:2])
+
+    yield start
+    for thread in threads:
+        thread.join()
+
+
+@pytest.fixture
+def nobody() -> Iterator[Address]:
+    """An address where nothing listens: bound, so that nothing else takes it meanwhile."""
+    with socket.socket() as bound:
+        bound.bind(("127.0.0.1", 0))
+        yield Address(*bound.getsockname())
+
+
+def srvr(mode: bytes) -> bytes:
+    return SRVR.replace(b"MODE", mode)
+
+
+def test_srvr_is_read_field_by_field() -> None:
+    assert parse_srvr(srvr(b"leader").decode()) == ServerStatus(
+        version="3.9.5-zraft-0.1.0", mode="leader", zxid=0x1_0000_0007, node_count=5, connections=1
+    )
+
+
+def test_a_server_that_says_it_does_not_serve_has_no_status() -> None:
+    assert parse_srvr("This ZooKeeper instance is not currently serving requests\n") is None
+
+
+@given(st.text())
+@settings(deadline=None, derandomize=True)
+def test_no_answer_however_strange_raises(answer: str) -> None:
+    assert parse_srvr(answer) is None
+
+
+def test_the_table_shows_every_server_and_says_that_one_leads(
+    answering: Callable[[bytes], Address], nobody: Address
+) -> None:
+    leader, follower, starting = (
+        answering(text) for text in (srvr(b"leader"), srvr(b"follower"), b"not currently serving")
+    )
+    out = io.StringIO()
+    assert show_status([follower, leader, starting, nobody], out)
+    rows = out.getvalue().splitlines()
+    assert any(str(leader) in row and "leader" in row and "0x100000007" in row for row in rows)
+    assert any(str(follower) in row and "follower" in row for row in rows)
+    assert any(str(starting) in row and "not serving" in row for row in rows)
+    assert any(str(nobody) in row and "unreachable" in row for row in rows)
+
+
+def test_a_cluster_without_a_leader_is_said_to_have_none(
+    answering: Callable[[bytes], Address], nobody: Address
+) -> None:
+    out = io.StringIO()
+    assert not show_status([answering(srvr(b"follower")), nobody], out)
+    assert "none of these servers leads" in out.getvalue()
+
+
+def test_a_standalone_server_needs_no_leader(answering: Callable[[bytes], Address]) -> None:
+    assert show_status([answering(srvr(b"standalone"))], io.StringIO())
+
+
+def test_a_server_that_accepts_and_says_nothing_is_given_up_in_time() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        address = Address(*silent.getsockname())
+        with pytest.raises(UnreachableError, match=str(address)):
+            ask(address, "srvr", 0.05)
+
+
+def test_an_endless_answer_is_cut_off(answering: Callable[[bytes], Address]) -> None:
+    with pytest.raises(UnreachableError, match="more than 1048576 bytes"):
+        ask(answering(b"x" * 1_200_000), "srvr", 5.0)

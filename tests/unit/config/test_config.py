@@ -1,0 +1,123 @@
+"""The rules between settings: each has a smallest configuration that breaks it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from zraft.address import Address
+from zraft.config import ClientConfig, RaftConfig, ServerConfig
+from zraft.errors import ConfigError
+from zraft.ids import ServerId
+
+KEY = Path("cluster.key")
+
+
+def cluster_of(servers: int) -> dict[ServerId, Address]:
+    return {ServerId(n): Address(f"10.0.0.{n}", 2181) for n in range(1, servers + 1)}
+
+
+def config(servers: int = 3, **changes: Any) -> ServerConfig:
+    values: dict[str, Any] = {
+        "id": ServerId(1),
+        "data": Path("data"),
+        "address": Address("10.0.0.1", 2181),
+        "cluster": cluster_of(servers),
+        "key_files": (KEY,) if servers > 1 else (),
+    }
+    return ServerConfig(**(values | changes))
+
+
+def refusal(**changes: Any) -> str:
+    with pytest.raises(ConfigError) as refused:
+        config(**changes)
+    return str(refused.value)
+
+
+def test_session_timeouts_follow_tick_time_as_in_zookeeper() -> None:
+    made = config(tick_time_ms=3_000)
+    assert (made.session_timeout_ms_min, made.session_timeout_ms_max) == (6_000, 60_000)
+    assert config(session_timeout_ms_min=5_000).session_timeout_ms_min == 5_000
+
+
+def test_a_cluster_without_a_key_does_not_start_unless_told_so_in_words() -> None:
+    """D-6: a forgotten key must not silently mean an open cluster."""
+    message = refusal(key_files=())
+    assert message.startswith("key: not set")
+    assert "zraft key new" in message
+    assert "--insecure-peers" in message
+    assert config(key_files=(), insecure_peers=True).insecure_peers
+
+
+def test_a_single_server_needs_no_key() -> None:
+    assert config(servers=1).key_files == ()
+
+
+def test_two_keys_are_for_rotation_and_three_are_a_mistake() -> None:
+    """D-6: two cluster keys are valid at once."""
+    assert len(config(key_files=(KEY, Path("next.key"))).key_files) == 2
+    assert refusal(key_files=(KEY, Path("b"), Path("c"))).startswith("key: found 3 files")
+    assert refusal(key_files=(KEY, KEY)).startswith("key: cluster.key is given twice")
+
+
+def test_a_key_and_insecure_peers_contradict_each_other() -> None:
+    assert refusal(insecure_peers=True).startswith("insecure_peers: ")
+
+
+def test_the_cluster_lists_this_server() -> None:
+    assert refusal(id=ServerId(4)) == "cluster: lists servers 1, 2, 3 but not this one, id 4"
+
+
+@pytest.mark.parametrize("server", [0, 255, -1])
+def test_a_server_id_fits_the_top_byte_of_a_session_id(server: int) -> None:
+    assert refusal(id=ServerId(server)) == f"id: found {server}, expected 1 to 254"
+    listed = {ServerId(1): Address("10.0.0.1", 2181), ServerId(server): Address("10.0.0.2", 2181)}
+    assert refusal(cluster=listed) == f"cluster: found server id {server}, expected 1 to 254"
+
+
+def test_two_servers_are_not_at_one_address() -> None:
+    cluster = cluster_of(3) | {ServerId(3): Address("10.0.0.2", 2181)}
+    assert refusal(cluster=cluster) == "cluster: servers 2 and 3 are both at 10.0.0.2:2181"
+
+
+def test_peers_cannot_send_to_a_wildcard() -> None:
+    cluster = cluster_of(3) | {ServerId(2): Address("0.0.0.0", 2181)}
+    assert "server 2 is at 0.0.0.0:2181" in refusal(cluster=cluster)
+
+
+def test_a_server_listens_on_the_port_its_peers_send_to() -> None:
+    assert config(address=Address("0.0.0.0", 2181)).address.is_wildcard
+    assert refusal(address=Address("10.0.0.1", 2182)).startswith("address: 10.0.0.1:2182 and cluster: 1=")
+
+
+def test_the_admin_server_has_a_port_of_its_own() -> None:
+    assert refusal(admin=Address("10.0.0.1", 2181)).startswith("admin: 10.0.0.1:2181 is also address")
+
+
+def test_two_lost_heartbeats_do_not_start_an_election() -> None:
+    message = refusal(raft=RaftConfig(election_timeout_ticks=149, heartbeat_ticks=50))
+    assert message.startswith("raft.election_timeout_ticks: found 149")
+    assert config(raft=RaftConfig(election_timeout_ticks=150, heartbeat_ticks=50))
+
+
+def test_an_election_alone_does_not_make_a_server_give_up_its_clients() -> None:
+    """D-14: clients are given up after a third of the smallest session timeout without contact."""
+    message = refusal(session_timeout_ms_min=899)
+    assert message.startswith("session_timeout_ms_min: found 899")
+    assert config(session_timeout_ms_min=900)
+
+
+def test_the_longest_session_timeout_is_not_below_the_shortest() -> None:
+    assert refusal(session_timeout_ms_max=3_999).startswith("session_timeout_ms_max: found 3999")
+
+
+def test_the_largest_request_fits_the_bound_on_outstanding_writes() -> None:
+    client = ClientConfig(jute_maxbuffer=1_048_575, outstanding_bytes_max=1_048_574)
+    assert refusal(client=client).startswith("client.outstanding_bytes_max: found 1048574")
+
+
+def test_a_full_append_fits_the_window() -> None:
+    raft = RaftConfig(append_bytes_max=524_288, inflight_bytes_max=524_287)
+    assert refusal(raft=raft).startswith("raft.inflight_bytes_max: found 524287")

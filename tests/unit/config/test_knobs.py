@@ -1,0 +1,218 @@
+"""Where values come from: file, then environment, then flags; and what is said about a wrong one."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from zraft.address import Address
+from zraft.config import ServerConfig
+from zraft.errors import ConfigError
+from zraft.knobs import KNOBS, load_config
+
+REPOSITORY = Path(__file__).parents[3]
+SINGLE: dict[str, object] = {
+    "id": "1",
+    "data": "data",
+    "address": "10.0.0.1:2181",
+    "cluster": "1=10.0.0.1:2181",
+}
+
+
+def load(
+    flags: dict[str, object] | None = None, environ: dict[str, str] | None = None, **more: Any
+) -> ServerConfig:
+    return load_config(flags=SINGLE | (flags or {}), environ=environ or {}, **more)
+
+
+def refusal(*args: Any, **kwargs: Any) -> str:
+    with pytest.raises(ConfigError) as refused:
+        load(*args, **kwargs)
+    return str(refused.value)
+
+
+@pytest.fixture
+def toml(tmp_path: Path) -> Any:
+    def write(text: str) -> Path:
+        file = tmp_path / "zraft.toml"
+        file.write_text(text, encoding="utf-8")
+        return file
+
+    return write
+
+
+def test_flags_win_over_the_environment_and_that_over_the_file(toml: Any) -> None:
+    file = toml("tick_time_ms = 1000\n[raft]\nheartbeat_ticks = 10\n[wal]\nsegment_bytes_max = 100000\n")
+    environ = {"ZRAFT_RAFT__HEARTBEAT_TICKS": "20", "ZRAFT_WAL__SEGMENT_BYTES_MAX": "200000"}
+    config = load({"wal.segment_bytes_max": "300000"}, environ, file=file)
+    assert config.tick_time_ms == 1_000
+    assert config.raft.heartbeat_ticks == 20
+    assert config.wal.segment_bytes_max == 300_000
+
+
+def test_everything_can_come_from_the_file(toml: Any) -> None:
+    file = toml(
+        """
+        id = 2
+        data = "state"
+        address = "[::]:2181"
+        key = ["a.key", "/etc/zraft/b.key"]
+        log_format = "json"
+        [cluster]
+        1 = "zk1:2181"
+        2 = "zk2:2181"
+        """
+    )
+    config = load_config(flags={}, environ={}, file=file)
+    assert config.id == 2
+    assert config.cluster == {1: Address("zk1", 2181), 2: Address("zk2", 2181)}
+    # relative to the file, so that the file means the same from every directory
+    assert config.data == file.parent / "state"
+    assert config.key_files == (file.parent / "a.key", Path("/etc/zraft/b.key"))
+    assert config.log_format == "json"
+
+
+def test_the_environment_may_name_the_file(toml: Any) -> None:
+    file = toml("tick_time_ms = 1234\n")
+    assert load(environ={"ZRAFT_CONFIG": str(file)}).tick_time_ms == 1_234
+
+
+@pytest.mark.parametrize("name", ["id", "data", "address", "cluster"])
+def test_a_missing_setting_is_named_with_all_ways_to_set_it(name: str) -> None:
+    flags = {key: value for key, value in SINGLE.items() if key != name}
+    with pytest.raises(ConfigError) as refused:
+        load_config(flags=flags, environ={})
+    assert str(refused.value).startswith(f"{name}: not set; pass --{name}, set ZRAFT_{name.upper()}")
+
+
+@pytest.mark.parametrize(
+    ("misspelt", "meant"),
+    [
+        ("wal.segment_byte_max", "wal.segment_bytes_max"),
+        ("segment_bytes_max", "wal.segment_bytes_max"),
+        ("raft.jute_maxbuffer", "client.jute_maxbuffer"),
+        ("tick_time", "tick_time_ms"),
+        ("adress", "address"),
+    ],
+)
+def test_an_unknown_knob_is_refused_and_the_nearest_one_is_named(misspelt: str, meant: str) -> None:
+    message = refusal({misspelt: "1"})
+    assert message.startswith(f"{misspelt} (on the command line): there is no such knob; ")
+    assert meant in message
+
+
+def test_an_unknown_key_of_the_file_is_refused(toml: Any) -> None:
+    file = toml("[wal]\nsegment_size = 1\n")
+    message = refusal(file=file)
+    assert message.startswith(f"wal.segment_size (in {file}): there is no such knob")
+    assert "wal.segment_bytes_max" in message
+
+
+def test_an_unknown_section_of_the_file_is_refused(toml: Any) -> None:
+    assert "there is no such knob" in refusal(file=toml("[walls]\nsegment_bytes_max = 1\n"))
+
+
+def test_a_section_that_is_no_table_is_refused(toml: Any) -> None:
+    assert "expected a table, [wal]" in refusal(file=toml("wal = 3\n"))
+
+
+def test_an_unknown_variable_is_refused_and_the_nearest_one_is_named() -> None:
+    message = refusal(environ={"ZRAFT_WAL_SEGMENT_BYTES_MAX": "1"})
+    assert "ZRAFT_WAL_SEGMENT_BYTES_MAX sets no knob; did you mean ZRAFT_WAL__SEGMENT_BYTES_MAX?" in message
+
+
+def test_the_variables_kubernetes_makes_for_a_service_called_zraft_are_no_knobs() -> None:
+    made = {
+        "ZRAFT_SERVICE_HOST": "10.96.0.7",
+        "ZRAFT_SERVICE_PORT": "2181",
+        "ZRAFT_SERVICE_PORT_CLIENT": "2181",
+        "ZRAFT_PORT": "tcp://10.96.0.7:2181",
+        "ZRAFT_PORT_2181_TCP": "tcp://10.96.0.7:2181",
+        "ZRAFT_PORT_2181_TCP_PROTO": "tcp",
+        "ZRAFT_PORT_2181_TCP_ADDR": "10.96.0.7",
+        "ZRAFT_HEADLESS_SERVICE_HOST": "None",
+        "KAFKA_HEAP": "not ours",
+    }
+    assert load(environ=made) == load()
+    assert "sets no knob" in refusal(environ={"ZRAFT_PORTS": "1"})
+
+
+@pytest.mark.parametrize("found", ["", "abc", "-1", "1.5", "0", "60001", "1" * 5000, True, 1.0, None, [], {}])
+def test_a_count_is_a_whole_number_within_its_bounds(found: object) -> None:
+    message = refusal({"raft.election_timeout_ticks": found})
+    assert message.startswith("raft.election_timeout_ticks (on the command line): found ")
+    assert message.endswith("expected a whole number from 20 to 60000")
+
+
+@pytest.mark.parametrize("found", ["yes", "1", 1, ""])
+def test_a_switch_is_true_or_false(found: object) -> None:
+    assert refusal({"insecure_peers": found}).endswith("expected true or false")
+
+
+def test_the_source_of_a_wrong_value_is_named(toml: Any) -> None:
+    file = toml("tick_time_ms = 'long'\n")
+    assert refusal(file=file).startswith(f"tick_time_ms (in {file}): found 'long'")
+    assert refusal(environ={"ZRAFT_TICK_TIME_MS": "long"}).startswith(
+        "tick_time_ms (from ZRAFT_TICK_TIME_MS): found 'long'"
+    )
+
+
+@pytest.mark.parametrize(
+    ("text", "complaint"),
+    [
+        ("1:10.0.0.1:2181", "expected ID=HOST:PORT"),
+        ("1=10.0.0.1:2181,1=10.0.0.2:2181", "server 1 is given twice"),
+        ("1=10.0.0.1:2181,", "expected ID=HOST:PORT"),
+        ("x=10.0.0.1:2181", "server id: found 'x', expected a whole number from 1 to 254"),
+        ("1=10.0.0.1:2181,2=nowhere", "server 2: found 'nowhere', expected HOST:PORT"),
+        ("", "expected text"),
+    ],
+)
+def test_a_wrong_cluster_list_says_which_part_is_wrong(text: str, complaint: str) -> None:
+    message = refusal({"cluster": text})
+    assert message.startswith("cluster (on the command line)")
+    assert complaint in message
+
+
+def test_a_file_that_cannot_be_read_or_is_no_toml_is_named(tmp_path: Path, toml: Any) -> None:
+    missing = tmp_path / "missing.toml"
+    assert refusal(file=missing).startswith(f"config: cannot read {missing}")
+    assert "is not TOML" in refusal(file=toml("id = = 1"))
+    binary = tmp_path / "binary.toml"
+    binary.write_bytes(b"\xff\xfe")
+    assert refusal(file=binary).startswith(f"config: cannot read {binary}")
+
+
+def test_datagrams_are_large_only_when_every_server_is_on_loopback() -> None:
+    local: dict[str, object] = {"address": "127.0.0.1:2181", "cluster": "1=127.0.0.1:2181"}
+    assert load(local).peer.datagram_bytes == 60_000
+    assert load().peer.datagram_bytes == 1_400
+    assert load(local | {"peer.datagram_bytes": "1400"}).peer.datagram_bytes == 1_400
+
+
+@given(st.sampled_from(sorted(KNOBS)), st.text(max_size=20) | st.integers() | st.booleans() | st.none())
+@settings(deadline=None, derandomize=True)
+def test_no_value_of_any_knob_raises_anything_but_a_config_error(name: str, found: object) -> None:
+    with suppress(ConfigError):
+        load({name: found})
+
+
+def test_every_default_is_within_its_own_bounds() -> None:
+    for knob in KNOBS.values():
+        if knob.default.isdigit():
+            assert knob.parse(knob.default, knob.name) == int(knob.default)
+
+
+def test_every_knob_is_documented_with_its_variable_default_and_meaning() -> None:
+    documented = (REPOSITORY / "docs" / "CONFIGURATION.md").read_text(encoding="utf-8")
+    rows = [
+        f"| `{knob.name}` | `{knob.variable}` | {knob.default} | {knob.help} |" for knob in KNOBS.values()
+    ]
+    missing = [row for row in rows if row not in documented]
+    assert not missing, "add to docs/CONFIGURATION.md:\n" + "\n".join(missing)
+    assert documented.count("\n| `") == len(rows), "docs/CONFIGURATION.md documents a knob that is gone"

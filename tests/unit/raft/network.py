@@ -1,0 +1,260 @@
+"""Servers of one group in memory: disks that lose what was not synced, and a network that delivers when told to.
+
+Nothing here knows what is correct; `checkers` does. All randomness comes from the seed.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Iterable
+
+from attrs import define, field, frozen
+
+from zraft.ids import COORDINATION_GROUP, Instance, ServerId
+from zraft.raft.core import Raft, Role
+from zraft.raft.log import Log
+from zraft.raft.membership import Membership
+from zraft.raft.messages import Entry, EntryKind, HardState, Member, Message
+from zraft.raft.ready import Ready, Write
+from zraft.raft.settings import RaftSettings
+
+GROUP = COORDINATION_GROUP
+SETTINGS = RaftSettings(election_timeout_ticks=100, heartbeat_ticks=20, resend_ticks=20)
+
+
+def instance_of(server: int) -> Instance:
+    return Instance(bytes([server]) * 16)
+
+
+def membership_of(servers: Iterable[int], learners: Iterable[int] = ()) -> Membership:
+    members = {ServerId(server): Member(instance_of(server)) for server in servers}
+    members |= {ServerId(server): Member(instance_of(server), voter=False) for server in learners}
+    return Membership(members)
+
+
+def entries_of(terms: Iterable[int], first_index: int = 1) -> tuple[Entry, ...]:
+    """One command per entry, whose payload names index and term."""
+    return tuple(
+        Entry(index, term, EntryKind.COMMANDS, index, 1, b"%d/%d" % (index, term))
+        for index, term in enumerate(terms, first_index)
+    )
+
+
+def make_raft(
+    server: int = 1,
+    *,
+    terms: Iterable[int] = (),
+    term: int | None = None,
+    voted_for: int | None = None,
+    membership: Membership | None = None,
+    settings: RaftSettings = SETTINGS,
+    cls: type[Raft] = Raft,
+    log: Log | None = None,
+    seed: int = 0,
+) -> Raft:
+    """One server with a log of these terms, for tests that play its peers by hand."""
+    log = Log(entries=entries_of(terms)) if log is None else log
+    vote = None if voted_for is None else ServerId(voted_for)
+    return cls(
+        group=GROUP,
+        server=ServerId(server),
+        instance=instance_of(server),
+        settings=settings,
+        hard_state=HardState(log.last_term if term is None else term, vote),
+        log=log,
+        membership=membership_of((1, 2, 3)) if membership is None else membership,
+        rng=random.Random(seed),
+    )
+
+
+def drain(raft: Raft, *, persist: bool = True) -> list[tuple[int, Message]]:
+    """Everything it sends until it has nothing more to say, its writes durable at once (or not at all)."""
+    messages: list[tuple[int, Message]] = []
+    while True:
+        ready = raft.ready()
+        messages += ready.messages
+        if ready.write is not None and persist:
+            raft.persisted(ready.write.number)
+        elif not ready.messages:
+            return messages
+
+
+def hear(raft: Raft, sender: int, message: Message) -> list[tuple[int, Message]]:
+    """Step one message and drain."""
+    raft.step(ServerId(sender), instance_of(sender), message)
+    return drain(raft)
+
+
+@define
+class Disk:
+    """What survives a crash, and the writes that may or may not."""
+
+    hard_state: HardState = HardState()
+    entries: list[Entry] = field(factory=list)
+    pending: list[Write] = field(factory=list)
+
+    def sync_first(self) -> int:
+        """The oldest pending write becomes durable; returns its number."""
+        write = self.pending.pop(0)
+        if write.hard_state is not None:
+            self.hard_state = write.hard_state
+        if write.truncate_from is not None:
+            del self.entries[write.truncate_from - 1 :]
+        for entry in write.entries:
+            assert entry.index == len(self.entries) + 1
+            self.entries.append(entry)
+        return write.number
+
+
+@frozen
+class Packet:
+    sender: int
+    to: int
+    message: Message
+
+
+class Network:
+    """Servers 1 to n. Time, delivery and syncs happen only when a test asks for them."""
+
+    def __init__(
+        self,
+        servers: int = 3,
+        *,
+        seed: int = 0,
+        settings: RaftSettings = SETTINGS,
+        cls: type[Raft] = Raft,
+        learners: Iterable[int] = (),
+        logs: dict[int, Iterable[int]] | None = None,
+        terms: dict[int, int] | None = None,
+    ) -> None:
+        self.rng = random.Random(seed)
+        self.settings = settings
+        self.cls = cls
+        self.membership = membership_of(range(1, servers + 1), learners)
+        self.packets: list[Packet] = []
+        self.cut: set[tuple[int, int]] = set()
+        self.disks = {server: Disk() for server in self.membership.members}
+        for server, log in (logs or {}).items():
+            disk = self.disks[ServerId(server)]
+            disk.entries = list(entries_of(log))
+            last = disk.entries[-1].term if disk.entries else 0
+            disk.hard_state = HardState((terms or {}).get(server, last))
+        self.rafts: dict[int, Raft] = {}
+        self.read_states: dict[int, list[tuple[int, int]]] = {server: [] for server in self.disks}
+        self.observe: Callable[[int, Raft, Ready], None] = lambda server, raft, ready: None
+        for server in self.disks:
+            self.start(server)
+
+    # -- servers
+
+    def start(self, server: int) -> Raft:
+        disk = self.disks[ServerId(server)]
+        raft = self.cls(
+            group=GROUP,
+            server=ServerId(server),
+            instance=instance_of(server),
+            settings=self.settings,
+            hard_state=disk.hard_state,
+            log=Log(entries=disk.entries),
+            membership=self.membership,
+            rng=random.Random(self.rng.random()),
+        )
+        self.rafts[server] = raft
+        return raft
+
+    def crash(self, server: int, *, synced: int = 0) -> None:
+        """The process dies; of its pending writes the first `synced` had become durable."""
+        disk = self.disks[ServerId(server)]
+        for _ in range(synced):
+            disk.sync_first()
+        disk.pending.clear()
+        del self.rafts[server]
+
+    def restart(self, server: int) -> Raft:
+        self.crash(server)
+        return self.start(server)
+
+    def ready(self, server: int) -> Ready:
+        """One turn's output: writes to the disk's queue, messages to the network."""
+        raft = self.rafts[server]
+        ready = raft.ready()
+        if ready.write is not None:
+            self.disks[ServerId(server)].pending.append(ready.write)
+        self.packets += [Packet(server, to, message) for to, message in ready.messages]
+        self.read_states[server] += ready.read_states
+        self.observe(server, raft, ready)
+        return ready
+
+    def sync(self, server: int) -> None:
+        """All pending writes become durable."""
+        disk = self.disks[ServerId(server)]
+        while disk.pending:
+            self.rafts[server].persisted(disk.sync_first())
+        self.ready(server)
+
+    # -- network
+
+    def deliver(self, packet: Packet) -> None:
+        if packet.to in self.rafts and (packet.sender, packet.to) not in self.cut:
+            self.rafts[packet.to].step(ServerId(packet.sender), instance_of(packet.sender), packet.message)
+            self.ready(packet.to)
+
+    def take(self, kind: type[Message], *, sender: int | None = None, to: int | None = None) -> list[Packet]:
+        """Remove the packets of that kind from the network."""
+        taken = [
+            packet
+            for packet in self.packets
+            if isinstance(packet.message, kind)
+            and sender in (None, packet.sender)
+            and to in (None, packet.to)
+        ]
+        self.packets = [packet for packet in self.packets if packet not in taken]
+        return taken
+
+    def isolate(self, server: int) -> None:
+        for other in self.disks:
+            self.cut |= {(server, other), (other, server)}
+
+    def heal(self) -> None:
+        self.cut.clear()
+
+    def settle(self, turns: int = 1000) -> None:
+        """Sync and deliver, in order, until nothing is left to do; no time passes."""
+        for _ in range(turns):
+            for server in list(self.rafts):
+                self.ready(server)
+                if self.disks[ServerId(server)].pending:
+                    self.sync(server)
+            if not self.packets and not any(disk.pending for disk in self.disks.values()):
+                return
+            packets, self.packets = self.packets, []
+            for packet in packets:
+                self.deliver(packet)
+        raise AssertionError(f"never settles; under way: {self.packets[:5]}")
+
+    def run(self, ticks: int, step: int = 5) -> None:
+        """Time passes for everybody, with perfect delivery."""
+        for _ in range(0, ticks, step):
+            for raft in self.rafts.values():
+                raft.tick(step)
+            self.settle()
+
+    # -- shorthands
+
+    def elect(self, server: int) -> Raft:
+        """Only this server's time passes until it leads."""
+        raft = self.rafts[server]
+        for _ in range(100):
+            for other in self.rafts.values():
+                if other is not raft:
+                    other.leader = None  # they have waited long enough
+            raft.tick(self.settings.election_timeout_ticks)
+            self.settle()
+            if raft.role is Role.LEADER:
+                return raft
+        raise AssertionError(f"server {server} is not elected: {raft.statistics()}")
+
+    @property
+    def leader(self) -> Raft | None:
+        leading = [raft for raft in self.rafts.values() if raft.role is Role.LEADER]
+        return max(leading, key=lambda raft: raft.term, default=None)

@@ -1,0 +1,143 @@
+"""Frames come out whole and in order however the stream is cut; too large ones end the connection."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from zraft.wire.framing import (
+    FOUR_LETTER_WORDS,
+    JUTE_MAXBUFFER,
+    FrameReader,
+    FrameTooLargeError,
+    frame,
+    sniff,
+)
+from zraft.wire.jute import INT
+
+
+def test_a_frame_is_its_length_and_its_body():
+    assert frame(b"abc") == b"\x00\x00\x00\x03abc"
+
+
+def test_many_frames_of_one_chunk_come_out_in_order():
+    bodies = [b"%06d" % number * 12 for number in range(800)]
+    assert FrameReader().feed(b"".join(map(frame, bodies))) == bodies
+
+
+def test_an_empty_frame_is_a_frame():
+    assert FrameReader().feed(frame(b"") + frame(b"a")) == [b"", b"a"]
+
+
+def test_byte_by_byte_gives_the_same_frames():
+    bodies = [b"", b"a", b"bc" * 300, b"", b"d"]
+    reader = FrameReader()
+    out = [body for byte in b"".join(map(frame, bodies)) for body in reader.feed(bytes([byte]))]
+    assert out == bodies
+    assert reader.buffered == 0
+
+
+@settings(deadline=None, derandomize=True)
+@given(st.lists(st.binary(max_size=30), max_size=10), st.lists(st.integers(1, 40), min_size=1))
+def test_any_cut_gives_the_same_frames(bodies, cuts):
+    stream = b"".join(map(frame, bodies))
+    reader = FrameReader()
+    out = []
+    position = turn = 0
+    while position < len(stream):
+        size = cuts[turn % len(cuts)]
+        out += reader.feed(stream[position : position + size])
+        position += size
+        turn += 1
+    assert out == bodies
+    assert reader.buffered == 0
+
+
+def test_frames_are_immutable_bytes_that_own_their_content():
+    reader = FrameReader()
+    reader.feed(frame(b"abcdef")[:6])
+    (body,) = reader.feed(b"cdef")
+    assert type(body) is bytes
+
+
+def test_the_largest_frame_passes_and_one_byte_more_does_not():
+    """Trap 22: the test is `>`, so a frame of exactly jute.maxbuffer is served."""
+    assert FrameReader(10).feed(frame(b"x" * 10)) == [b"x" * 10]
+    with pytest.raises(FrameTooLargeError):
+        FrameReader(10).feed(frame(b"x" * 11))
+    assert JUTE_MAXBUFFER == 1048575
+
+
+@pytest.mark.parametrize("length", [-1, -(2**31), 11, 2**31 - 1])
+def test_a_bad_length_is_refused_as_soon_as_its_four_bytes_are_there(length):
+    """Nothing is buffered for a frame that will be refused; the message names the knob."""
+    reader = FrameReader(10)
+    raw = INT.pack(length)
+    assert reader.feed(raw[:3]) == []
+    with pytest.raises(FrameTooLargeError, match=r"client\.jute_maxbuffer") as caught:
+        reader.feed(raw[3:])
+    assert str(length) in str(caught.value)
+
+
+def test_a_bad_length_behind_good_frames_is_refused():
+    with pytest.raises(FrameTooLargeError):
+        FrameReader(10).feed(frame(b"good") + INT.pack(-5) + b"rest")
+
+
+def test_no_more_than_one_incomplete_frame_is_buffered():
+    reader = FrameReader(1000)
+    stream = frame(b"x" * 1000) * 3
+    for start in range(0, len(stream), 7):
+        reader.feed(stream[start : start + 7])
+        assert reader.buffered <= 1004
+
+
+def test_sniff_knows_zookeepers_words_and_no_others():
+    assert {sniff(word.encode()) for word in FOUR_LETTER_WORDS} == FOUR_LETTER_WORDS
+    assert len(FOUR_LETTER_WORDS) == 18
+    assert sniff(b"abcd") is None
+    assert sniff(b"RUOK") is None
+    assert sniff(b"\x00\x00\x00\x2d") is None
+
+
+def test_a_stream_may_begin_with_a_word_even_byte_by_byte():
+    for chunks in ([b"ruok"], [b"r", b"u", b"o", b"k"], [b"ruok\n"], [b"ru", b"ok\nmntr"]):
+        reader = FrameReader(words=True)
+        assert [reader.feed(chunk) for chunk in chunks] == [[]] * len(chunks)
+        assert reader.word == "ruok"
+        assert reader.feed(frame(b"later")) == []
+        assert reader.buffered == 0
+
+
+def test_an_unknown_word_is_a_length_and_too_large():
+    """ZooKeeper closes without an answer: four letters read as more than 1.6 GB."""
+    reader = FrameReader(words=True)
+    with pytest.raises(FrameTooLargeError):
+        reader.feed(b"abcd")
+    assert reader.word is None
+
+
+def test_a_word_is_none_after_the_first_four_bytes():
+    reader = FrameReader(words=True)
+    assert reader.feed(frame(b"connect")) == [b"connect"]
+    with pytest.raises(FrameTooLargeError):
+        reader.feed(b"ruok")
+    assert reader.word is None
+
+
+def test_clients_read_no_words():
+    with pytest.raises(FrameTooLargeError):
+        FrameReader().feed(b"ruok")
+
+
+@settings(deadline=None, derandomize=True)
+@given(st.lists(st.binary(max_size=60), max_size=8), st.booleans())
+def test_arbitrary_bytes_give_frames_or_a_declared_error(chunks, words):
+    reader = FrameReader(100, words=words)
+    try:
+        for chunk in chunks:
+            assert all(len(body) <= 100 for body in reader.feed(chunk))
+            assert reader.buffered <= 104
+    except FrameTooLargeError:
+        pass

@@ -1,0 +1,246 @@
+"""Everything one server is told at start, as one frozen value, and the rules between its settings.
+
+Knows neither where the values come from (`zraft.knobs` reads file, environment and flags) nor sockets,
+directories or keys: whether a port is free or a key file is readable is found out by whoever opens it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any, Final
+
+from attrs import Factory, field, frozen
+
+from zraft.address import Address
+from zraft.errors import ConfigError
+from zraft.ids import SERVER_ID_MAX, SERVER_ID_MIN, ServerId
+
+CLUSTER_KEYS_MAX: Final = 2
+"""The key in use and, while a key is being rotated, its successor (D-6)."""
+
+LOG_FORMATS: Final = ("console", "json")
+LOG_LEVELS: Final = ("debug", "info", "warning", "error")
+
+
+def _count(default: int, lowest: int, highest: int, help: str) -> Any:
+    """A whole-number knob with inclusive bounds; the bounds and the help text are kept for `KNOBS`."""
+    return field(default=default, metadata={"lowest": lowest, "highest": highest, "help": help})
+
+
+@frozen(kw_only=True)
+class RaftConfig:
+    """Consensus. A tick is one millisecond."""
+
+    election_timeout_ticks: int = _count(
+        300,
+        20,
+        60_000,
+        "A follower that hears no leader for this long, up to twice it at random, asks for votes.",
+    )
+    heartbeat_ticks: int = _count(50, 1, 20_000, "The leader speaks to every follower at least this often.")
+    batch_bytes_max: int = _count(
+        524_288,
+        1_024,
+        2_097_152,
+        "An entry stops taking further commands at this size; one command may exceed it.",
+    )
+    append_bytes_max: int = _count(
+        524_288, 1_024, 2_097_152, "Entries sent in one AppendEntries, at least one entry always."
+    )
+    inflight_messages_max: int = _count(
+        8, 1, 4_096, "AppendEntries sent to one follower and not yet answered; later entries gather into one."
+    )
+    inflight_bytes_max: int = _count(
+        2_097_152,
+        65_536,
+        1_073_741_824,
+        "The same in bytes; a receiver's socket buffer must be able to hold it.",
+    )
+    uncommitted_bytes_max: int = _count(
+        67_108_864,
+        1_048_576,
+        4_294_967_296,
+        "Entries awaiting a quorum; at the bound a leader takes no more.",
+    )
+
+
+@frozen(kw_only=True)
+class WalConfig:
+    """The write-ahead log."""
+
+    segment_bytes_max: int = _count(
+        67_108_864,
+        65_536,
+        4_294_967_296,
+        "A segment file is preallocated to this size; a new one begins when full.",
+    )
+
+
+@frozen(kw_only=True)
+class ClientConfig:
+    """ZooKeeper clients of this server. Each bound protects the server's memory from its clients."""
+
+    jute_maxbuffer: int = _count(
+        1_048_575,
+        4_096,
+        2_097_152,
+        "Largest request in bytes; a larger one closes the connection, as in ZooKeeper.",
+    )
+    connections_max: int = _count(
+        10_000, 1, 1_000_000, "Connections at the same time; further ones are closed."
+    )
+    outstanding_bytes_max: int = _count(
+        16_777_216,
+        65_536,
+        4_294_967_296,
+        "Writes taken and not yet applied; at the bound requests wait in the socket.",
+    )
+    output_bytes_max: int = _count(
+        67_108_864,
+        65_536,
+        4_294_967_296,
+        "Replies and events one connection may leave unread before it is closed.",
+    )
+
+
+@frozen(kw_only=True)
+class PeerConfig:
+    """Datagrams between servers."""
+
+    datagram_bytes: int = _count(
+        1_400,
+        512,
+        65_000,
+        "Largest UDP datagram; not set, it is 60000 when every server is on loopback, else 1400.",
+    )
+    receive_buffer_bytes: int = _count(
+        4_194_304,
+        65_536,
+        1_073_741_824,
+        "Asked of the kernel for the peer socket; it grants at most net.core.rmem_max.",
+    )
+
+
+@frozen(kw_only=True)
+class ServerConfig:
+    """Everything one server is told at start. Checked when made: an invalid one does not exist.
+
+    `cluster` names every server, this one included, and where its peers reach it; `address` is where this
+    server listens, which may be a wildcard. `key_files` holds the cluster key and, during a rotation, a
+    second one; it is empty only for a single server or with `insecure_peers`.
+
+    Raises:
+        ConfigError: a rule between two settings is broken; the message names both.
+    """
+
+    id: ServerId
+    data: Path
+    address: Address
+    cluster: Mapping[ServerId, Address]
+    key_files: tuple[Path, ...] = ()
+    insecure_peers: bool = False
+    admin: Address | None = None
+    tick_time_ms: int = _count(
+        2_000,
+        20,
+        600_000,
+        "ZooKeeper's tickTime: sessions expire in steps of it, touches are reported each half of it.",
+    )
+    session_timeout_ms_min: int = field(default=Factory(lambda self: 2 * self.tick_time_ms, takes_self=True))
+    session_timeout_ms_max: int = field(default=Factory(lambda self: 20 * self.tick_time_ms, takes_self=True))
+    log_format: str = "console"
+    log_level: str = "info"
+    raft: RaftConfig = RaftConfig()
+    wal: WalConfig = WalConfig()
+    client: ClientConfig = ClientConfig()
+    peer: PeerConfig = PeerConfig()
+
+    def __attrs_post_init__(self) -> None:
+        validate(self)
+
+
+SECTIONS: Final[Mapping[str, type[Any]]] = {
+    "raft": RaftConfig,
+    "wal": WalConfig,
+    "client": ClientConfig,
+    "peer": PeerConfig,
+}
+
+
+def validate(config: ServerConfig) -> None:
+    """The rules that hold between settings, all in one place.
+
+    Raises:
+        ConfigError: the first rule found broken.
+    """
+    if not SERVER_ID_MIN <= config.id <= SERVER_ID_MAX:
+        raise ConfigError(f"id: found {config.id}, expected {SERVER_ID_MIN} to {SERVER_ID_MAX}")
+    if config.id not in config.cluster:
+        raise ConfigError(
+            f"cluster: lists servers {_listed(config.cluster)} but not this one, id {config.id}"
+        )
+    named: dict[Address, ServerId] = {}
+    for server, address in config.cluster.items():
+        if not SERVER_ID_MIN <= server <= SERVER_ID_MAX:
+            raise ConfigError(
+                f"cluster: found server id {server}, expected {SERVER_ID_MIN} to {SERVER_ID_MAX}"
+            )
+        if address.is_wildcard and len(config.cluster) > 1:
+            raise ConfigError(
+                f"cluster: server {server} is at {address}, an address that peers cannot send to"
+            )
+        if address in named:
+            raise ConfigError(f"cluster: servers {named[address]} and {server} are both at {address}")
+        named[address] = server
+    if config.cluster[config.id].port != config.address.port:
+        raise ConfigError(
+            f"address: {config.address} and cluster: {config.id}={config.cluster[config.id]} have different ports; "
+            "clients' TCP and peers' UDP use the same one"
+        )
+    if len(config.key_files) > CLUSTER_KEYS_MAX:
+        raise ConfigError(
+            f"key: found {len(config.key_files)} files, expected one, or two while a key is rotated"
+        )
+    if len(set(config.key_files)) != len(config.key_files):
+        raise ConfigError(f"key: {config.key_files[0]} is given twice")
+    if config.key_files and config.insecure_peers:
+        raise ConfigError("insecure_peers: is on although key is set; drop one of the two")
+    if len(config.cluster) > 1 and not config.key_files and not config.insecure_peers:
+        raise ConfigError(
+            f"key: not set, and a cluster of {len(config.cluster)} servers needs one; make it with `zraft key new FILE`, "
+            "copy it to every server and pass --key FILE (or, where nobody else can reach the network, --insecure-peers)"
+        )
+    if config.admin is not None and config.admin == config.address:
+        raise ConfigError(f"admin: {config.admin} is also address; the admin server needs a port of its own")
+    raft = config.raft
+    if raft.election_timeout_ticks < 3 * raft.heartbeat_ticks:
+        raise ConfigError(
+            f"raft.election_timeout_ticks: found {raft.election_timeout_ticks}, expected at least three times "
+            f"raft.heartbeat_ticks ({raft.heartbeat_ticks}), so that two lost heartbeats do not start an election"
+        )
+    if config.session_timeout_ms_max < config.session_timeout_ms_min:
+        raise ConfigError(
+            f"session_timeout_ms_max: found {config.session_timeout_ms_max}, expected at least "
+            f"session_timeout_ms_min ({config.session_timeout_ms_min})"
+        )
+    if config.session_timeout_ms_min < 3 * raft.election_timeout_ticks:
+        raise ConfigError(
+            f"session_timeout_ms_min: found {config.session_timeout_ms_min}, expected at least three times "
+            f"raft.election_timeout_ticks ({raft.election_timeout_ticks}); a server gives up its clients after a third "
+            "of the smallest session timeout without contact (D-14), and an election must not be enough for that"
+        )
+    if config.client.outstanding_bytes_max < config.client.jute_maxbuffer:
+        raise ConfigError(
+            f"client.outstanding_bytes_max: found {config.client.outstanding_bytes_max}, expected at least "
+            f"client.jute_maxbuffer ({config.client.jute_maxbuffer}), or the largest request could never be taken"
+        )
+    if raft.inflight_bytes_max < raft.append_bytes_max:
+        raise ConfigError(
+            f"raft.inflight_bytes_max: found {raft.inflight_bytes_max}, expected at least "
+            f"raft.append_bytes_max ({raft.append_bytes_max}), or a full message could never be sent"
+        )
+
+
+def _listed(servers: Iterable[ServerId]) -> str:
+    return ", ".join(str(server) for server in sorted(servers))

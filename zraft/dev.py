@@ -1,0 +1,306 @@
+"""The supervisor behind `zraft dev`: real server processes on 127.0.0.1, started, watched and stopped.
+
+It starts what an operator would start by hand and knows a server only by its process, its log file and
+its four-letter words. A server that dies is reported, not restarted: a developer should see it.
+"""
+
+from __future__ import annotations
+
+import os
+import select
+import shlex
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Final
+
+from zraft.address import Address
+from zraft.errors import ConfigError, ZraftError
+from zraft.status import LEADING_MODES, UnreachableError, ask, server_status
+
+HOST: Final = "127.0.0.1"
+POLL_S: Final = 0.05
+"""Between two looks at servers that do not serve yet."""
+ASK_TIMEOUT_S: Final = 1.0
+READY_TIMEOUT_S: Final = 120.0
+"""Enough to replay a large log on a slow machine; beyond it something is wrong that waiting does not mend."""
+WAITING_NOTICE_S: Final = 10.0
+GRACE_S: Final = 10.0
+"""From SIGTERM to SIGKILL: a server has a log to sync and clients to close, both far below this."""
+LOG_TAIL_LINES: Final = 20
+LOG_TAIL_BYTES: Final = 16_384
+
+STOP_SIGNALS: Final = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+
+
+class StartError(ZraftError):
+    """A server died, or did not serve in time, before all were ready."""
+
+
+class _Stopped(Exception):
+    """The user asked to stop while the servers were still starting."""
+
+
+class Child:
+    """One server process that we started, and how to start it again by hand."""
+
+    __slots__ = ("address", "command", "data", "log", "process", "server")
+
+    def __init__(self, server: int, address: Address, data: Path, log: Path, command: Sequence[str]) -> None:
+        self.server = server
+        self.address = address
+        self.data = data
+        self.log = log
+        self.command = list(command)
+        # A fresh log per start; the one before is kept, because it may be why the user starts again.
+        if log.exists():
+            log.replace(log.with_name(log.name + ".1"))
+        with log.open("wb") as output:
+            self.process = subprocess.Popen(
+                self.command,
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                stderr=subprocess.STDOUT,
+                # Its own process group: Ctrl-C in the terminal reaches us alone, and we stop the servers.
+                process_group=0,
+            )
+
+    def line(self) -> str:
+        """What `zraft dev` prints about it."""
+        data = shlex.quote(str(self.data))
+        return f"server {self.server} address={self.address} pid={self.process.pid} data={data} admin=-"
+
+    def death(self) -> str | None:
+        """How it ended, in words; None while it runs."""
+        code = self.process.poll()
+        if code is None:
+            return None
+        if code < 0:
+            return f"server {self.server} (pid {self.process.pid}) was ended by {signal.Signals(-code).name}"
+        return f"server {self.server} (pid {self.process.pid}) exited with code {code}"
+
+    def log_tail(self) -> str:
+        """The last lines of its log, indented."""
+        with self.log.open("rb") as log:
+            log.seek(max(0, self.log.stat().st_size - LOG_TAIL_BYTES))
+            lines = log.read().decode("utf-8", errors="replace").splitlines()[-LOG_TAIL_LINES:]
+        return "\n".join(f"    {line}" for line in lines) or "    (empty)"
+
+
+ServeCommand = Callable[[int, Address, Path, str, Path | None, Sequence[str]], list[str]]
+
+
+def serve_command(
+    server: int, address: Address, data: Path, cluster: str, key_file: Path | None, settings: Sequence[str]
+) -> list[str]:
+    """What starts one server, as its user would type it but for the interpreter."""
+    command = [sys.executable, "-m", "zraft", "serve", "--id", str(server), "--data", str(data)]
+    command += ["--address", str(address), "--cluster", cluster]
+    if key_file is not None:
+        command += ["--key", str(key_file)]
+    for setting in settings:
+        command += ["--set", setting]
+    return command
+
+
+def run_dev(
+    *,
+    servers: int,
+    port: int,
+    data: Path,
+    settings: Sequence[str] = (),
+    command: ServeCommand = serve_command,
+) -> int:
+    """Start `servers` servers from `port` on, say `ready` when all serve, wait for Ctrl-C, stop them.
+
+    Returns:
+        The exit code: 0 when the user stopped it, 1 when all servers died by themselves.
+
+    Raises:
+        ConfigError: the ports are taken, or the data directory is of a cluster of another size.
+        StartError: a server died or did not serve in time; all others are stopped before it is raised.
+    """
+    if port + servers - 1 > 65_535:
+        raise ConfigError(f"--port: found {port}, expected at most {65_536 - servers} for {servers} servers")
+    addresses = {server: Address(HOST, port + server - 1) for server in range(1, servers + 1)}
+    data = data.absolute()
+    _prepare_data(data, servers)
+    for address in addresses.values():
+        _require_free(address)
+    key_file = None
+    if servers > 1:
+        key_file = data / "cluster.key"
+        if not key_file.exists():
+            from zraft.transport.keys import create_key_file
+
+            create_key_file(key_file)
+
+    children: list[Child] = []
+    with _signals() as woken:
+        try:
+            cluster = ",".join(f"{server}={address}" for server, address in addresses.items())
+            for server, address in addresses.items():
+                directory = data / f"server-{server}"
+                start = command(server, address, directory, cluster, key_file, settings)
+                children.append(Child(server, address, directory, data / f"server-{server}.log", start))
+                _say(children[-1].line())
+            _wait_ready(children, woken)
+            _say("ready")
+            return _watch(children, woken)
+        except _Stopped:
+            return 0
+        finally:
+            _stop(children)
+
+
+def _say(text: str) -> None:
+    # Flushed line by line: a program that starts `zraft dev` waits for `ready` on a pipe.
+    print(text, flush=True)
+
+
+def _prepare_data(data: Path, servers: int) -> None:
+    try:
+        present = {path.name for path in data.glob("server-*") if path.is_dir()}
+        expected = {f"server-{server}" for server in range(1, servers + 1)}
+        if present and present != expected:
+            raise ConfigError(
+                f"--servers: found {servers}, but {data} holds a cluster of {len(present)} "
+                f"({', '.join(sorted(present))}); pass --servers {len(present)} or another --data"
+            )
+        for name in expected:
+            (data / name).mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise ConfigError(f"--data: cannot use {data}: {error}") from error
+
+
+def _require_free(address: Address) -> None:
+    for kind, name in ((socket.SOCK_STREAM, "tcp"), (socket.SOCK_DGRAM, "udp")):
+        with socket.socket(socket.AF_INET, kind) as probe:
+            if kind == socket.SOCK_STREAM:
+                # As the server will: connections of a cluster stopped a moment ago do not keep the port.
+                probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            try:
+                probe.bind((address.host, address.port))
+            except OSError as error:
+                raise ConfigError(
+                    f"--port: cannot listen on {address} ({name}): {error.strerror}; "
+                    "is another cluster running? Choose other ports with --port"
+                ) from error
+
+
+class _Woken:
+    """Says which signals came, and lets a wait end early when one does."""
+
+    def __init__(self, descriptor: int) -> None:
+        self._descriptor = descriptor
+        self.stopping = False
+
+    def wait(self, seconds: float | None) -> None:
+        """Until a signal comes or the time is over; sets `stopping` if it was a signal to stop."""
+        readable, _, _ = select.select([self._descriptor], [], [], seconds)
+        if readable:
+            numbers = os.read(self._descriptor, 4_096)
+            self.stopping = self.stopping or any(number in STOP_SIGNALS for number in numbers)
+
+
+@contextmanager
+def _signals() -> Iterator[_Woken]:
+    """Turn signals into bytes on a pipe while inside, so that nothing is interrupted half-way (self-pipe)."""
+    reader, writer = os.pipe()
+    os.set_blocking(writer, False)
+    # A handler must exist for Python to write the byte; all that happens in it is nothing.
+    # Under nohup SIGHUP is ignored on purpose and stays so.
+    handled = [
+        number
+        for number in (*STOP_SIGNALS, signal.SIGCHLD)
+        if number != signal.SIGHUP or signal.getsignal(number) != signal.SIG_IGN
+    ]
+    before = {number: signal.signal(number, lambda _number, _frame: None) for number in handled}
+    wakeup_before = signal.set_wakeup_fd(writer, warn_on_full_buffer=False)
+    try:
+        yield _Woken(reader)
+    finally:
+        signal.set_wakeup_fd(wakeup_before)
+        for number, handler in before.items():
+            signal.signal(number, handler)
+        os.close(reader)
+        os.close(writer)
+
+
+def _wait_ready(children: Sequence[Child], woken: _Woken) -> None:
+    """Until every server answers `ruok` and exactly one leads."""
+    started = time.monotonic()
+    noticed = started
+    while True:
+        for child in children:
+            death = child.death()
+            if death is not None:
+                raise StartError(f"{death} before it served; the end of {child.log}:\n{child.log_tail()}")
+        missing = _not_ready(children)
+        if missing is None:
+            return
+        now = time.monotonic()
+        if now - started > READY_TIMEOUT_S:
+            tails = "\n".join(f"the end of {child.log}:\n{child.log_tail()}" for child in children)
+            raise StartError(f"not ready after {READY_TIMEOUT_S:.0f} s: {missing}\n{tails}")
+        if now - noticed > WAITING_NOTICE_S:
+            noticed = now
+            _say(f"waiting for {missing}")
+        woken.wait(POLL_S)
+        if woken.stopping:
+            raise _Stopped
+
+
+def _not_ready(children: Sequence[Child]) -> str | None:
+    """What is still missing, in words; None when all serve."""
+    leaders = 0
+    for child in children:
+        try:
+            if ask(child.address, "ruok", ASK_TIMEOUT_S) != "imok":
+                return f"server {child.server} to answer imok"
+            status = server_status(child.address, ASK_TIMEOUT_S)
+        except UnreachableError:
+            return f"server {child.server} to listen"
+        if status is None or status.mode not in (*LEADING_MODES, "follower"):
+            return f"server {child.server} to serve"
+        leaders += status.mode in LEADING_MODES
+    return None if leaders == 1 else "one leader"
+
+
+def _watch(children: Sequence[Child], woken: _Woken) -> int:
+    """Report deaths until the user stops us (0) or nothing is left to watch (1)."""
+    alive = list(children)
+    while alive:
+        for child in list(alive):
+            death = child.death()
+            if death is not None:
+                alive.remove(child)
+                _say(f"{death}; the end of {child.log}:\n{child.log_tail()}")
+                _say(f"it is not restarted; to start it by hand:\n    {shlex.join(child.command)}")
+        if not alive:
+            _say("no server is left")
+            return 1
+        woken.wait(None)
+        if woken.stopping:
+            _say("stopping")
+            return 0
+    return 1
+
+
+def _stop(children: Sequence[Child]) -> None:
+    """SIGTERM to each that runs, SIGKILL to what is left after the grace period. Only pids we started."""
+    for child in children:
+        child.process.terminate()
+    deadline = time.monotonic() + GRACE_S
+    for child in children:
+        try:
+            child.process.wait(max(0.0, deadline - time.monotonic()))
+        except subprocess.TimeoutExpired:
+            child.process.kill()
+            child.process.wait()
+            _say(f"server {child.server} did not stop within {GRACE_S:g} s and was killed")

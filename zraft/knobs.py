@@ -1,0 +1,297 @@
+"""From what an operator wrote to a `ServerConfig`: the table of knobs and the three sources of their values.
+
+A value comes from the TOML file, is overridden by a `ZRAFT_…` environment variable, and that by a flag.
+The result is handed down from `main`; nothing in zraft reads the environment or a settings file on its own.
+"""
+
+from __future__ import annotations
+
+import difflib
+import os
+import re
+from collections.abc import Callable, Iterable, Mapping
+from pathlib import Path
+from typing import Any, Final, NoReturn, cast
+
+from attrs import Attribute, evolve, fields, frozen
+
+from zraft.address import Address, parse_address
+from zraft.config import LOG_FORMATS, LOG_LEVELS, SECTIONS, PeerConfig, ServerConfig
+from zraft.errors import ConfigError
+from zraft.ids import SERVER_ID_MAX, SERVER_ID_MIN, ServerId
+
+LOOPBACK_DATAGRAM_BYTES: Final = 60_000
+"""Default datagram size when every server is on loopback, where nothing fragments it: 40 times fewer system calls."""
+
+Parser = Callable[[object, str], Any]
+"""(what was found, the knob's name with its source) -> value. Raises ConfigError."""
+
+
+@frozen
+class Knob:
+    """One setting an operator can name. `parse` takes text (environment, flags) and TOML values alike."""
+
+    name: str
+    parse: Parser
+    help: str
+    default: str
+
+    @property
+    def variable(self) -> str:
+        """Its environment variable: `wal.segment_bytes_max` is ZRAFT_WAL__SEGMENT_BYTES_MAX."""
+        return ENVIRONMENT_PREFIX + self.name.upper().replace(".", "__")
+
+
+ENVIRONMENT_PREFIX: Final = "ZRAFT_"
+CONFIG_FILE_VARIABLE: Final = "ZRAFT_CONFIG"
+"""Names the TOML file; the one variable of ours that is not a knob."""
+
+# Kubernetes puts such variables into every container for a Service called `zraft` (or `zraft-…`); they are
+# no misspelt knob of ours, and refusing them would make that name unusable.
+_KUBERNETES_SERVICE: Final = re.compile(
+    r"ZRAFT_(\w+_)?(SERVICE_HOST|SERVICE_PORT(_\w+)?|PORT|PORT_\d+_(TCP|UDP|SCTP)(_(PROTO|PORT|ADDR))?)"
+)
+
+
+def _refuse(label: str, found: object, expected: str) -> NoReturn:
+    raise ConfigError(f"{label}: found {found!r}, expected {expected}")
+
+
+def _parse_text(found: object, label: str) -> str:
+    if not isinstance(found, str) or not found.strip():
+        _refuse(label, found, "text")
+    return found.strip()
+
+
+def _parse_bool(found: object, label: str) -> bool:
+    if isinstance(found, bool):
+        return found
+    if isinstance(found, str) and found.lower() in ("true", "false"):
+        return found.lower() == "true"
+    _refuse(label, found, "true or false")
+
+
+def _parse_count(lowest: int, highest: int) -> Parser:
+    def parse(found: object, label: str) -> int:
+        value = found
+        if isinstance(found, str) and re.fullmatch(r"[0-9]{1,20}", found.strip()):
+            value = int(found)
+        # bool is an int to Python, and `true` is no number to an operator
+        if not isinstance(value, int) or isinstance(value, bool) or not lowest <= value <= highest:
+            _refuse(label, found, f"a whole number from {lowest} to {highest}")
+        return value
+
+    return parse
+
+
+def _parse_choice(choices: tuple[str, ...]) -> Parser:
+    def parse(found: object, label: str) -> str:
+        if not isinstance(found, str) or found not in choices:
+            _refuse(label, found, "one of " + ", ".join(choices))
+        return found
+
+    return parse
+
+
+def _parse_path(found: object, label: str) -> Path:
+    if isinstance(found, Path):
+        return found
+    return Path(_parse_text(found, label)).expanduser()
+
+
+def _parse_paths(found: object, label: str) -> tuple[Path, ...]:
+    """Several paths: a TOML array, or text with commas between them."""
+    parts = found.split(",") if isinstance(found, str) else found
+    if not isinstance(parts, list | tuple):
+        _refuse(label, found, "a file, or two separated by a comma")
+    return tuple(_parse_path(part, label) for part in parts)
+
+
+def _parse_address(found: object, label: str) -> Address:
+    if isinstance(found, Address):
+        return found
+    return parse_address(_parse_text(found, label), label)
+
+
+def parse_cluster(found: object, label: str) -> Mapping[ServerId, Address]:
+    """`1=HOST:PORT,2=HOST:PORT`, or in TOML also a table of them.
+
+    Raises:
+        ConfigError: a part does not have that form, or an id is given twice.
+    """
+    expected = "ID=HOST:PORT for every server, such as 1=10.0.0.1:2181,2=10.0.0.2:2181,3=10.0.0.3:2181"
+    pairs: list[tuple[str, object]] = []
+    if isinstance(found, Mapping):
+        pairs = [(str(server), address) for server, address in found.items()]
+    else:
+        for part in _parse_text(found, label).split(","):
+            server_text, equals, address_text = part.strip().partition("=")
+            if not equals:
+                _refuse(label, part, expected)
+            pairs.append((server_text, address_text))
+    if not pairs:
+        _refuse(label, found, expected)
+    cluster: dict[ServerId, Address] = {}
+    for server_text, address in pairs:
+        server = ServerId(_parse_count(SERVER_ID_MIN, SERVER_ID_MAX)(server_text, f"{label}: server id"))
+        if server in cluster:
+            raise ConfigError(f"{label}: server {server} is given twice")
+        cluster[server] = _parse_address(address, f"{label}: server {server}")
+    return cluster
+
+
+def _count_of(attribute: Attribute[Any]) -> Parser:
+    return _parse_count(attribute.metadata["lowest"], attribute.metadata["highest"])
+
+
+def _knobs() -> Iterable[Knob]:
+    session_timeout = _parse_count(40, 86_400_000)
+    yield Knob(
+        "id", _parse_count(SERVER_ID_MIN, SERVER_ID_MAX), "Number of this server, 1 to 254.", "required"
+    )
+    yield Knob("data", _parse_path, "Data directory of this server, and of no other.", "required")
+    yield Knob(
+        "address", _parse_address, "Where clients (TCP) and peers (UDP) reach this server.", "required"
+    )
+    yield Knob("cluster", parse_cluster, "Every server, this one included: ID=HOST:PORT,…", "required")
+    yield Knob("key", _parse_paths, "File of the cluster key; two during a rotation.", "none")
+    yield Knob(
+        "insecure_peers", _parse_bool, "Run a cluster without a key: peers are not authenticated.", "false"
+    )
+    yield Knob("admin", _parse_address, "Where the admin HTTP server listens.", "none")
+    tick_time = getattr(fields(ServerConfig), "tick_time_ms")  # noqa: B009  (attrs' namedtuple is untyped)
+    yield Knob("tick_time_ms", _count_of(tick_time), tick_time.metadata["help"], str(tick_time.default))
+    yield Knob(
+        "session_timeout_ms_min", session_timeout, "Shortest session timeout granted.", "2 * tick_time_ms"
+    )
+    yield Knob(
+        "session_timeout_ms_max", session_timeout, "Longest session timeout granted.", "20 * tick_time_ms"
+    )
+    yield Knob(
+        "log_format", _parse_choice(LOG_FORMATS), "One of " + ", ".join(LOG_FORMATS) + ".", LOG_FORMATS[0]
+    )
+    yield Knob("log_level", _parse_choice(LOG_LEVELS), "One of " + ", ".join(LOG_LEVELS) + ".", "info")
+    for section, section_class in SECTIONS.items():
+        for attribute in fields(section_class):
+            name = f"{section}.{attribute.name}"
+            yield Knob(name, _count_of(attribute), attribute.metadata["help"], str(attribute.default))
+
+
+KNOBS: Final[Mapping[str, Knob]] = {knob.name: knob for knob in _knobs()}
+
+
+def load_config(
+    *,
+    flags: Mapping[str, object],
+    environ: Mapping[str, str] | None = None,
+    file: Path | None = None,
+) -> ServerConfig:
+    """The configuration of one server: `file`, overridden by `environ`, overridden by `flags`.
+
+    `flags` maps knob names to values; a flag that was not given must not be in it. The file may also be
+    named by ZRAFT_CONFIG. `environ` is the process's own unless given.
+
+    Raises:
+        ConfigError: a knob is unknown, missing, has an impossible value, or does not go with another.
+    """
+    environ = os.environ if environ is None else environ
+    if file is None and environ.get(CONFIG_FILE_VARIABLE):
+        file = Path(environ[CONFIG_FILE_VARIABLE])
+    values: dict[str, Any] = {}
+    for source in (
+        _from_file(file) if file is not None else {},
+        _from_environment(environ),
+        _from_flags(flags),
+    ):
+        values.update(source)
+    return _assemble(values)
+
+
+def _from_file(file: Path) -> dict[str, Any]:
+    import tomllib
+
+    try:
+        content = tomllib.loads(file.read_text(encoding="utf-8"))
+    except (OSError, UnicodeDecodeError) as error:
+        raise ConfigError(f"config: cannot read {file}: {error}") from error
+    except tomllib.TOMLDecodeError as error:
+        raise ConfigError(f"config: {file} is not TOML: {error}") from error
+    values: dict[str, Any] = {}
+    for name, found in content.items():
+        if name in SECTIONS:
+            if not isinstance(found, dict):
+                _refuse(f"{name} (in {file})", found, f"a table, [{name}]")
+            for inner, inner_found in found.items():
+                values.update(_parsed(f"{name}.{inner}", inner_found, f"in {file}"))
+        else:
+            values.update(_parsed(name, found, f"in {file}"))
+    if "data" in values:
+        # As in most tools, paths in a file are relative to it, so that the file means the same from anywhere.
+        values["data"] = file.parent / values["data"]
+    if "key" in values:
+        values["key"] = tuple(file.parent / path for path in values["key"])
+    return values
+
+
+def _from_environment(environ: Mapping[str, str]) -> dict[str, Any]:
+    values: dict[str, Any] = {}
+    for variable, found in environ.items():
+        if not variable.startswith(ENVIRONMENT_PREFIX) or variable == CONFIG_FILE_VARIABLE:
+            continue
+        if _KUBERNETES_SERVICE.fullmatch(variable):
+            continue
+        name = variable.removeprefix(ENVIRONMENT_PREFIX).lower().replace("__", ".")
+        if name not in KNOBS:
+            known = [knob.variable for knob in KNOBS.values()]
+            raise ConfigError(f"environment: {variable} sets no knob{_nearest(variable, known)}")
+        values.update(_parsed(name, found, f"from {variable}"))
+    return values
+
+
+def _from_flags(flags: Mapping[str, object]) -> dict[str, Any]:
+    values: dict[str, Any] = {}
+    for name, found in flags.items():
+        values.update(_parsed(name, found, "on the command line"))
+    return values
+
+
+def _parsed(name: str, found: object, source: str) -> dict[str, Any]:
+    if name not in KNOBS:
+        raise ConfigError(f"{name} ({source}): there is no such knob{_nearest(name, KNOBS)}")
+    return {name: KNOBS[name].parse(found, f"{name} ({source})")}
+
+
+def _nearest(name: str, known: Iterable[str]) -> str:
+    """`; did you mean …?` The last part alone also counts, for a key put into the wrong section or none."""
+    known = list(known)
+    near = difflib.get_close_matches(name, known, n=1, cutoff=0.5)
+    if not near:
+        by_last_part = {candidate.rpartition(".")[2]: candidate for candidate in known}
+        near = [
+            by_last_part[part]
+            for part in difflib.get_close_matches(
+                name.rpartition(".")[2], list(by_last_part), n=1, cutoff=0.7
+            )
+        ]
+    return f"; did you mean {near[0]}?" if near else f"; known are {', '.join(sorted(known))}"
+
+
+def _assemble(values: Mapping[str, Any]) -> ServerConfig:
+    for name in ("id", "data", "address", "cluster"):
+        if name not in values:
+            knob = KNOBS[name]
+            raise ConfigError(
+                f"{name}: not set; pass --{name}, set {knob.variable} or put it into --config FILE.toml"
+            )
+    top = {"key_files" if name == "key" else name: value for name, value in values.items() if "." not in name}
+    sections: dict[str, Any] = {}
+    for section, section_class in SECTIONS.items():
+        prefix = section + "."
+        sections[section] = section_class(
+            **{name.removeprefix(prefix): value for name, value in values.items() if name.startswith(prefix)}
+        )
+    if "peer.datagram_bytes" not in values and all(
+        address.is_loopback for address in values["cluster"].values()
+    ):
+        sections["peer"] = evolve(cast(PeerConfig, sections["peer"]), datagram_bytes=LOOPBACK_DATAGRAM_BYTES)
+    return ServerConfig(**top, **sections)

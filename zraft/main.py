@@ -1,0 +1,207 @@
+"""The command `zraft`: reads the command line, puts the parts together, turns errors into messages.
+
+A composition root: it may import anything and nothing imports it. What a command needs is imported inside
+it, so that three servers of `zraft dev` do not each load the table printer of `zraft status`.
+"""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Any, Final
+
+import click
+
+from zraft import __version__
+from zraft.errors import ConfigError, ZraftError
+
+EXIT_FAILED: Final = 1
+EXIT_USAGE: Final = 2
+
+
+class _Misuse(click.ClickException):
+    exit_code = EXIT_USAGE
+
+
+class _Group(click.Group):
+    """Prints a declared error as one message instead of a traceback; any other is a bug and keeps its own."""
+
+    def invoke(self, ctx: click.Context) -> Any:
+        try:
+            return super().invoke(ctx)
+        except ZraftError as error:
+            raise (_Misuse if isinstance(error, ConfigError) else click.ClickException)(str(error)) from error
+
+
+@click.group(cls=_Group, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110})
+@click.version_option(__version__, prog_name="zraft")
+def main() -> None:
+    """A Raft-replicated coordination service that ZooKeeper clients can use.
+
+    \b
+    Try it, three real servers on this machine:
+        zraft dev
+        zraft status
+    \b
+    Run it, on three machines (the same key file on each):
+        zraft key new cluster.key
+        zraft serve --id 1 --data /var/lib/zraft --address 10.0.0.1:2181 --key cluster.key \\
+            --cluster 1=10.0.0.1:2181,2=10.0.0.2:2181,3=10.0.0.3:2181
+    """
+
+
+@main.command()
+@click.option("--id", "server", metavar="N", help="Number of this server in --cluster, 1 to 254.")
+@click.option(
+    "--data", metavar="DIR", help="Data directory of this server, made if absent; never share or copy it."
+)
+@click.option("--address", metavar="HOST:PORT", help="Where to listen: TCP for clients, UDP for peers.")
+@click.option("--cluster", metavar="1=HOST:PORT,…", help="Every server, this one included; the same on each.")
+@click.option(
+    "--key", metavar="FILE", multiple=True, help="The cluster key; give two while the key is rotated."
+)
+@click.option(
+    "--config", "file", metavar="FILE.toml", type=click.Path(path_type=Path), help="Settings from a file."
+)
+@click.option("--admin", metavar="HOST:PORT", help="Where the admin HTTP server listens.")
+@click.option(
+    "--insecure-peers", is_flag=True, help="Run a cluster without a key: anyone who can send may vote."
+)
+@click.option("--log-format", metavar="FORMAT", help="console (key=value) or json.")
+@click.option(
+    "--set", "settings", metavar="KNOB=VALUE", multiple=True, help="Any other knob; may be repeated."
+)
+def serve(
+    server: str | None,
+    data: str | None,
+    address: str | None,
+    cluster: str | None,
+    key: tuple[str, ...],
+    file: Path | None,
+    admin: str | None,
+    insecure_peers: bool,
+    log_format: str | None,
+    settings: tuple[str, ...],
+) -> None:
+    """Run one server until SIGTERM or SIGINT.
+
+    \b
+    A server of a cluster of three:
+        zraft serve --id 2 --data /var/lib/zraft --address 10.0.0.2:2181 --key cluster.key \\
+            --cluster 1=10.0.0.1:2181,2=10.0.0.2:2181,3=10.0.0.3:2181
+    \b
+    A single server, which needs no key:
+        zraft serve --id 1 --data ./data --address 127.0.0.1:2181 --cluster 1=127.0.0.1:2181
+
+    Every option is also a key of the --config file and an environment variable: --address is ZRAFT_ADDRESS,
+    raft.heartbeat_ticks is ZRAFT_RAFT__HEARTBEAT_TICKS. A flag wins over the environment, that over the file.
+    docs/CONFIGURATION.md lists them all.
+    """
+    if not __debug__:
+        raise ConfigError(
+            "PYTHONOPTIMIZE: Python runs with -O, which removes the checks a server stops at rather than damage data; "
+            "run it without -O and with PYTHONOPTIMIZE not set"
+        )
+    from zraft.knobs import load_config
+
+    flags: dict[str, object] = _settings(settings)
+    given = {
+        "id": server,
+        "data": data,
+        "address": address,
+        "cluster": cluster,
+        "key": key or None,
+        "admin": admin,
+        "insecure_peers": insecure_peers or None,
+        "log_format": log_format,
+    }
+    flags.update({name: value for name, value in given.items() if value is not None})
+    config = load_config(flags=flags, file=file)
+
+    from zraft.logs import configure_logging
+    from zraft.server.node import run_server
+
+    configure_logging(format=config.log_format, level=config.log_level)
+    sys.exit(run_server(config))
+
+
+def _settings(settings: tuple[str, ...]) -> dict[str, object]:
+    flags: dict[str, object] = {}
+    for setting in settings:
+        name, equals, value = setting.partition("=")
+        if not equals:
+            raise ConfigError(
+                f"--set: found {setting!r}, expected KNOB=VALUE, such as raft.heartbeat_ticks=100"
+            )
+        flags[name.strip()] = value
+    return flags
+
+
+@main.command(short_help="Run a cluster of real servers on 127.0.0.1, for development.")
+@click.option("--servers", default=3, show_default=True, type=click.IntRange(1, 9), help="How many servers.")
+@click.option(
+    "--port", default=2181, show_default=True, type=click.IntRange(1, 65_535), help="Of the first server."
+)
+@click.option(
+    "--data",
+    default="zraft-data",
+    show_default=True,
+    type=click.Path(path_type=Path, file_okay=False),
+    help="Directory for data, logs and the key; made if absent, kept when stopped.",
+)
+@click.option(
+    "--set", "settings", metavar="KNOB=VALUE", multiple=True, help="A knob for all servers; may be repeated."
+)
+def dev(servers: int, port: int, data: Path, settings: tuple[str, ...]) -> None:
+    """Run a cluster of real server processes on 127.0.0.1, for development.
+
+    Prints a line per server and `ready` when all serve. Ctrl-C or SIGTERM stops them all; the data stays.
+
+    \b
+        zraft dev                          # three servers at 2181, 2182 and 2183
+        zraft dev --servers 1 --port 3000
+        zraft dev --data "$(mktemp -d)"    # begin with nothing
+    """
+    from zraft.dev import run_dev
+
+    _settings(settings)  # a misspelt --set is better told here, once, than by each server
+    sys.exit(run_dev(servers=servers, port=port, data=data, settings=settings))
+
+
+@main.command(short_help="Show every server's mode, zxid, nodes and connections.")
+@click.option(
+    "--connect",
+    metavar="HOST:PORT,…",
+    default="127.0.0.1:2181,127.0.0.1:2182,127.0.0.1:2183",
+    show_default=True,
+    help="Servers to ask.",
+)
+def status(connect: str) -> None:
+    """Show every server's mode, zxid, nodes and connections; exit with 1 if none of them leads."""
+    from zraft.address import parse_address
+    from zraft.status_table import show_status
+
+    addresses = [parse_address(part, "--connect") for part in connect.split(",")]
+    sys.exit(0 if show_status(addresses, sys.stdout) else EXIT_FAILED)
+
+
+@click.group()
+def key() -> None:
+    """The secret that servers of one cluster know each other by."""
+
+
+@key.command()
+@click.argument("file", type=click.Path(path_type=Path))
+def new(file: Path) -> None:
+    """Write a new cluster key to FILE, readable by its owner only. Refuses to overwrite.
+
+    \b
+        zraft key new cluster.key
+    """
+    from zraft.transport.keys import create_key_file
+
+    create_key_file(file)
+    click.echo(f"wrote {file}: copy it to every server of the cluster, and to nobody else")
+
+
+main.add_command(key)

@@ -1,0 +1,935 @@
+"""One server's part in one Raft group: stepped with messages, ticked, and asked for a `Ready`.
+
+It never sees a clock, a socket or a disk (the shape is etcd's raft). Sources: Ongaro's dissertation
+"Consensus: Bridging Theory and Practice" for everything named with a section, "the paper" is its short form
+(Ongaro and Ousterhout, 2014); and the project's rules D-1, D-7, D-16 and D-22.
+
+What leaves when (D-7): `Ready.messages` may be sent at once. Appends and heartbeats of a leader are among
+them although its own entries are not durable yet: it counts itself only through `persisted`. Whatever
+promises something (a vote, a vote request, an acknowledgement) is held back until the write it depends on
+is durable.
+
+Methods that begin with an underscore and take a decision are kept small on purpose: tests plant bugs by
+overriding one of them and check that the checkers notice.
+"""
+
+from __future__ import annotations
+
+import random
+from collections import deque
+from enum import Enum
+from typing import assert_never
+
+from attrs import frozen
+
+from zraft.errors import ProtocolError, StorageError
+from zraft.ids import GroupId, Instance, ServerId
+from zraft.raft.log import Log, entry_bytes
+from zraft.raft.membership import Membership
+from zraft.raft.messages import (
+    AppendEntries,
+    AppendEntriesReply,
+    Entry,
+    EntryKind,
+    HardState,
+    Heartbeat,
+    HeartbeatReply,
+    Message,
+    PreVote,
+    PreVoteReply,
+    ReadIndex,
+    ReadIndexReply,
+    RequestVote,
+    RequestVoteReply,
+)
+from zraft.raft.progress import Progress, ProgressState
+from zraft.raft.quorum import VoteResult, majority_value, vote_result
+from zraft.raft.read_index import PendingReads
+from zraft.raft.ready import Ready, Write
+from zraft.raft.settings import RaftSettings
+
+
+class Role(Enum):
+    """A learner is a follower that its membership does not count as a voter."""
+
+    FOLLOWER = "follower"
+    PRE_CANDIDATE = "pre-candidate"
+    CANDIDATE = "candidate"
+    LEADER = "leader"
+
+
+@frozen
+class FollowerStatistics:
+    """One follower as its leader sees it. `needs_snapshot`: its next entry is older than the leader's log."""
+
+    server: ServerId
+    state: ProgressState
+    match_index: int
+    next_index: int
+    inflight_messages: int
+    inflight_bytes: int
+    needs_snapshot: bool
+
+
+@frozen
+class RaftStatistics:
+    """A moment of one `Raft`; the `_total` fields count since it was made."""
+
+    term: int
+    role: Role
+    leader: ServerId | None
+    first_index: int
+    last_index: int
+    durable_index: int
+    commit_index: int
+    uncommitted_bytes: int
+    pending_reads: int
+    messages_ignored_total: int
+    proposals_refused_total: int
+    reads_dropped_total: int
+    campaigns_total: int
+    followers: tuple[FollowerStatistics, ...]
+
+
+class Raft:
+    """A member of a group, or a server that may become one.
+
+    Not thread-safe; one owner calls it. After any other call the owner takes `ready()`, which may be put off
+    to the end of its turn: everything that arrived in one turn then shares messages and one write.
+
+    Args:
+        group: the group; messages of another are ignored.
+        server, instance: who this is. A server whose (server, instance) is no voter of the membership neither
+            campaigns nor votes (D-1).
+        settings: validated here.
+        hard_state: as last made durable.
+        log: as recovered, all of it durable. Belongs to this object from now on.
+        membership: what holds as long as the log has no MEMBERSHIP entry: the bootstrap roster (D-1).
+        rng: draws election timeouts; nothing else is random.
+
+    Raises:
+        ConfigError: the settings contradict each other.
+        StorageError: hard state and log contradict each other.
+        ProtocolError: the newest MEMBERSHIP entry of the log cannot be read.
+
+    Attributes:
+        now: ticks (of 1 ms) since the start, the sum of what `tick` was given.
+        term, role, leader: of this server; leader is None while unknown.
+        commit_index: known to be committed. May be above `durable_index`.
+        durable_index: end of the log that survives a crash.
+        noop_index: first entry of this leadership, 0 while not leading.
+        round, quorum_round: newest round of heartbeats begun, and newest one answered by a quorum, in this
+            leadership; 0 before the first.
+        quorum_contact: tick at which `quorum_round` was *sent*; before the first, the tick at which the vote
+            that was won was asked for. What a leader may still promise is judged by it (D-11c, D-14).
+    """
+
+    def __init__(
+        self,
+        *,
+        group: GroupId,
+        server: ServerId,
+        instance: Instance,
+        settings: RaftSettings,
+        hard_state: HardState,
+        log: Log,
+        membership: Membership,
+        rng: random.Random,
+    ) -> None:
+        settings.validate()
+        self.group = group
+        self.server = server
+        self.instance = instance
+        self.settings = settings
+        self.log = log
+        self.now = 0
+        self.term = 0
+        self.role = Role.FOLLOWER
+        self.leader: ServerId | None = None
+        self.commit_index = log.first_index - 1
+        self.durable_index = log.last_index
+        self.noop_index = 0
+        self.round = 0
+        self.quorum_round = 0
+        self.quorum_contact = 0
+
+        self._rng = rng
+        self._voted_for: ServerId | None = None
+        if hard_state.term < log.last_term:
+            raise StorageError(
+                f"group {group}: the log ends in term {log.last_term} but the hard state is of term "
+                f"{hard_state.term}, expected at least the former: the directory lost a write that it had "
+                "confirmed; replace this server by a new one"
+            )
+        self._recover_hard_state(hard_state)
+        self._bootstrap_membership = membership
+        self.membership = membership
+        self._is_voter = False
+        self._adopt_newest_membership()
+
+        # Writes. A number stands for "that write and all before it are durable".
+        self._write_number = 0  # newest handed out
+        self._persisted_number = 0
+        self._hard_state_write = 0  # the write that holds the newest hard state
+        self._log_write = 0  # the write that holds the newest entries
+        self._hard_state_dirty = False
+        self._truncate_from: int | None = None
+        self._unwritten: list[Entry] = []
+        self._writing: deque[tuple[int, int]] = deque()  # (number, last index once it is durable)
+
+        # Output.
+        self._messages: list[tuple[ServerId, Message]] = []
+        self._held: dict[int, list[tuple[ServerId, Message]]] = {}  # by the write waited for
+        self._ack_index = 0  # to be acknowledged to the leader by the next ready(), 0 if nothing
+        self._read_states: list[tuple[int, int]] = []
+
+        # Elections.
+        self._heard_leader_at = 0
+        self._campaign_began_at = 0
+        self._votes: dict[ServerId, bool] = {}
+        self._repeat_requests_at = 0
+        self._election_deadline = 0.0
+        self._draw_election_deadline()
+
+        # Leading.
+        self._progress: dict[ServerId, Progress] = {}
+        self._leading_since = 0
+        self._round_wanted = False
+        self._next_heartbeat_at = 0
+        self._rounds_sent: deque[tuple[int, int]] = (
+            deque()
+        )  # (round, tick sent), not answered by a quorum yet
+        self._reads = PendingReads(settings.pending_reads_max)
+        self._proposed: deque[tuple[int, int]] = deque()  # (index, bytes) of own proposals, not committed yet
+        self._uncommitted_bytes = 0
+
+        # Counters.
+        self._messages_ignored = 0
+        self._proposals_refused = 0
+        self._reads_dropped = 0
+        self._campaigns = 0
+
+    # -- what a driver calls
+
+    def tick(self, elapsed: int) -> None:
+        """`elapsed` more ticks of 1 ms have passed.
+
+        The caller caps it, so that a pause of the process is not taken for the silence of a leader, and steps
+        the messages that waited in its sockets first.
+        """
+        assert elapsed >= 0
+        self.now += elapsed
+        now = self.now
+        if self.role is Role.LEADER:
+            if now - max(self.quorum_contact, self._leading_since) > self.settings.election_timeout_ticks:
+                # Check-quorum (section 6.2): it may be cut off, and its clients are better served elsewhere.
+                self._become_follower(self.term, None)
+                return
+            if now >= self._next_heartbeat_at:
+                self._round_wanted = True
+            for progress in self._progress.values():
+                if progress.is_overdue(now):
+                    self._ask_again(progress)
+        elif now >= self._election_deadline:
+            if self._is_voter:
+                self._pre_campaign()
+            else:
+                self._draw_election_deadline()
+        elif self.role is not Role.FOLLOWER and now >= self._repeat_requests_at:
+            self._request_votes()
+
+    def step(self, sender: ServerId, instance: Instance, message: Message) -> None:
+        """Take a message; the transport has authenticated that `instance` of `sender` sent it.
+
+        Messages from who is no member, or for another group, are ignored and counted.
+
+        Raises:
+            ProtocolError: the message cannot come from a correct member; nothing of it was used.
+        """
+        if not self._is_member(sender, instance) or message.group != self.group or sender == self.server:
+            self._messages_ignored += 1
+            return
+        match message:
+            case AppendEntries():
+                self._on_append_entries(sender, message)
+            case AppendEntriesReply():
+                if self._is_reply_to_me(message.term):
+                    self._on_append_entries_reply(self._progress[sender], message)
+            case Heartbeat():
+                self._on_heartbeat(sender, message)
+            case HeartbeatReply():
+                if self._is_reply_to_me(message.term):
+                    self._on_heartbeat_reply(self._progress[sender], message)
+            case ReadIndex():
+                if self._is_reply_to_me(message.term):
+                    self._add_read(sender, message.context)
+            case ReadIndexReply():
+                if message.term == self.term and sender == self.leader:
+                    self._read_states.append((message.context, message.index))
+            case PreVote():
+                self._on_pre_vote(sender, message)
+            case PreVoteReply():
+                self._on_pre_vote_reply(sender, message)
+            case RequestVote():
+                self._on_request_vote(sender, message)
+            case RequestVoteReply():
+                self._on_request_vote_reply(sender, message)
+            case _:
+                assert_never(message)
+
+    def propose(self, payload: bytes, count: int) -> int | None:
+        """Append one batch of `count` commands.
+
+        Returns:
+            Its index (with the current term it identifies the batch), or None if this server does not lead or
+            `uncommitted_bytes_max` is reached; the caller keeps the batch.
+        """
+        size = len(payload)
+        if self.role is not Role.LEADER or (
+            self._uncommitted_bytes and self._uncommitted_bytes + size > self.settings.uncommitted_bytes_max
+        ):
+            self._proposals_refused += 1
+            return None
+        index = self._append_own(EntryKind.COMMANDS, payload, count)
+        self._proposed.append((index, size))
+        self._uncommitted_bytes += size
+        return index
+
+    def read_index(self, context: int) -> None:
+        """Ask for an index such that a read at or after it is linearizable; it comes in `Ready.read_states`.
+
+        It may be lost (no leader, leader changed, datagram lost, leader full): the caller repeats it, and may
+        be answered twice. `context` is the caller's number for it, which must not be used for another read,
+        not even after a restart: a late answer to the first would pass as the answer to the second.
+        """
+        if self.role is Role.LEADER:
+            self._add_read(self.server, context)
+        elif self.leader is not None:
+            self._send_with_hard_state(self.leader, ReadIndex(self.group, self.term, context))
+        else:
+            self._reads_dropped += 1
+
+    def request_round(self) -> int:
+        """Begin a round of heartbeats with the next ready(), whatever the timer says; returns its number."""
+        assert self.role is Role.LEADER, "only a leader has rounds"
+        self._round_wanted = True
+        return self.round + 1
+
+    def ready(self) -> Ready:
+        """Take everything that accumulated since the last call."""
+        if self.role is Role.LEADER:
+            self._lead()
+        if self._ack_index:
+            self._acknowledge()
+        write = self._take_write()
+        messages = tuple(self._messages)
+        if messages:
+            self._messages.clear()
+        read_states = tuple(self._read_states)
+        if read_states:
+            self._read_states.clear()
+        return Ready(messages, write, self.commit_index, read_states)
+
+    def persisted(self, number: int) -> None:
+        """Write `number` and all before it are durable: the next ready() brings what waited for them."""
+        assert number <= self._write_number, (
+            f"write {number} was never handed out, the newest is {self._write_number}"
+        )
+        if number <= self._persisted_number:
+            return
+        self._persisted_number = number
+        while self._writing and self._writing[0][0] <= number:
+            self.durable_index = self._writing.popleft()[1]
+        if self._held:
+            for waited_for in sorted(held for held in self._held if held <= number):
+                self._messages += self._held.pop(waited_for)
+        if self.role is Role.LEADER:
+            self._maybe_commit()
+        elif self.role is Role.CANDIDATE and self._hard_state_write <= number:
+            self._count_own_vote()
+
+    @property
+    def applicable_index(self) -> int:
+        """The last index that may be applied here: committed and locally durable (D-7)."""
+        return min(self.commit_index, self.durable_index)
+
+    def statistics(self) -> RaftStatistics:
+        """A frozen view of the moment, for metrics and operators."""
+        followers = tuple(
+            FollowerStatistics(
+                server=progress.server,
+                state=progress.state,
+                match_index=progress.match_index,
+                next_index=progress.next_index,
+                inflight_messages=progress.inflight_messages,
+                inflight_bytes=progress.inflight_bytes,
+                needs_snapshot=progress.next_index < self.log.first_index,
+            )
+            for progress in self._progress.values()
+        )
+        return RaftStatistics(
+            term=self.term,
+            role=self.role,
+            leader=self.leader,
+            first_index=self.log.first_index,
+            last_index=self.log.last_index,
+            durable_index=self.durable_index,
+            commit_index=self.commit_index,
+            uncommitted_bytes=self._uncommitted_bytes,
+            pending_reads=len(self._reads),
+            messages_ignored_total=self._messages_ignored,
+            proposals_refused_total=self._proposals_refused,
+            reads_dropped_total=self._reads_dropped,
+            campaigns_total=self._campaigns,
+            followers=followers,
+        )
+
+    # -- who is who
+
+    def _is_member(self, sender: ServerId, instance: Instance) -> bool:
+        return self.membership.has(sender, instance)
+
+    def _adopt_newest_membership(self) -> None:
+        """A configuration holds as long as it is the newest in the log, committed or not (section 4.1)."""
+        entry = self.log.newest_membership
+        self.membership = self._bootstrap_membership if entry is None else Membership.decode(entry.payload)
+        self._is_voter = self.membership.has_voter(self.server, self.instance)
+
+    # -- hard state and what waits for writes
+
+    def _recover_hard_state(self, hard_state: HardState) -> None:
+        self.term = hard_state.term
+        self._voted_for = hard_state.voted_for
+
+    def _set_hard_state(self, term: int, voted_for: ServerId | None) -> None:
+        """Term and vote change together, in one durable record: a vote belongs to its term."""
+        self.term = term
+        self._voted_for = voted_for
+        self._hard_state_dirty = True
+        self._hard_state_write = self._write_number + 1
+
+    def _take_write(self) -> Write | None:
+        if not (self._unwritten or self._hard_state_dirty or self._truncate_from is not None):
+            return None
+        self._write_number += 1
+        write = Write(
+            self._write_number,
+            HardState(self.term, self._voted_for) if self._hard_state_dirty else None,
+            self._truncate_from,
+            tuple(self._unwritten),
+        )
+        self._hard_state_dirty = False
+        self._truncate_from = None
+        self._unwritten.clear()
+        self._writing.append((self._write_number, self.log.last_index))
+        return write
+
+    def _send_after(self, number: int, to: ServerId, message: Message) -> None:
+        """Send once write `number`, maybe the one of the next ready(), is durable; at once if it is."""
+        if number <= self._persisted_number:
+            self._messages.append((to, message))
+        else:
+            self._held.setdefault(number, []).append((to, message))
+
+    def _send_with_hard_state(self, to: ServerId, message: Message) -> None:
+        """Send what claims nothing but term and vote."""
+        self._send_after(self._hard_state_write, to, message)
+
+    # -- elections
+
+    def _draw_election_deadline(self) -> None:
+        """Continuous, so that two servers hardly ever time out together (section 3.4)."""
+        self._election_deadline = self.now + self.settings.election_timeout_ticks * (1.0 + self._rng.random())
+
+    def _hears_leader(self) -> bool:
+        """Stickiness (section 4.2.3): with a live leader, nobody helps to depose it."""
+        if self.role is Role.LEADER:
+            return True
+        return (
+            self.leader is not None
+            and self.now - self._heard_leader_at < self.settings.election_timeout_ticks
+        )
+
+    def _log_is_current(self, last_log_index: int, last_log_term: int) -> bool:
+        """Is a log that ends there at least as up-to-date as ours (section 3.6.1)? The term counts first."""
+        return (last_log_term, last_log_index) >= (self.log.last_term, self.log.last_index)
+
+    def _become_follower(self, term: int, leader: ServerId | None) -> None:
+        assert term >= self.term
+        if term > self.term:
+            self._set_hard_state(term, None)
+            self._ack_index = 0  # it was meant for the leader of the older term
+        if self.role is Role.LEADER:
+            self._progress.clear()
+            self._rounds_sent.clear()
+            self._reads.clear()
+            self._proposed.clear()
+            self._uncommitted_bytes = 0
+            self._round_wanted = False
+            self.noop_index = self.round = self.quorum_round = 0
+        self.role = Role.FOLLOWER
+        self.leader = leader
+        self._votes.clear()
+        self._draw_election_deadline()
+
+    def _pre_campaign(self) -> None:
+        """Ask whether an election could be won, before disturbing anybody with a new term (section 9.6)."""
+        self.role = Role.PRE_CANDIDATE
+        self.leader = None
+        self._votes = {self.server: True}  # promises nothing, so it need not be durable
+        self._draw_election_deadline()
+        if not self._decide_election():
+            self._request_votes()
+
+    def _campaign(self) -> None:
+        self._campaigns += 1
+        self._set_hard_state(self.term + 1, self.server)
+        self.role = Role.CANDIDATE
+        self._campaign_began_at = self.now
+        self._votes = {}  # its own comes with `persisted` (D-7)
+        self._draw_election_deadline()
+        self._request_votes()
+
+    def _count_own_vote(self) -> None:
+        """Its own vote is a vote like any other: it counts when it is durable (D-7)."""
+        self._votes[self.server] = True
+        self._decide_election()
+
+    def _request_votes(self) -> None:
+        """Ask all voters that have not answered; again every `heartbeat_ticks`, as datagrams get lost."""
+        self._repeat_requests_at = self.now + self.settings.heartbeat_ticks
+        last_index, last_term = self.log.last_index, self.log.last_term
+        request: PreVote | RequestVote
+        if self.role is Role.PRE_CANDIDATE:
+            request = PreVote(self.group, self.term + 1, last_index, last_term)
+        else:
+            request = RequestVote(self.group, self.term, last_index, last_term)
+        for voter in self.membership.voters:
+            if voter != self.server and voter not in self._votes:
+                self._send_with_hard_state(voter, request)
+
+    def _take_vote(self, sender: ServerId, granted: bool) -> None:
+        """One vote per sender (section 3.4); a late refusal of an earlier question does not take it back."""
+        self._votes[sender] = granted or self._votes.get(sender, False)
+        self._decide_election()
+
+    def _decide_election(self) -> bool:
+        """Act on the votes so far; True if the election is over."""
+        result = vote_result(self.membership.voters, self._votes)
+        if result is VoteResult.PENDING:
+            return False
+        if result is VoteResult.LOST:
+            self._become_follower(self.term, None)
+        elif self.role is Role.PRE_CANDIDATE:
+            self._campaign()
+        else:
+            self._become_leader()
+        return True
+
+    def _on_pre_vote(self, sender: ServerId, message: PreVote) -> None:
+        if not self._is_voter or not self.membership.members[sender].voter:
+            return
+        granted = (
+            message.term > self.term
+            and not self._hears_leader()
+            and self._log_is_current(message.last_log_index, message.last_log_term)
+        )
+        term = message.term if granted else self.term
+        self._send_with_hard_state(sender, PreVoteReply(self.group, term, granted))
+
+    def _on_pre_vote_reply(self, sender: ServerId, message: PreVoteReply) -> None:
+        if not message.granted and message.term > self.term:
+            self._become_follower(message.term, None)
+        elif self.role is Role.PRE_CANDIDATE and (not message.granted or message.term == self.term + 1):
+            self._take_vote(sender, message.granted)
+
+    def _on_request_vote(self, sender: ServerId, message: RequestVote) -> None:
+        if not self._is_voter or not self.membership.members[sender].voter:
+            return
+        if message.term > self.term:
+            if self._hears_leader():
+                return
+            self._become_follower(message.term, None)
+        granted = (
+            message.term == self.term
+            and self._voted_for in (None, sender)
+            and self._log_is_current(message.last_log_index, message.last_log_term)
+        )
+        if granted:
+            if self._voted_for is None:
+                self._set_hard_state(self.term, sender)
+            self._draw_election_deadline()
+        self._send_with_hard_state(sender, RequestVoteReply(self.group, self.term, granted))
+
+    def _on_request_vote_reply(self, sender: ServerId, message: RequestVoteReply) -> None:
+        if message.term > self.term:
+            self._become_follower(message.term, None)
+        elif self.role is Role.CANDIDATE and message.term == self.term:
+            self._take_vote(sender, message.granted)
+
+    # -- following
+
+    def _follow(self, sender: ServerId, term: int) -> bool:
+        """`sender` leads `term`: follow it, unless the term is over."""
+        if term < self.term:
+            return False
+        if term > self.term or self.role is not Role.FOLLOWER or self.leader != sender:
+            if term == self.term and (self.role is Role.LEADER or self.leader is not None):
+                raise ProtocolError(
+                    f"server {sender} claims to lead group {self.group} in term {term}, which server "
+                    f"{self.leader} leads: two servers share an identity, or one has lost its vote"
+                )
+            self._become_follower(term, sender)
+        else:
+            self._draw_election_deadline()
+        self._heard_leader_at = self.now
+        return True
+
+    def _on_append_entries(self, sender: ServerId, message: AppendEntries) -> None:
+        memberships_changed = self._check_entries(message)
+        if not self._follow(sender, message.term):
+            self._refuse_append(sender, message, 0, 0)
+            return
+        log = self.log
+        prev = message.prev_log_index
+        if prev > log.last_index:
+            self._refuse_append(sender, message, log.last_index + 1, 0)
+            return
+        if prev >= log.first_index - 1:
+            term = log.term_at(prev)
+            if term != message.prev_log_term:
+                assert prev > self.commit_index, (
+                    f"committed entry {prev} of term {term} contradicts {message}"
+                )
+                # What is committed here the leader has too, so it need not look further back.
+                start = max(log.first_index_of_term_at(prev), self.commit_index + 1)
+                self._refuse_append(sender, message, start, term)
+                return
+        entries = self._new_entries(message)
+        if entries:
+            first = entries[0]
+            replaces = first.index <= log.last_index
+            position = log.entry(first.index).position if replaces else log.next_position
+            if first.position != position:
+                raise ProtocolError(
+                    f"entry {first.index} of server {sender} is at position {first.position}, "
+                    f"expected {position}"
+                )
+            if replaces:
+                memberships_changed = True
+                self._truncate(first.index)
+            for entry in entries:
+                log.append(entry)
+            self._unwritten += entries
+            self._log_write = self._write_number + 1
+            if memberships_changed:
+                self._adopt_newest_membership()
+        match_index = prev + len(message.entries)
+        self._ack_index = max(self._ack_index, match_index)
+        self._commit_to(min(message.leader_commit, match_index))
+
+    def _check_entries(self, message: AppendEntries) -> bool:
+        """Before anything is changed: is this a piece of a log that fits ours? True if it holds a membership.
+
+        Raises:
+            ProtocolError: it is not.
+        """
+        index, term, position = message.prev_log_index, message.prev_log_term, None
+        membership = False
+        for entry in message.entries:
+            index += 1
+            if (
+                entry.index != index
+                or not term <= entry.term <= message.term
+                or (position is not None and entry.position != position)
+            ):
+                raise ProtocolError(
+                    f"AppendEntries of term {message.term} holds entry {entry.index} of term {entry.term} at "
+                    f"position {entry.position}, expected entry {index} of term {term} to {message.term} at "
+                    f"position {position}"
+                )
+            term = entry.term
+            position = entry.position + entry.count
+            if entry.kind is EntryKind.MEMBERSHIP:
+                Membership.decode(entry.payload)
+                membership = True
+        if not message.entries:
+            raise ProtocolError(
+                f"AppendEntries of term {message.term} without entries, expected at least one"
+            )
+        return membership
+
+    def _new_entries(self, message: AppendEntries) -> tuple[Entry, ...]:
+        """The entries from the first on that we lack or that conflicts with ours (section 3.5, step 3).
+
+        A late or repeated message is a prefix of what we hold and must not shorten it.
+        """
+        log = self.log
+        entries = message.entries
+        if message.prev_log_index == log.last_index:
+            return entries
+        for place, entry in enumerate(entries):
+            if entry.index > log.last_index or (
+                entry.index >= log.first_index and log.term_at(entry.index) != entry.term
+            ):
+                return entries[place:]
+        return ()
+
+    def _truncate(self, index: int) -> None:
+        assert index > self.commit_index, (
+            f"entry {index} conflicts with the leader's, but {self.commit_index} is committed"
+        )
+        self.log.truncate_from(index)
+        unwritten = self._unwritten
+        if unwritten and unwritten[0].index <= index:
+            del unwritten[index - unwritten[0].index :]
+        else:
+            unwritten.clear()
+            if self._truncate_from is None or index < self._truncate_from:
+                self._truncate_from = index
+        # Writes under way will put back what was just dropped: it must not count as durable.
+        self.durable_index = min(self.durable_index, index - 1)
+        self._writing = deque((number, min(last_index, index - 1)) for number, last_index in self._writing)
+
+    def _refuse_append(
+        self, sender: ServerId, message: AppendEntries, conflict_index: int, conflict_term: int
+    ) -> None:
+        self._send_with_hard_state(
+            sender,
+            AppendEntriesReply(
+                self.group,
+                self.term,
+                accepted=False,
+                match_index=0,
+                prev_log_index=message.prev_log_index,
+                conflict_index=conflict_index,
+                conflict_term=conflict_term,
+            ),
+        )
+
+    def _acknowledge(self) -> None:
+        """One reply for all appends of a turn, once durable: accepting the last proves all before it."""
+        index, self._ack_index = self._ack_index, 0
+        number = max(self._hard_state_write, self._log_write if index > self.durable_index else 0)
+        if self.leader is not None and self.role is Role.FOLLOWER:
+            self._send_after(
+                number,
+                self.leader,
+                AppendEntriesReply(self.group, self.term, accepted=True, match_index=index),
+            )
+
+    def _on_heartbeat(self, sender: ServerId, message: Heartbeat) -> None:
+        if self._follow(sender, message.term):
+            self._commit_to(min(message.leader_commit, self.log.last_index))
+            if not message.round:
+                return  # it only carried the commit
+        self._send_with_hard_state(
+            sender, HeartbeatReply(self.group, self.term, message.round, self.log.last_index)
+        )
+
+    def _commit_to(self, index: int) -> None:
+        if index > self.commit_index:
+            self.commit_index = index
+
+    # -- leading
+
+    def _become_leader(self) -> None:
+        self.role = Role.LEADER
+        self.leader = self.server
+        self._leading_since = self.now
+        self.quorum_contact = self._campaign_began_at
+        self._votes.clear()
+        log = self.log
+        self._progress = {
+            server: Progress(server, log.last_index + 1, self.settings)
+            for server in self.membership.members
+            if server != self.server
+        }
+        if log.last_index == 0:
+            # D-1: the first entry of a group is its roster.
+            self.noop_index = self._append_own(EntryKind.MEMBERSHIP, self.membership.encode(), 0)
+        else:
+            # Section 5.4.2 of the paper: without an entry of its own term it could commit nothing.
+            self.noop_index = self._append_own(EntryKind.NOOP, b"", 0)
+        self._round_wanted = True
+
+    def _append_own(self, kind: EntryKind, payload: bytes, count: int) -> int:
+        log = self.log
+        entry = Entry(log.last_index + 1, self.term, kind, log.next_position, count, payload)
+        log.append(entry)
+        self._unwritten.append(entry)
+        self._log_write = self._write_number + 1
+        return entry.index
+
+    def _lead(self) -> None:
+        """All that a leader sends: entries first, so that the reply to a heartbeat tells of their loss."""
+        last_index = self.log.last_index
+        for progress in self._progress.values():
+            if progress.next_index <= last_index:
+                self._replicate(progress)
+        if (
+            self._reads.need_round
+            and self.quorum_round == self.round  # the next round takes all reads that arrive meanwhile
+            and self.commit_index >= self.noop_index
+        ):
+            self._round_wanted = True
+        if self._round_wanted:
+            self._begin_round()
+        else:
+            for progress in self._progress.values():
+                if progress.commit_sent < self.commit_index:
+                    self._tell_commit(progress)
+
+    def _replicate(self, progress: Progress) -> None:
+        if progress.next_index < self.log.first_index:
+            return  # only a snapshot helps that follower; `statistics` names it
+        if progress.state is ProgressState.PROBE:
+            if not progress.inflight_messages:
+                entries = self.log.slice(progress.next_index, progress.next_index + 1, 0)
+                progress.sent(entries[-1].index, entry_bytes(entries[0]), self.now)
+                self._send_append(progress, entries)
+            return
+        settings = self.settings
+        last_index = self.log.last_index
+        while (
+            progress.next_index <= last_index and progress.inflight_messages < settings.inflight_messages_max
+        ):
+            entries = self.log.slice(progress.next_index, last_index + 1, settings.append_bytes_max)
+            size = sum(map(entry_bytes, entries))
+            if not progress.may_send(size):
+                return
+            progress.sent(entries[-1].index, size, self.now)
+            self._send_append(progress, entries)
+
+    def _send_append(self, progress: Progress, entries: tuple[Entry, ...]) -> None:
+        prev = entries[0].index - 1
+        commit = self.commit_index
+        self._send_with_hard_state(
+            progress.server,
+            AppendEntries(self.group, self.term, prev, self.log.term_at(prev), commit, entries),
+        )
+        progress.commit_sent = max(progress.commit_sent, min(commit, entries[-1].index))
+
+    def _ask_again(self, progress: Progress) -> None:
+        """Send the last entry on its way again: the answer covers all before it, or says what is missing."""
+        if progress.state is ProgressState.PROBE:
+            progress.probe_from(progress.next_index)
+            return
+        progress.waiting_since = self.now
+        self._send_append(progress, self.log.slice(progress.next_index - 1, progress.next_index, 0))
+
+    def _heartbeat_commit(self, progress: Progress) -> int:
+        """A heartbeat verifies nothing, so it commits no further than that follower's match (D-7)."""
+        return min(self.commit_index, progress.match_index)
+
+    def _tell_commit(self, progress: Progress) -> None:
+        """A follower answers its own clients when it applies: it learns of a commit at once."""
+        commit = self._heartbeat_commit(progress)
+        if commit > progress.commit_sent:
+            progress.commit_sent = commit
+            self._send_with_hard_state(progress.server, Heartbeat(self.group, self.term, 0, commit))
+
+    def _begin_round(self) -> None:
+        self._round_wanted = False
+        self._next_heartbeat_at = self.now + self.settings.heartbeat_ticks
+        self.round += 1
+        self._rounds_sent.append((self.round, self.now))
+        if self.commit_index >= self.noop_index:
+            # Earlier it might not know of everything that its predecessors committed (section 6.4, step 1).
+            self._reads.begin_round(self.round, self.commit_index)
+        for progress in self._progress.values():
+            commit = self._heartbeat_commit(progress)
+            progress.commit_sent = max(progress.commit_sent, commit)
+            progress.beat_round = self.round
+            progress.beat_next = progress.next_index
+            self._send_with_hard_state(progress.server, Heartbeat(self.group, self.term, self.round, commit))
+        self._confirm_rounds()
+
+    def _confirm_rounds(self) -> None:
+        confirmed = majority_value(
+            self.round if voter == self.server else self._progress[voter].round
+            for voter in self.membership.voters
+        )
+        if confirmed <= self.quorum_round:
+            return
+        self.quorum_round = confirmed
+        while self._rounds_sent and self._rounds_sent[0][0] <= confirmed:
+            self.quorum_contact = max(self.quorum_contact, self._rounds_sent.popleft()[1])
+        for (asker, context), index in self._reads.confirmed(confirmed):
+            if asker == self.server:
+                self._read_states.append((context, index))
+            else:
+                self._send_with_hard_state(asker, ReadIndexReply(self.group, self.term, context, index))
+
+    def _add_read(self, asker: ServerId, context: int) -> None:
+        if not self._reads.add((asker, context)):
+            self._reads_dropped += 1
+
+    def _is_reply_to_me(self, term: int) -> bool:
+        """Is a message of `term` meant for this leadership? Those of other terms say nothing about it."""
+        if term > self.term:
+            self._become_follower(term, None)
+            return False
+        return term == self.term and self.role is Role.LEADER
+
+    def _on_append_entries_reply(self, progress: Progress, message: AppendEntriesReply) -> None:
+        progress.heard_at = self.now
+        if message.accepted:
+            if message.match_index > self.log.last_index:
+                raise ProtocolError(
+                    f"server {progress.server} acknowledges entry {message.match_index} in term {self.term}, "
+                    f"the log ends at {self.log.last_index}"
+                )
+            if progress.accepted(message.match_index, self.now):
+                self._maybe_commit()
+        elif progress.is_current_refusal(message.prev_log_index):
+            progress.probe_from(self._next_probe(message))
+
+    def _next_probe(self, message: AppendEntriesReply) -> int:
+        """Where the logs may agree, from a refusal (section 5.3 of the paper, last but one paragraph).
+
+        Our last entry not above the question whose term is not above the follower's there: if it is of that
+        term, the logs may agree up to it; otherwise nothing of that term agrees, and the follower's run of it
+        is skipped as a whole. So a probe settles one term, however many entries it has.
+        """
+        prev = message.prev_log_index
+        if message.conflict_term == 0:
+            return min(message.conflict_index, prev)
+        index = self.log.last_index_of_term_at_most(message.conflict_term, prev)
+        if index >= self.log.first_index and self.log.term_at(index) == message.conflict_term:
+            return min(index + 1, prev)
+        return min(index + 1, message.conflict_index, prev)
+
+    def _on_heartbeat_reply(self, progress: Progress, message: HeartbeatReply) -> None:
+        if message.round > self.round:
+            raise ProtocolError(
+                f"server {progress.server} answers round {message.round} of term {self.term}, "
+                f"the newest is {self.round}"
+            )
+        progress.heard_at = self.now
+        if message.round == progress.beat_round and progress.misses(message.last_index, self.now):
+            progress.probe_from(message.last_index + 1)
+        if message.round > progress.round:
+            progress.round = message.round
+            self._confirm_rounds()
+
+    def _own_match_index(self) -> int:
+        """The leader is one disk of the quorum: it counts what is durable there, not what it holds (D-7)."""
+        return self.durable_index
+
+    def _may_count(self, index: int) -> bool:
+        """Only entries of its own term are committed by counting; older ones with them (paper, figure 8)."""
+        return self.log.term_at(index) == self.term
+
+    def _maybe_commit(self) -> None:
+        """Advance commit_index to the highest entry of our own term that a quorum holds."""
+        index = majority_value(
+            self._own_match_index() if voter == self.server else self._progress[voter].match_index
+            for voter in self.membership.voters
+        )
+        if index <= self.commit_index or not self._may_count(index):
+            return
+        self._commit_to(index)
+        proposed = self._proposed
+        while proposed and proposed[0][0] <= index:
+            self._uncommitted_bytes -= proposed.popleft()[1]

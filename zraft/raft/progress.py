@@ -1,0 +1,138 @@
+"""What the leader knows of one follower: how far it matches, what is on its way, and when to ask again.
+
+PROBE: where the logs match is not known (or was lost); one message of one entry at a time until it is.
+REPLICATE: entries are sent ahead of their acknowledgements, within a window of messages and bytes.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from enum import Enum
+
+from zraft.ids import ServerId
+from zraft.raft.settings import RaftSettings
+
+
+class ProgressState(Enum):
+    PROBE = "probe"
+    REPLICATE = "replicate"
+
+
+class Progress:
+    """One follower, within one leadership.
+
+    `match_index < next_index` always; `match_index` never falls, because only an acknowledgement of verified,
+    durable entries raises it (never a heartbeat's reply, whose last index is a hint).
+    """
+
+    __slots__ = (
+        "_bulk_inflight",
+        "_inflight",
+        "_settings",
+        "beat_next",
+        "beat_round",
+        "commit_sent",
+        "heard_at",
+        "inflight_bytes",
+        "match_index",
+        "next_index",
+        "round",
+        "server",
+        "state",
+        "waiting_since",
+    )
+
+    def __init__(self, server: ServerId, next_index: int, settings: RaftSettings) -> None:
+        self.server = server
+        self.state = ProgressState.PROBE
+        self.match_index = 0
+        self.next_index = next_index
+        self.inflight_bytes = 0
+        self.commit_sent = 0  # highest commit index that a message sent to it lets it use
+        self.round = 0  # newest round it answered
+        self.beat_round = 0  # newest round sent to it, and next_index then
+        self.beat_next = 0
+        self.heard_at = -1  # tick of its last answer in this leadership
+        self.waiting_since = 0  # tick of the last progress, or of the last message after a pause
+        self._inflight: deque[tuple[int, int]] = deque()  # (last index, bytes) of messages not acknowledged
+        self._bulk_inflight = 0
+        self._settings = settings
+
+    @property
+    def inflight_messages(self) -> int:
+        return len(self._inflight)
+
+    def may_send(self, size: int) -> bool:
+        """Would a message of `size` bytes keep to the window, and not overtake a bulk message (D-22)?"""
+        if not self._inflight:
+            return True
+        if self.state is ProgressState.PROBE:
+            return False
+        settings = self._settings
+        if self._bulk_inflight and size < settings.bulk_bytes_min:
+            return False
+        return (
+            len(self._inflight) < settings.inflight_messages_max
+            and self.inflight_bytes + size <= settings.inflight_bytes_max
+        )
+
+    def sent(self, last_index: int, size: int, now: int) -> None:
+        """A message with entries up to `last_index` left."""
+        if not self._inflight:
+            self.waiting_since = now
+        self._inflight.append((last_index, size))
+        self.inflight_bytes += size
+        self._bulk_inflight += size >= self._settings.bulk_bytes_min
+        if self.state is ProgressState.REPLICATE:
+            self.next_index = last_index + 1
+
+    def accepted(self, match_index: int, now: int) -> bool:
+        """The follower holds the leader's log up to `match_index`, durably; False if that was known."""
+        if match_index <= self.match_index:
+            return False
+        self.match_index = match_index
+        self.waiting_since = now
+        inflight = self._inflight
+        while inflight and inflight[0][0] <= match_index:
+            self._forget(inflight.popleft()[1])
+        if match_index >= self.next_index:
+            self.next_index = match_index + 1
+            self.state = ProgressState.REPLICATE
+        return True
+
+    def is_current_refusal(self, prev_log_index: int) -> bool:
+        """Does a refusal say anything new? Of a pipeline that is refused as a whole, only the first does."""
+        if self.state is ProgressState.PROBE:
+            return prev_log_index == self.next_index - 1
+        return self.match_index < prev_log_index < self.next_index
+
+    def probe_from(self, next_index: int) -> None:
+        """Something was lost or does not match: forget what is on its way and try `next_index`."""
+        self.state = ProgressState.PROBE
+        self.next_index = max(self.match_index + 1, next_index)
+        self._inflight.clear()
+        self.inflight_bytes = self._bulk_inflight = 0
+
+    def misses(self, last_index: int, now: int) -> bool:
+        """Was something sent before the newest heartbeat that a log ending at `last_index` lacks?
+
+        A bulk message may still be on its way when the heartbeat sent after it arrives (D-22).
+        """
+        if self.state is ProgressState.PROBE or last_index >= self.beat_next - 1:
+            return False
+        return not self._bulk_inflight or now - self.waiting_since >= self._settings.bulk_resend_ticks
+
+    def is_overdue(self, now: int) -> bool:
+        """Is an acknowledgement missing for so long that it must be asked for?
+
+        A follower that answers nothing gets heartbeats only: its silence does not fill anybody's buffers.
+        """
+        if not self._inflight or self.heard_at <= self.waiting_since:
+            return False
+        settings = self._settings
+        patience = settings.bulk_resend_ticks if self._bulk_inflight else settings.resend_ticks
+        return now - self.waiting_since >= patience
+
+    def _forget(self, size: int) -> None:
+        self.inflight_bytes -= size
+        self._bulk_inflight -= size >= self._settings.bulk_bytes_min

@@ -1,0 +1,38 @@
+"""What the core asks its driver to do: persist this, send that, apply up to there (the idea is etcd's)."""
+
+from __future__ import annotations
+
+from attrs import frozen
+
+from zraft.ids import ServerId
+from zraft.raft.messages import Entry, HardState, Message
+
+
+@frozen
+class Write:
+    """What must become durable, in the order of the numbers; several may be under way and share one frame.
+
+    Within one write: the hard state replaces the old one, then entries from `truncate_from` on are dropped,
+    then `entries` are appended. All of it becomes durable together or not at all.
+    """
+
+    number: int
+    hard_state: HardState | None
+    truncate_from: int | None
+    entries: tuple[Entry, ...]
+
+
+@frozen
+class Ready:
+    """Everything that accumulated since the last one.
+
+    `messages` may leave at once, before `write` is durable: whatever depends on a write is held back by the
+    core until `Raft.persisted` (D-7). `commit_index` may be above what is durable here; the driver applies up
+    to `Raft.applicable_index` only. `read_states` are (context, index): that read may be answered once index
+    is applied.
+    """
+
+    messages: tuple[tuple[ServerId, Message], ...]
+    write: Write | None
+    commit_index: int
+    read_states: tuple[tuple[int, int], ...]

@@ -1,0 +1,167 @@
+"""Applies committed entries to the state machine and hands every result to whoever waits for it here.
+
+This is the one loop in which a command's effects become visible: first its watch events, then its reply, then
+the next command, so that on each connection everything leaves in zxid order (D-15).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, Final
+
+from zraft.errors import Code, ZraftError
+from zraft.ids import Instance, ServerId
+from zraft.raft.messages import Entry
+from zraft.server.clients import Clients
+from zraft.server.connection import Connection, Phase
+from zraft.server.expiry import SessionExpiry
+from zraft.server.origin import NumberedBatch, OriginStream
+from zraft.server.touches import TouchReporter
+from zraft.tree.machine import Machine
+from zraft.tree.sessions import Session
+from zraft.tree.txn import (
+    ATTACH,
+    CLOSE_SESSION,
+    CREATE_SESSION,
+    EXPIRE,
+    REGISTER,
+    Run,
+    command_count,
+    unpack_entry,
+)
+
+SESSION_COMMANDS: Final = frozenset({ATTACH, CREATE_SESSION, CLOSE_SESSION, EXPIRE, REGISTER})
+"""Commands after which something beside the tree has changed."""
+
+
+class CopiedDirectoryError(ZraftError):
+    """Another process runs, or ran, with this data directory's identity (D-1): this one must not go on."""
+
+
+class Applier:
+    """The apply loop of one server."""
+
+    def __init__(
+        self,
+        *,
+        server: ServerId,
+        instance: Instance,
+        boot: int,
+        boot_id: bytes,
+        machine: Machine,
+        origin: OriginStream,
+        touches: TouchReporter,
+        clients: Clients,
+        on_latency: Callable[[int, int], None],
+    ) -> None:
+        self._me = (server, instance)
+        self._boot = boot
+        self._boot_id = boot_id
+        self._machine = machine
+        self._origin = origin
+        self._touches = touches
+        self._clients = clients
+        self._on_latency = on_latency
+        self.expiry: SessionExpiry | None = None
+        """The leader's table of touches while this server leads: every applied run of a session is a touch."""
+
+    def apply(self, entry: Entry) -> None:
+        """Apply one COMMANDS entry, command by command."""
+        machine = self._machine
+        log_time, wall_time, batches = unpack_entry(entry.payload)
+        machine.begin_entry(entry.index, entry.term, entry.position, log_time, wall_time)
+        for server, instance, boot, seq, runs in batches:
+            if not machine.begin_batch(server, instance, boot, seq):
+                machine.skip_batch(command_count(runs))
+                continue
+            mine = (server, instance) == self._me
+            if mine and boot > self._boot:
+                raise self._copied(boot)
+            batch = self._origin.take_applied(seq) if mine and boot == self._boot else None
+            if batch is None:
+                self._apply_foreign(runs, mine)
+            else:
+                self._apply_own(runs, batch)
+
+    def _apply_foreign(self, runs: Sequence[Run], mine: bool) -> None:
+        """A batch whose clients are connected elsewhere (or were, to an earlier process): only events matter."""
+        machine = self._machine
+        execute = machine.execute
+        events = machine.events
+        expiry = self.expiry
+        for session, ids, commands in runs:
+            machine.begin_run(session, ids)
+            for command in commands:
+                result = execute(command)
+                if events:
+                    self._clients.publish(events, machine.last_zxid)
+                    events.clear()
+                if command[0] in SESSION_COMMANDS:
+                    self._session_command(session, command, result, None, mine)
+            if expiry is not None and session:
+                expiry.touch(session)
+
+    def _apply_own(self, runs: Sequence[Run], batch: NumberedBatch) -> None:
+        """Our own batch: the same, and every result goes to the connection that waits for it."""
+        machine = self._machine
+        execute = machine.execute
+        events = machine.events
+        expiry = self.expiry
+        cut_at = batch.cut_at
+        count = 0
+        for (session, ids, commands), owner in zip(runs, batch.owners, strict=True):
+            code = machine.begin_run(session, ids)
+            alive = owner is not None and owner.phase is not Phase.CLOSED
+            if session and code == Code.OK:
+                self._touches.acknowledged(session, cut_at)
+                if expiry is not None:
+                    expiry.touch(session)
+            elif code == Code.SESSION_MOVED and alive:
+                # Its session lives on another connection now: the error is never sent (trap 19).
+                self._clients.close(owner)
+                alive = False
+            count += len(commands)
+            for command in commands:
+                result = execute(command)
+                if events:
+                    self._clients.publish(events, machine.last_zxid)
+                    events.clear()
+                if command[0] in SESSION_COMMANDS:
+                    self._session_command(session, command, result, owner, True)
+                    if not session:
+                        if alive:
+                            self._clients.on_attach(owner, result, cut_at)
+                        continue
+                if alive:
+                    owner.complete(result, machine.last_zxid)
+        self._on_latency(cut_at, count)
+
+    def _session_command(
+        self, session: int, command: tuple[Any, ...], result: Any, owner: Connection | None, mine: bool
+    ) -> None:
+        """A session began, moved or ended, or a boot registered: what that means beside the tree."""
+        opcode = command[0]
+        if opcode == REGISTER:
+            if mine and command[1] != self._boot_id and self._machine.rows[self._me].boot == self._boot:
+                raise self._copied(self._boot)
+        elif isinstance(result, Session):
+            if self.expiry is not None:
+                self.expiry.touch(result.id)
+            self._clients.on_session_moved(result.id, owner)
+        elif opcode == CLOSE_SESSION and result == Code.OK:
+            if self.expiry is not None:
+                self.expiry.ended(session)
+            self._clients.on_session_moved(session, owner)
+        elif opcode == EXPIRE:
+            if self.expiry is not None:
+                self.expiry.ended(command[1])
+            if result == Code.OK:
+                self._clients.on_session_moved(command[1], None)
+
+    def _copied(self, boot: int) -> CopiedDirectoryError:
+        server, instance = self._me
+        return CopiedDirectoryError(
+            f"server {server}: another process has registered boot {boot} of this data directory's instance "
+            f"{instance.hex()}, and this process is boot {self._boot}: the directory is a copy, or was restored from "
+            f"one. Stop this server, and start it with an empty directory (it will ask to be replaced)"
+        )

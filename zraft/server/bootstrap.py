@@ -1,0 +1,138 @@
+"""How empty directories become a cluster, once (D-1).
+
+A roster names the disk instance of every listed server. A server proposes it when every listed server has
+shown an empty disk or the very same roster, makes it durable, and says so; nobody votes before *all* listed
+servers reported the same durable roster. So a disk that was wiped or replaced in between, which shows another
+instance, can neither vote for the old identity nor found a second cluster with part of the first.
+
+Pure. Source: rule D-1 in docs/RULES.md.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable
+from typing import Final
+
+import msgpack
+
+from zraft.ids import Instance, ServerId
+from zraft.transport.messages import Hello, Sender
+
+Roster = tuple[tuple[ServerId, Instance], ...]
+
+HELLO_INTERVAL_MS: Final = 50
+CLUSTER_ID_BYTES: Final = 16
+
+
+def cluster_id(roster: Roster) -> bytes:
+    """The identity of the cluster that this roster founds."""
+    return hashlib.blake2b(
+        msgpack.packb(sorted(roster)), digest_size=CLUSTER_ID_BYTES, person=b"zraft-cluster"
+    ).digest()
+
+
+class Bootstrap:
+    """What one server knows of the roster until the cluster is founded (or joined, after a late start)."""
+
+    def __init__(
+        self,
+        server: ServerId,
+        instance: Instance,
+        peers: Iterable[ServerId],
+        roster: Roster | None,
+        founded: bool,
+    ) -> None:
+        self._server = server
+        self._instance = instance
+        self._peers = tuple(p for p in peers if p != server)
+        self._seen: dict[ServerId, tuple[Instance, Hello]] = {}
+        self._next_hello = 0
+        self.roster = roster
+        """The roster this server agreed to; durable before it is said to anybody."""
+        self._durable = roster is not None
+        self.founded = founded
+        """True once votes may be cast: the roster is the same everywhere, or the log already has entries."""
+        self.problem: str | None = None
+        """Why this server stays out, for its operator; None while all is well."""
+
+    def on_hello(self, sender: Sender, hello: Hello) -> Hello | None:
+        """Learn what a peer says; the answer to send back, if it wants one."""
+        if sender.server in self._peers:
+            self._seen[sender.server] = (sender.instance, hello)
+            self._conclude()
+        return self._hello(wants_reply=False) if hello.wants_reply else None
+
+    def _conclude(self) -> None:
+        if self.founded:
+            return
+        if self.roster is None:
+            self._agree()
+        if self.roster is not None:
+            self._confirm(dict(self.roster))
+
+    def _agree(self) -> None:
+        """Take over a roster that lists this very disk, or propose one when every listed server is empty."""
+        self.problem = None
+        candidate = {self._server: self._instance} | {p: i for p, (i, _) in self._seen.items()}
+        for peer, (_, hello) in sorted(self._seen.items()):
+            if hello.roster is None:
+                continue
+            listed = dict(hello.roster).get(self._server)
+            if listed == self._instance:
+                # They saw this very disk, empty, when they agreed: it has never voted, so joining late is safe.
+                self.roster = hello.roster
+                return
+            where = "a running cluster" if hello.cluster is not None else "a cluster that is being founded"
+            self.problem = (
+                f"this disk is empty (instance {self._instance.hex()}), but server {peer} belongs to {where} that "
+                f"lists {'nothing' if listed is None else listed.hex()} as server {self._server}: a wiped or "
+                f"replaced disk neither votes nor serves. Restore the old directory, or, if nothing was stored "
+                f"yet, empty the directories of all servers"
+            )
+        if self.problem is None and len(candidate) == len(self._peers) + 1:
+            self.roster = tuple(sorted(candidate.items()))
+
+    def _confirm(self, roster: dict[ServerId, Instance]) -> None:
+        """Found the cluster when all listed servers have reported this roster as durable."""
+        self.problem = None
+        agreed = self._durable
+        for peer in self._peers:
+            instance, hello = self._seen.get(peer, (None, None))
+            if instance is not None and instance != roster.get(peer):
+                listed = roster.get(peer)
+                self.problem = (
+                    f"server {peer} shows disk {instance.hex()}, but the roster agreed on lists "
+                    f"{'nothing' if listed is None else listed.hex()}: its directory was replaced while the cluster "
+                    f"was being founded. Restore it, or empty the directories of all servers and start again"
+                )
+            agreed = agreed and hello is not None and hello.roster == self.roster
+        self.founded = agreed and self.problem is None
+
+    def to_make_durable(self) -> Roster | None:
+        """The roster to write now, or None if there is none or it is durable."""
+        if self.roster is None and not self._peers:
+            self.roster = ((self._server, self._instance),)
+        return None if self._durable else self.roster
+
+    def roster_durable(self) -> None:
+        """The roster's record is fsynced."""
+        self._durable = True
+        self._conclude()
+
+    def on_leader(self) -> None:
+        """A leader of this roster was heard: others have founded the cluster already."""
+        self.founded = True
+
+    def hellos(self, now: int) -> Iterable[tuple[ServerId, Hello]]:
+        """What to say to whom now; nothing once founded."""
+        if self.founded or now < self._next_hello:
+            return []
+        self._next_hello = now + HELLO_INTERVAL_MS
+        hello = self._hello(wants_reply=True)
+        return [(peer, hello) for peer in self._peers]
+
+    def _hello(self, *, wants_reply: bool) -> Hello:
+        said = self.roster if self._durable else None
+        cluster = cluster_id(self.roster) if self.founded and self.roster is not None else None
+        return Hello(cluster, said, wants_reply)

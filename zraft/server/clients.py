@@ -1,0 +1,269 @@
+"""All client connections of one server: who owns which session here, what may be said to whom, and when.
+
+Holds the rules that protect a session against itself and against servers that lost touch: an older connection
+of a session is closed before a new one is attached (D-3a); nothing is said on a session whose last acknowledged
+touch is older than a third of its timeout (D-14); a client that is ahead of this server is sent elsewhere.
+
+Pure: no socket, no clock. The shell feeds connections and writes what `flush` returns.
+"""
+
+from __future__ import annotations
+
+import hmac
+from collections import Counter, deque
+from collections.abc import Callable, Sequence
+from typing import Final
+
+from attrs import frozen
+
+from zraft.server.connection import Connection, Phase
+from zraft.server.origin import OriginStream
+from zraft.server.touches import TouchReporter
+from zraft.tree.acl import READ, permits
+from zraft.tree.events import Event
+from zraft.tree.machine import Machine
+from zraft.tree.sessions import Session
+from zraft.tree.txn import ATTACH, CREATE_SESSION, Command
+from zraft.tree.watches import WatchTable
+from zraft.wire.connect import PASSWORD_BYTES, ConnectRequest
+from zraft.wire.events import encode_watch_event
+
+ATTACH_BYTES: Final = 64
+REFUSALS_KEPT_MAX: Final = 64
+"""Refused connections remembered between two turns, for the log."""
+
+
+@frozen
+class ClientSettings:
+    """Bounds per server; names as in the configuration's `client` section."""
+
+    jute_maxbuffer: int = 0xFFFFF
+    connections_max: int = 20_000
+
+
+@frozen
+class Output:
+    """Bytes to write to one connection now, and whether to close it after them."""
+
+    connection: Connection
+    data: bytes
+    close: bool
+
+
+class Clients:
+    """The connections of one server, and the services they use."""
+
+    def __init__(
+        self,
+        *,
+        machine: Machine,
+        origin: OriginStream,
+        touches: TouchReporter,
+        settings: ClientSettings,
+        entropy: Callable[[int], bytes],
+        four_letter_word: Callable[[str], bytes],
+    ) -> None:
+        self.machine = machine
+        self.watches: WatchTable[Connection] = WatchTable()
+        self.four_letter_word = four_letter_word
+        self.refusals: deque[tuple[Connection, str]] = deque(maxlen=REFUSALS_KEPT_MAX)
+        self.now = 0
+        self.received_total = 0
+        self.sent_total = 0
+        self.serving = False
+        """Whether sessions may be attached now; set every turn by the driver."""
+        self._origin = origin
+        self._touches = touches
+        self._settings = settings
+        self._entropy = entropy
+        self._connections: dict[Connection, None] = {}
+        self._by_session: dict[int, Connection] = {}
+        self._attaching: dict[int, Connection] = {}
+        self._timeouts: Counter[int] = Counter()
+        self._dirty: list[Connection] = []
+        self._backlogged: dict[Connection, None] = {}
+        self._syncs: list[Connection] = []
+
+    # -- what the shell calls
+
+    def connect(self, address: str, ids: tuple[tuple[str, str], ...]) -> Connection | None:
+        """A client connected; None if there are too many already."""
+        if len(self._connections) >= self._settings.connections_max:
+            return None
+        connection = Connection(self, address, ids, self._settings.jute_maxbuffer)
+        self._connections[connection] = None
+        return connection
+
+    @property
+    def connections(self) -> Sequence[Connection]:
+        return tuple(self._connections)
+
+    def __len__(self) -> int:
+        return len(self._connections)
+
+    # -- what connections call
+
+    @property
+    def full(self) -> bool:
+        return self._origin.full
+
+    def touch(self, session: int) -> None:
+        self._touches.touch(session, self.now)
+
+    def mark_dirty(self, connection: Connection) -> None:
+        """The connection has output."""
+        connection.dirty = True
+        self._dirty.append(connection)
+
+    def on_backlog(self, connection: Connection) -> None:
+        self._backlogged[connection] = None
+
+    def submit(self, connection: Connection, commands: list[Command], size: int) -> None:
+        """Commands of an attached session, in order."""
+        self._origin.add(connection, connection.session, connection.ids, commands, size)
+
+    def request_sync(self, connection: Connection) -> None:
+        """`connection.complete_sync()` is due when all that is committed by now is applied here."""
+        self._syncs.append(connection)
+
+    def take_syncs(self) -> list[Connection]:
+        """Connections that asked for a sync since the last call."""
+        taken, self._syncs = self._syncs, []
+        return taken
+
+    def attach(self, connection: Connection, request: ConnectRequest) -> None:
+        """A connection asks for a session: always decided through the log, also when it resumes here (D-3)."""
+        machine = self.machine
+        if not self.serving or request.last_zxid_seen > machine.last_zxid:
+            # Without contact, or behind what the client has seen, another server answers better: close
+            # without a word, which every client takes as "try the next one".
+            self.close(connection)
+            return
+        connection.phase = Phase.ATTACHING
+        command: Command
+        if request.session == 0:
+            command = (CREATE_SESSION, request.timeout_ms, self._entropy(PASSWORD_BYTES))
+        else:
+            known = machine.sessions.get(request.session)
+            if known is not None and not hmac.compare_digest(known.password, request.password):
+                connection.refuse_session(request)
+                return
+            for older in (self._by_session.get(request.session), self._attaching.get(request.session)):
+                if older is not None:
+                    self.close(older)
+            self._attaching[request.session] = connection
+            command = (ATTACH, request.session, request.timeout_ms, request.password)
+        self._origin.add(connection, 0, connection.ids, [command], ATTACH_BYTES)
+
+    def refuse(self, connection: Connection, why: str) -> None:
+        """Close without a reply, and tell the operator why."""
+        self.refusals.append((connection, why))
+        self.close(connection)
+
+    def close(self, connection: Connection) -> None:
+        """End a connection without another word. Commands already taken from it still go their way."""
+        if connection.phase is not Phase.CLOSED:
+            self.release(connection)
+            connection.closing = True
+            connection.out.clear()
+            if not connection.dirty:
+                self.mark_dirty(connection)
+
+    def release(self, connection: Connection) -> None:
+        """The connection is over, whoever ended it: nothing here may keep it."""
+        if connection.phase is Phase.CLOSED:
+            return
+        if connection.phase is Phase.ATTACHED:
+            self._detach(connection)
+        elif connection.request is not None and self._attaching.get(connection.request.session) is connection:
+            del self._attaching[connection.request.session]
+        connection.phase = Phase.CLOSED
+        self._connections.pop(connection, None)
+        self._backlogged.pop(connection, None)
+        self.watches.remove_watcher(connection)
+
+    def _detach(self, connection: Connection) -> None:
+        if self._by_session.get(connection.session) is connection:
+            del self._by_session[connection.session]
+            self._touches.forget(connection.session)
+        self._timeouts[connection.timeout_ms] -= 1
+        if not self._timeouts[connection.timeout_ms]:
+            del self._timeouts[connection.timeout_ms]
+
+    # -- what the applier calls
+
+    def on_attach(self, connection: Connection, result: object, cut_at: int) -> None:
+        """The attach of one of our connections was applied."""
+        request = connection.request
+        assert request is not None
+        if self._attaching.get(request.session) is connection:
+            del self._attaching[request.session]
+        if connection.phase is not Phase.ATTACHING:
+            return
+        if not isinstance(result, Session):
+            connection.refuse_session(request)
+            return
+        self._by_session[result.id] = connection
+        self._touches.acknowledged(result.id, cut_at)
+        self._timeouts[result.timeout_ms] += 1
+        connection.attached(result)
+
+    def on_session_moved(self, session: int, to: Connection | None) -> None:
+        """The session was attached through connection `to`, or ended (None): no other connection may keep it."""
+        connection = self._by_session.get(session)
+        if connection is not None and connection is not to:
+            self.close(connection)
+
+    def publish(self, events: Sequence[Event], zxid: int) -> None:
+        """Tell watchers, before any reply of the same or a later zxid is written to them."""
+        for event_type, path, acl in events:
+            for connection in self.watches.trigger(event_type, path):
+                if connection.phase is Phase.ATTACHED and permits(acl, READ, connection.ids):
+                    connection.out.append(encode_watch_event(zxid, event_type, path))
+                    if not connection.dirty:
+                        self.mark_dirty(connection)
+
+    # -- what the driver calls, once per turn
+
+    @property
+    def timeout_ms_min(self) -> int | None:
+        """The smallest negotiated timeout of the sessions attached here."""
+        return min(self._timeouts, default=None)
+
+    def take_backlog(self) -> None:
+        """Requests that waited for room in the origin stream."""
+        for connection in list(self._backlogged):
+            if self._origin.full:
+                return
+            if connection.phase is Phase.ATTACHED:
+                del self._backlogged[connection]
+                connection.take_backlog()
+
+    def close_all(self) -> None:
+        """This server cannot know what became of its sessions (D-4, D-14): clients ask another one."""
+        for connection in list(self._connections):
+            if connection.phase is not Phase.NEW:
+                self.close(connection)
+
+    def flush(self, now: int) -> list[Output]:
+        """What to write now. Sessions without a fresh acknowledged touch keep their output, in order (D-14)."""
+        if not self._dirty:
+            return []
+        dirty, self._dirty = self._dirty, []
+        outputs: list[Output] = []
+        for connection in dirty:
+            if connection.phase is Phase.ATTACHED and (
+                not self.serving or self._touches.age(connection.session, now) > connection.third_ms
+            ):
+                self._dirty.append(connection)
+                self._touches.hurry()
+                continue
+            connection.dirty = False
+            out = connection.out
+            connection.sent += len(out)
+            self.sent_total += len(out)
+            outputs.append(Output(connection, b"".join(out), connection.closing))
+            out.clear()
+            if connection.closing:
+                self.release(connection)
+        return outputs

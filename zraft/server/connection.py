@@ -1,0 +1,355 @@
+"""One ZooKeeper client's connection, without I/O: bytes in, replies and events out, strictly in order.
+
+Requests of a session are answered in the order in which they came. A write waits until its result is applied
+here; reads behind it wait with it, so that a client always reads its own writes, also on a follower. Pings are
+answered at once. What is written out, and when, is decided by `zraft.server.clients`.
+
+Source: ZooKeeper's programmer's guide (ordering guarantees); docs/PROTOCOL-ZOOKEEPER.md.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections import deque
+from enum import Enum
+from typing import TYPE_CHECKING, Any, Final
+
+from zraft.errors import Code, MarshallingError, ProtocolError
+from zraft.tree import reads, txn
+from zraft.tree.sessions import Session
+from zraft.tree.watches import reregister
+from zraft.wire import opcodes, replies, requests
+from zraft.wire.connect import (
+    ConnectRequest,
+    ConnectResponse,
+    decode_connect_request,
+    encode_connect_response,
+    encode_session_refusal,
+)
+from zraft.wire.events import encode_watch_event
+from zraft.wire.framing import FrameReader
+from zraft.wire.opcodes import XID_PING, Opcode
+
+if TYPE_CHECKING:
+    from zraft.server.clients import Clients
+
+HEADER: Final = struct.Struct(">ii").unpack_from
+PING_FRAME: Final = struct.pack(">ii", XID_PING, Opcode.PING)
+
+BACKLOG_BYTES_MAX: Final = 4 * 1024 * 1024
+"""Requests kept per connection while the origin stream is full; beyond it the socket is not read."""
+
+WRITES: Final = frozenset(int(opcode) for opcode in opcodes.WRITES)
+# Plain ints: comparing an int with an IntEnum member costs several times as much, and this is the hot path.
+GET_DATA: Final = int(Opcode.GET_DATA)
+EXISTS: Final = int(Opcode.EXISTS)
+GET_CHILDREN: Final = int(Opcode.GET_CHILDREN)
+GET_CHILDREN2: Final = int(Opcode.GET_CHILDREN2)
+PING: Final = int(Opcode.PING)
+SYNC: Final = int(Opcode.SYNC)
+SET_WATCHES: Final = int(Opcode.SET_WATCHES)
+CLOSE_SESSION: Final = int(Opcode.CLOSE_SESSION)
+FAILED: Final = 1 << 20
+"""Queue marker: a request that is answered with the error it carries, in its turn."""
+
+SESSION_EXPIRED: Final = Code.SESSION_EXPIRED
+SESSION_MOVED: Final = Code.SESSION_MOVED
+
+
+class Phase(Enum):
+    """Where a connection is in its life."""
+
+    NEW = "nothing read yet"
+    ATTACHING = "its session is being created or resumed through the log"
+    ATTACHED = "serving"
+    CLOSED = "closed"
+
+
+class Connection:
+    """One client. Created by `Clients.connect`; fed by the shell; `handle` is the shell's own."""
+
+    __slots__ = (
+        "_backlog",
+        "_backlog_bytes",
+        "_clients",
+        "_reader",
+        "address",
+        "closing",
+        "dirty",
+        "ending",
+        "handle",
+        "ids",
+        "out",
+        "phase",
+        "queue",
+        "received",
+        "request",
+        "sent",
+        "session",
+        "sync_pending",
+        "third_ms",
+        "timeout_ms",
+    )
+
+    def __init__(
+        self, clients: Clients, address: str, ids: tuple[tuple[str, str], ...], frame_bytes_max: int
+    ) -> None:
+        self._clients = clients
+        self._reader = FrameReader(frame_bytes_max, words=True)
+        self._backlog: list[bytes] = []
+        self._backlog_bytes = 0
+        self.address = address
+        self.ids = ids
+        self.phase = Phase.NEW
+        self.session = 0
+        self.timeout_ms = 0
+        self.third_ms = 0
+        self.request: ConnectRequest | None = None
+        self.queue: deque[tuple[int, int, Any]] = deque()
+        self.out: list[bytes] = []
+        self.dirty = False
+        self.closing = False
+        self.ending = False
+        self.sync_pending = False
+        self.handle: Any = None
+        self.received = 0
+        self.sent = 0
+
+    # -- input
+
+    @property
+    def wants_read(self) -> bool:
+        """False while the shell must not read more from this client."""
+        return self._backlog_bytes < BACKLOG_BYTES_MAX
+
+    def data_received(self, data: bytes) -> None:
+        """Bytes arrived."""
+        if self.phase is Phase.CLOSED or self.ending or self.closing:
+            return
+        try:
+            frames = self._reader.feed(data)
+        except ProtocolError as error:
+            self._clients.refuse(self, str(error))
+            return
+        if self.phase is Phase.ATTACHED:
+            self._clients.touch(self.session)
+        elif self.phase is Phase.NEW and not self._first(frames):
+            return
+        if not frames:
+            return
+        self.received += len(frames)
+        self._clients.received_total += len(frames)
+        if self.phase is Phase.ATTACHED and not self._backlog and not self._clients.full:
+            self._take(frames)
+        else:
+            self._defer(frames)
+
+    def connection_lost(self) -> None:
+        """The client is gone."""
+        self._clients.release(self)
+
+    def _first(self, frames: list[bytes]) -> bool:
+        """Take the first frame, which asks for a session, off `frames`; False if there is nothing more to do."""
+        word = self._reader.word
+        if word is not None:
+            self.out.append(self._clients.four_letter_word(word))
+            self.closing = True
+            self._clients.mark_dirty(self)
+        elif frames:
+            try:
+                self.request = decode_connect_request(frames.pop(0))
+            except MarshallingError as error:
+                self._clients.refuse(self, f"not a connect request: {error}")
+                return False
+            self._clients.attach(self, self.request)
+            return self.phase is not Phase.CLOSED
+        return False
+
+    def _defer(self, frames: list[bytes]) -> None:
+        """Keep requests for later: the session is not attached yet, or the origin stream is full. Pings pass."""
+        for frame in frames:
+            if frame == PING_FRAME and self.phase is Phase.ATTACHED:
+                self._pong()
+            else:
+                self._backlog.append(frame)
+                self._backlog_bytes += len(frame)
+        if self._backlog:
+            self._clients.on_backlog(self)
+
+    def take_backlog(self) -> None:
+        """There is room again: handle what was kept."""
+        frames, self._backlog, self._backlog_bytes = self._backlog, [], 0
+        if frames and not self.closing:
+            self._take(frames)
+
+    def _take(self, frames: list[bytes]) -> None:
+        """Handle requests in order. The hot path: one call for all that one read of the socket brought."""
+        queue = self.queue
+        commands: list[txn.Command] = []
+        size = 0
+        for frame in frames:
+            if len(frame) < 8:
+                self._clients.refuse(self, f"request of {len(frame)} bytes, a request header has 8")
+                break
+            xid, opcode = HEADER(frame)
+            try:
+                if opcode in WRITES:
+                    command = requests.decode_write(opcode, frame)
+                    commands.append(command)
+                    size += len(frame)
+                    queue.append((opcode, xid, command))
+                    if opcode == CLOSE_SESSION:
+                        self.ending = True
+                        break
+                elif opcode == PING:
+                    self._pong()
+                elif queue:
+                    queue.append((opcode, xid, frame))
+                else:
+                    self._answer(opcode, xid, frame)
+            except MarshallingError:
+                self._fail(xid, Code.MARSHALLING_ERROR)
+            except requests.UnimplementedError:
+                # ZooKeeper answers and closes; whatever the client sent after it is not looked at.
+                self.ending = True
+                self._fail(xid, Code.UNIMPLEMENTED)
+                break
+        if commands:
+            self._clients.submit(self, commands, size)
+
+    def _pong(self) -> None:
+        self._emit(replies.encode_empty_reply(XID_PING, self._clients.machine.last_zxid))
+
+    def _fail(self, xid: int, code: Code) -> None:
+        """Answer a request with an error, in its turn."""
+        if self.queue:
+            self.queue.append((FAILED, xid, code))
+        else:
+            self._failed(xid, code)
+
+    def _failed(self, xid: int, code: Code) -> None:
+        self._emit(replies.encode_error_reply(xid, self._clients.machine.last_zxid, code))
+        if code is Code.UNIMPLEMENTED:
+            self.closing = True
+
+    def _emit(self, data: bytes) -> None:
+        self.out.append(data)
+        if not self.dirty:
+            self._clients.mark_dirty(self)
+
+    # -- answers
+
+    def attached(self, session: Session) -> None:
+        """The session is ours now: greet the client and handle what it already sent."""
+        assert self.request is not None
+        self.phase = Phase.ATTACHED
+        self.session = session.id
+        self.timeout_ms = session.timeout_ms
+        self.third_ms = session.timeout_ms // 3
+        flag = None if self.request.read_only is None else False
+        self._emit(
+            encode_connect_response(
+                ConnectResponse(0, session.timeout_ms, session.id, session.password, flag)
+            )
+        )
+        self.take_backlog()
+
+    def refuse_session(self, request: ConnectRequest) -> None:
+        """The session is gone or not this client's: say so in the form that clients know, then close."""
+        self._emit(encode_session_refusal(request))
+        self.closing = True
+
+    def complete(self, result: Any, zxid: int) -> None:
+        """The oldest write was applied with this result at this zxid."""
+        opcode, xid, command = self.queue.popleft()
+        self.out.append(replies.encode_write_reply(opcode, xid, zxid, command, result))
+        if not self.dirty:
+            self._clients.mark_dirty(self)
+        if opcode == CLOSE_SESSION and result == Code.OK:
+            self.closing = True
+        elif self.queue and self.queue[0][0] not in WRITES:
+            self._pump()
+
+    def complete_sync(self) -> None:
+        """Everything committed before the sync was asked for is applied here."""
+        if self.phase is not Phase.ATTACHED:
+            return
+        _, xid, path = self.queue.popleft()
+        self.sync_pending = False
+        self._emit(replies.encode_create_reply(xid, self._clients.machine.last_zxid, path))
+        self._pump()
+
+    def _pump(self) -> None:
+        """Answer what stood behind a write, up to the next write."""
+        queue = self.queue
+        while queue and not self.closing and not self.sync_pending:
+            opcode, xid, request = queue[0]
+            if opcode in WRITES:
+                return
+            queue.popleft()
+            if opcode == FAILED:
+                self._failed(xid, request)
+                continue
+            try:
+                self._answer(opcode, xid, request)
+            except MarshallingError:
+                self._failed(xid, Code.MARSHALLING_ERROR)
+
+    def _answer(self, opcode: int, xid: int, frame: bytes) -> None:
+        """Answer a request that needs no log entry, from applied state; nothing stands before it."""
+        machine = self._clients.machine
+        zxid = machine.last_zxid
+        if opcode == GET_DATA:
+            path, watch = requests.decode_read(frame)
+            node = reads.get_data(machine, path, self.ids)
+            if isinstance(node, int):
+                self._emit(replies.encode_error_reply(xid, zxid, node))
+                return
+            if watch:
+                self._clients.watches.add_data(path, self)
+            self._emit(replies.encode_get_data_reply(xid, zxid, node))
+        elif opcode == EXISTS:
+            path, watch = requests.decode_read(frame)
+            node = reads.exists(machine, path, self.ids)
+            if isinstance(node, int):
+                if watch and node == Code.NO_NODE:
+                    self._clients.watches.add_data(path, self)
+                self._emit(replies.encode_error_reply(xid, zxid, node))
+                return
+            if watch:
+                self._clients.watches.add_data(path, self)
+            self._emit(replies.encode_exists_reply(xid, zxid, node))
+        elif opcode in (GET_CHILDREN, GET_CHILDREN2):
+            path, watch = requests.decode_read(frame)
+            node = reads.get_children(machine, path, self.ids)
+            if isinstance(node, int):
+                self._emit(replies.encode_error_reply(xid, zxid, node))
+                return
+            if watch:
+                self._clients.watches.add_child(path, self)
+            names = node.children or ()
+            if opcode == GET_CHILDREN:
+                self._emit(replies.encode_children_reply(xid, zxid, names))
+            else:
+                self._emit(replies.encode_children2_reply(xid, zxid, names, node))
+        elif opcode == SYNC:
+            # Only one sync of a connection is under way; what stands behind it waits, in order.
+            self.queue.appendleft((SYNC, xid, requests.decode_sync(frame)))
+            self.sync_pending = True
+            self._clients.request_sync(self)
+        elif opcode == SET_WATCHES:
+            again = requests.decode_set_watches(frame)
+            events = reregister(
+                machine,
+                self._clients.watches,
+                self,
+                again.relative_zxid,
+                again.data,
+                again.exist,
+                again.child,
+            )
+            for event_type, path in events:
+                self.out.append(encode_watch_event(zxid, event_type, path))
+            self._emit(replies.encode_empty_reply(xid, zxid))
+        else:
+            self._failed(xid, Code.UNIMPLEMENTED)

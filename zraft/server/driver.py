@@ -1,0 +1,570 @@
+"""One server's decisions in the right order: persist, send, apply, answer. No asyncio, socket, disk or clock.
+
+The shell (`zraft.server.node`, or the simulator) feeds messages, client bytes and finished writes, and calls
+`turn` once per turn of its loop; the returned `Effects` say what to send, what to make durable and what to
+write to clients. One turn is one batch: everything that arrived since the last turn goes through the log, the
+network and the state machine together, which is what makes Python fast enough (docs/ARCHITECTURE.md).
+
+Times are milliseconds of a clock that counts sleep (`now`); time in which this process did not run ages nobody
+(`_run`). Rules cited as D-n are in docs/RULES.md.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Sequence
+from typing import Final
+
+from attrs import asdict, field, frozen
+
+from zraft.errors import StorageError
+from zraft.ids import COORDINATION_GROUP, Instance, ServerId
+from zraft.raft.core import Raft, Role
+from zraft.raft.log import Log
+from zraft.raft.membership import Membership
+from zraft.raft.messages import (
+    AppendEntries,
+    EntryKind,
+    HardState,
+    Heartbeat,
+    Member,
+    PreVote,
+    RequestVote,
+)
+from zraft.raft.ready import Write
+from zraft.raft.settings import RaftSettings
+from zraft.server.applier import Applier
+from zraft.server.bootstrap import Bootstrap, Roster, cluster_id
+from zraft.server.clients import Clients, ClientSettings, Output
+from zraft.server.connection import Connection
+from zraft.server.expiry import SessionExpiry
+from zraft.server.intake import BatchIntake
+from zraft.server.origin import OriginSettings, OriginStream
+from zraft.server.statistics import Latencies, Sizes
+from zraft.server.touches import NEVER, TouchReporter
+from zraft.storage.records import EntryRecord, HardStateRecord, Record, RosterRecord, TruncateRecord
+from zraft.transport.messages import Hello, OriginBatch, PeerMessage, Sender, TouchAck, TouchReport
+from zraft.tree.machine import Machine
+from zraft.tree.settings import Settings
+from zraft.tree.txn import REGISTER, SETTINGS, Command, pack_batch, pack_entry
+
+TURN_STEP_MS_MAX: Final = 100
+"""The most time one turn may count as passed (D-11): a process that was stopped for a minute ages nobody."""
+
+IDLE_TURN_MS: Final = 20
+"""Longest time between two turns; finer than every timeout, coarse enough to cost nothing when idle."""
+
+APPLY_BYTES_PER_TURN: Final = 1024 * 1024
+"""Entries applied in one turn, so that a server that catches up still answers heartbeats and pings."""
+
+NO_INSTANCE: Final = Instance(b"")
+"""The leader's own commands stand in a batch of no origin."""
+
+
+@frozen
+class Identity:
+    """Who this process is: the directory's identity and this start's number and random id (D-1)."""
+
+    server: ServerId
+    instance: Instance
+    boot: int
+    boot_id: bytes
+    cluster: bytes | None
+
+
+@frozen
+class DriverSettings:
+    """Everything a server decides by; `tree` seeds the replicated settings when a cluster is founded (D-5)."""
+
+    raft: RaftSettings = field(factory=RaftSettings)
+    origin: OriginSettings = field(factory=OriginSettings)
+    clients: ClientSettings = field(factory=ClientSettings)
+    tree: Settings = field(factory=Settings)
+    entry_bytes_max: int = 512 * 1024
+    entries_in_flight_max: int = 2
+    """Uncommitted entries of a leader at which it lets commands gather: fuller entries cost less per command."""
+    log_memory_bytes_max: int = 32 * 1024 * 1024
+
+
+@frozen
+class Stored:
+    """What the write-ahead log holds of the coordination group, in the form that a start needs."""
+
+    hard_state: HardState
+    roster: Roster | None
+    log: Log
+
+
+@frozen
+class Effects:
+    """What the shell does after a turn, in any order.
+
+    `write` is one frame to make durable; `Driver.persisted` is called when it is, and no further frame comes
+    before that. `wake_at` is when the next turn is due even if nothing arrives.
+    """
+
+    sends: list[tuple[ServerId, list[PeerMessage]]]
+    write: list[Record] | None
+    outputs: list[Output]
+    wake_at: int
+
+
+class Driver:
+    """One server. Not thread-safe: everything is called from the loop's thread."""
+
+    def __init__(
+        self,
+        *,
+        settings: DriverSettings,
+        identity: Identity,
+        peers: Sequence[ServerId],
+        stored: Stored,
+        rng: random.Random,
+        entropy: Callable[[int], bytes],
+        four_letter_word: Callable[[str], bytes],
+        now_ms: int,
+    ) -> None:
+        if identity.cluster is not None and stored.roster is None:
+            raise StorageError(
+                f"server {identity.server}: meta says that this directory belongs to cluster "
+                f"{identity.cluster.hex()}, but its write-ahead log holds no roster: the log was removed. Restore "
+                f"it, or start with an empty directory"
+            )
+        self.settings = settings
+        self.identity = identity
+        self.machine = Machine()
+        self.raft: Raft | None = None
+        self.latencies = Latencies()
+        self._stored = stored
+        self._rng = rng
+        self._now = now_ms
+        self._run = 0
+        self._woke = now_ms
+        self._sends: dict[ServerId, list[PeerMessage]] = {}
+        self._local: list[PeerMessage] = []
+
+        self._pending_writes: list[Write] = []
+        self._writing: int | None = None
+        self._writing_roster = False
+        self._applied_index = 0
+
+        self.touches = TouchReporter(identity.boot, settings.tree.tick_time_ms // 2)
+        self.origin = OriginStream(identity.server, identity.instance, identity.boot, settings.origin)
+        self.clients = Clients(
+            machine=self.machine,
+            origin=self.origin,
+            touches=self.touches,
+            settings=settings.clients,
+            entropy=entropy,
+            four_letter_word=four_letter_word,
+        )
+        self.applier = Applier(
+            server=identity.server,
+            instance=identity.instance,
+            boot=identity.boot,
+            boot_id=identity.boot_id,
+            machine=self.machine,
+            origin=self.origin,
+            touches=self.touches,
+            clients=self.clients,
+            on_latency=self._on_latency,
+        )
+        # The first batch of a boot registers it (D-1); the window keeps everything else behind it in order.
+        self.origin.add(None, 0, (), [(REGISTER, identity.boot_id)], len(identity.boot_id))
+
+        self.proposals = Sizes()
+        self.leader_changes = 0
+        self._leader: ServerId | None = None
+        self._led_term = 0
+        self._intake: BatchIntake | None = None
+        self._commands: list[Command] = []
+        self._log_time_base = 0
+        self._led_since = 0
+        self._round_sent: dict[int, int] = {}
+        self._last_round = 0
+        self._quorum_at = NEVER
+
+        self._read_context = 0
+        self._reads: dict[int, list[Connection]] = {}
+        self._reads_asked_at = 0
+        self._ready_reads: list[tuple[int, int]] = []
+
+        self.bootstrap = Bootstrap(
+            identity.server,
+            identity.instance,
+            peers,
+            stored.roster,
+            founded=stored.log.last_index > 0,
+        )
+        if stored.roster is not None:
+            self._start_raft(stored.roster)
+
+    # -- what happened
+
+    def receive(self, sender: Sender, messages: Sequence[PeerMessage]) -> None:
+        """Messages of one authenticated peer, in the order they came."""
+        for message in messages:
+            self._on_message(sender.server, sender.instance, sender, message)
+
+    def persisted(self) -> None:
+        """The frame of the last `Effects.write` is durable."""
+        if self._writing_roster:
+            self._writing_roster = False
+            self.bootstrap.roster_durable()
+            assert self.bootstrap.roster is not None
+            self._start_raft(self.bootstrap.roster)
+            return
+        assert self._writing is not None
+        assert self.raft is not None
+        number, self._writing = self._writing, None
+        self.raft.persisted(number)
+
+    def connect(self, address: str, ids: tuple[tuple[str, str], ...]) -> Connection | None:
+        """A client connected; None if there are too many connections."""
+        return self.clients.connect(address, ids)
+
+    # -- state that the shell and the four-letter words show
+
+    @property
+    def role(self) -> Role | None:
+        """This server's role, None before it belongs to a cluster."""
+        return None if self.raft is None else self.raft.role
+
+    @property
+    def serving(self) -> bool:
+        """Whether clients get answers: contact with a leader that has a quorum, later than the last wake-up (D-14)."""
+        return self.raft is not None and not self._stale()
+
+    @property
+    def problem(self) -> str | None:
+        """Why this server stays out of its cluster, in words for its operator."""
+        return self.bootstrap.problem
+
+    @property
+    def cluster(self) -> bytes | None:
+        """The cluster id, once the roster is agreed and the cluster founded."""
+        roster = self.bootstrap.roster
+        return cluster_id(roster) if roster is not None and self.bootstrap.founded else None
+
+    @property
+    def leader(self) -> ServerId | None:
+        return self._leader
+
+    @property
+    def leader_uptime_ms(self) -> int:
+        """Time that this leadership ran; 0 while not leading."""
+        return self._run - self._led_since if self._intake is not None else 0
+
+    @property
+    def applied_index(self) -> int:
+        return self._applied_index
+
+    # -- one turn
+
+    def turn(self, now_ms: int, wall_ms: int) -> Effects:
+        """Everything that follows from what arrived since the last turn."""
+        elapsed = max(0, now_ms - self._now)
+        raft_settings = self.settings.raft
+        if elapsed > raft_settings.election_timeout_ticks:
+            self._woke = now_ms
+        step = min(elapsed, TURN_STEP_MS_MAX)
+        self._now = self.clients.now = now_ms
+        self._run += step
+        raft = self.raft
+        if raft is None or not self.bootstrap.founded:
+            self._found(now_ms)
+        if raft is not None:
+            if self.bootstrap.founded:
+                raft.tick(step)
+            self._follow_role(raft, step)
+            self.clients.take_backlog()
+            self.origin.cut(now_ms)
+            if self._leader is not None:
+                for batch in self.origin.due(now_ms):
+                    self._send(self._leader, batch)
+                if now_ms >= self.touches.due_at():
+                    for report in self.touches.make_reports(now_ms):
+                        self._send(self._leader, report)
+                self._ask_reads(raft)
+            self._deliver_local()
+            if self._intake is not None:
+                self._lead(raft, wall_ms)
+            self._advance(raft)
+        self.clients.serving = self.serving
+        self._give_up()
+        outputs = self.clients.flush(now_ms)
+        return Effects(self._take_sends(), self._next_write(), outputs, self._wake_at())
+
+    def _found(self, now: int) -> None:
+        for peer, hello in self.bootstrap.hellos(now):
+            self._send(peer, hello)
+
+    def _on_message(
+        self, server: ServerId, instance: Instance, sender: Sender | None, message: PeerMessage
+    ) -> None:
+        raft = self.raft
+        match message:
+            case OriginBatch():
+                if self._intake is not None:
+                    self._intake.offer(server, instance, message)
+            case TouchReport():
+                self._on_report(server, instance, message)
+            case TouchAck():
+                if raft is not None and message.term >= raft.term:
+                    self.touches.on_ack(message, self._run)
+            case Hello():
+                assert sender is not None
+                answer = self.bootstrap.on_hello(sender, message)
+                if answer is not None:
+                    self._send(server, answer)
+            case _:
+                if raft is None:
+                    return
+                if not self.bootstrap.founded:
+                    # Before the roster is known to be the same everywhere nobody votes (D-1); but a leader
+                    # can only exist if it was, and following one is safe.
+                    if isinstance(message, (AppendEntries, Heartbeat)) and raft.membership.has(
+                        server, instance
+                    ):
+                        self.bootstrap.on_leader()
+                    elif isinstance(message, (PreVote, RequestVote)):
+                        return
+                raft.step(server, instance, message)
+
+    # -- group and leadership
+
+    def _start_raft(self, roster: Roster) -> None:
+        """The roster is durable: this server takes part in the coordination group."""
+        identity = self.identity
+        membership = Membership({server: Member(instance) for server, instance in roster})
+        self.raft = Raft(
+            group=COORDINATION_GROUP,
+            server=identity.server,
+            instance=identity.instance,
+            settings=self.settings.raft,
+            hard_state=self._stored.hard_state,
+            log=self._stored.log,
+            membership=membership,
+            rng=self._rng,
+        )
+
+    def _follow_role(self, raft: Raft, step: int) -> None:
+        """Notice a change of leader; begin or end our own leadership's bookkeeping."""
+        if raft.leader != self._leader:
+            self._leader = raft.leader
+            if self._leader is not None:
+                self.leader_changes += 1
+                self.origin.on_leader_change()
+                self.touches.report_now()
+            self._reads_asked_at = NEVER
+        if raft.role is not Role.LEADER:
+            if self._intake is not None or self.applier.expiry is not None:
+                self._intake = None
+                self.applier.expiry = None
+                self._commands.clear()
+            return
+        if raft.term != self._led_term:
+            self._led_term = raft.term
+            self._intake = None
+            self.applier.expiry = None
+            self._commands.clear()
+            self._round_sent.clear()
+            self._last_round = 0
+            self._quorum_at = NEVER
+        if self._intake is None and self._leads():
+            # Only now the state holds all that earlier leaders committed: rows, sessions and log time are
+            # exact, and nothing remembered from an earlier leadership is used (D-2, D-11b, D-12).
+            self._intake = BatchIntake(
+                {origin: (row.boot, row.seq) for origin, row in self.machine.rows.items()}
+            )
+            self.applier.expiry = SessionExpiry(self.settings.tree.tick_time_ms)
+            self._log_time_base = self.machine.log_time
+            self._led_since = self._run
+            if raft.noop_index == 1:
+                self._commands.append((SETTINGS, asdict(self.settings.tree)))
+        elif self.applier.expiry is not None:
+            self.applier.expiry.advance(step)
+
+    def _leads(self) -> bool:
+        """This server leads, and its first entry is applied."""
+        raft = self.raft
+        return raft is not None and raft.role is Role.LEADER and raft.noop_index <= self._applied_index
+
+    def _lead(self, raft: Raft, wall_ms: int) -> None:
+        """The leader's turn: expire who is to be expired, and put what gathered into one entry."""
+        expiry = self.applier.expiry
+        intake = self._intake
+        assert expiry is not None
+        assert intake is not None
+        if expiry.wants_round(self.machine.sessions, raft.round + 1):
+            raft.request_round()
+        self._commands.extend(expiry.confirmed(self.machine.sessions, raft.quorum_round))
+        window = self.settings.entries_in_flight_max
+        while (intake or self._commands) and raft.log.last_index - raft.commit_index < window:
+            blobs, count = intake.take(self.settings.entry_bytes_max)
+            if self._commands:
+                commands, self._commands = self._commands, []
+                blobs.append(pack_batch(ServerId(0), NO_INSTANCE, 0, 0, [(0, (), commands)]))
+                count += len(commands)
+            log_time = self._log_time_base + self._run - self._led_since
+            payload = pack_entry(log_time, wall_ms, blobs)
+            self.proposals.add(len(payload))
+            index = raft.propose(payload, count)
+            assert index is not None, "a leader with few uncommitted entries refused a bounded one"
+
+    def _on_report(self, server: ServerId, instance: Instance, report: TouchReport) -> None:
+        """Acknowledge a touch only while that is a promise this leader can keep (D-11 a to d)."""
+        raft, expiry = self.raft, self.applier.expiry
+        if raft is None or raft.role is not Role.LEADER or expiry is None:
+            return
+        if self._now - self._quorum_at > self.settings.raft.election_timeout_ticks:
+            return
+        if not raft.membership.has(server, instance):
+            return
+        refused = expiry.accept_report(server, instance, report, self.machine.sessions)
+        if refused is not None:
+            self._send(server, TouchAck(raft.term, report.boot, report.number, refused))
+
+    # -- log, network, state machine
+
+    def _advance(self, raft: Raft) -> None:
+        """Take what the core wants done, and apply what is committed and durable here (D-7)."""
+        ready = raft.ready()
+        for to, message in ready.messages:
+            self._send(to, message)
+        if ready.write is not None:
+            self._pending_writes.append(ready.write)
+        self._ready_reads.extend(ready.read_states)
+        self._note_rounds(raft)
+        limit = raft.applicable_index
+        if self._applied_index < limit:
+            self._apply(raft, limit)
+        if self._ready_reads:
+            self._finish_reads()
+
+    def _note_rounds(self, raft: Raft) -> None:
+        """Remember when quorum rounds were sent, on our clock: that is when the leader had contact (D-14)."""
+        if raft.role is not Role.LEADER:
+            return
+        while self._last_round < raft.round:
+            self._last_round += 1
+            self._round_sent[self._last_round] = self._now
+        sent = self._round_sent.get(raft.quorum_round)
+        if sent is not None:
+            self._quorum_at = max(self._quorum_at, sent)
+            self.touches.on_contact(sent, self._run)
+            for number in [n for n in self._round_sent if n <= raft.quorum_round]:
+                del self._round_sent[number]
+
+    def _apply(self, raft: Raft, limit: int) -> None:
+        budget = APPLY_BYTES_PER_TURN
+        while self._applied_index < limit and budget > 0:
+            entries = raft.log.slice(self._applied_index + 1, limit + 1, budget)
+            for entry in entries:
+                if entry.kind is EntryKind.COMMANDS:
+                    self.applier.apply(entry)
+                elif entry.kind is EntryKind.MEMBERSHIP:
+                    membership = Membership.decode(entry.payload)
+                    self.machine.set_members([(s, m.instance) for s, m in membership.members.items()])
+                    self.machine.pass_entry(entry.index, entry.term)
+                else:
+                    self.machine.pass_entry(entry.index, entry.term)
+                self._applied_index = entry.index
+                budget -= len(entry.payload) + 1
+        if raft.log.bytes_in_memory > self.settings.log_memory_bytes_max:
+            raft.log.evict_to(self._applied_index)
+
+    # -- linearizable reads (sync)
+
+    def _ask_reads(self, raft: Raft) -> None:
+        """One read index for all syncs of this turn; asked again if the answer does not come."""
+        waiting = self.clients.take_syncs()
+        overdue = self._reads and self._now - self._reads_asked_at >= self.settings.origin.resend_ms
+        if not waiting and not overdue:
+            return
+        if overdue:
+            for connections in self._reads.values():
+                waiting.extend(connections)
+            self._reads.clear()
+        self._read_context += 1
+        self._reads[self._read_context] = waiting
+        self._reads_asked_at = self._now
+        raft.read_index(self._read_context)
+
+    def _finish_reads(self) -> None:
+        left: list[tuple[int, int]] = []
+        for context, index in self._ready_reads:
+            if index > self._applied_index:
+                left.append((context, index))
+                continue
+            for connection in self._reads.pop(context, ()):
+                connection.complete_sync()
+        self._ready_reads = [(c, i) for c, i in left if c in self._reads]
+
+    # -- when to fall silent (D-14)
+
+    def _stale(self) -> bool:
+        contact = self.touches.contact
+        if contact < self._woke:
+            return True
+        timeout = self.clients.timeout_ms_min or self.machine.settings.session_timeout_ms_min
+        return self._now - contact > timeout // 3
+
+    def _give_up(self) -> None:
+        """Without contact for a third of the smallest timeout, in time that we ran: clients try another server."""
+        timeout = self.clients.timeout_ms_min
+        if timeout is not None and self._run - self.touches.contact_run > timeout // 3:
+            self.clients.close_all()
+
+    # -- effects
+
+    def _send(self, to: ServerId, message: PeerMessage) -> None:
+        if to == self.identity.server:
+            self._local.append(message)
+        else:
+            self._sends.setdefault(to, []).append(message)
+
+    def _deliver_local(self) -> None:
+        """What this server says to itself as origin and leader takes the same road, without the network."""
+        while self._local:
+            local, self._local = self._local, []
+            for message in local:
+                self._on_message(self.identity.server, self.identity.instance, None, message)
+
+    def _take_sends(self) -> list[tuple[ServerId, list[PeerMessage]]]:
+        if not self._sends:
+            return []
+        sends, self._sends = self._sends, {}
+        return list(sends.items())
+
+    def _next_write(self) -> list[Record] | None:
+        """All that gathered while the last frame was being synced becomes the next one: group commit."""
+        if self._writing is not None or self._writing_roster:
+            return None
+        roster = self.bootstrap.to_make_durable()
+        if roster is not None:
+            self._writing_roster = True
+            return [RosterRecord(COORDINATION_GROUP, roster)]
+        if not self._pending_writes:
+            return None
+        writes, self._pending_writes = self._pending_writes, []
+        records: list[Record] = []
+        for write in writes:
+            if write.hard_state is not None:
+                records.append(HardStateRecord(COORDINATION_GROUP, write.hard_state))
+            if write.truncate_from is not None:
+                records.append(TruncateRecord(COORDINATION_GROUP, write.truncate_from))
+            records.extend(EntryRecord(COORDINATION_GROUP, entry) for entry in write.entries)
+        self._writing = writes[-1].number
+        return records
+
+    def _wake_at(self) -> int:
+        raft = self.raft
+        if raft is not None and self._applied_index < raft.applicable_index:
+            return self._now
+        if self._local or (self._led_term and self._intake is None and self._leads()):
+            return self._now
+        return min(self._now + IDLE_TURN_MS, max(self._now + 1, self.touches.due_at()))
+
+    def _on_latency(self, cut_at: int, count: int) -> None:
+        self.latencies.add(self._now - cut_at, count)

@@ -1,0 +1,393 @@
+"""One server process: sockets, clock, disk thread and signals around a `Driver`.
+
+The loop's turn is `Node._turn`, the only place where decisions meet I/O: everything that arrived since the last
+turn is already in the driver; its effects are carried out here, one write per client, one list of datagrams per
+peer, one frame for the disk.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import random
+import resource
+import signal
+import time
+from collections.abc import Sequence
+from typing import Final
+
+import structlog
+import uvloop
+
+from zraft.config import ServerConfig
+from zraft.errors import ConfigError, ZraftError
+from zraft.ids import ServerId
+from zraft.raft.core import Role
+from zraft.raft.settings import RaftSettings
+from zraft.server.addresses import PeerAddresses
+from zraft.server.client_protocol import ClientProtocol
+from zraft.server.clients import ClientSettings
+from zraft.server.collector import Collector
+from zraft.server.connection import Connection
+from zraft.server.driver import Driver, DriverSettings, Identity
+from zraft.server.origin import OriginSettings
+from zraft.server.report import server_statistics
+from zraft.server.stored import stored_group
+from zraft.server.wal_thread import WalThread
+from zraft.storage.directory import DataDirectory
+from zraft.storage.errors import DiskFullError
+from zraft.storage.filesystem import RealFileSystem
+from zraft.storage.settings import WalSettings
+from zraft.storage.wal import Wal
+from zraft.transport.keys import read_key_file
+from zraft.transport.link import PeerLinks
+from zraft.transport.messages import PeerMessage, Sender
+from zraft.transport.packing import UnsendableError
+from zraft.transport.udp import Address, UdpEndpoint
+from zraft.tree.settings import Settings
+from zraft.wire import four_letter
+
+TICK_S: Final = 0.01
+"""The loop's own heartbeat: sockets are drained, then timers judged, at least this often."""
+
+LISTEN_BACKLOG: Final = 4096
+
+log = structlog.get_logger()
+
+
+def now_ms() -> int:
+    """Milliseconds of a clock that counts sleep, so that a nap of the machine is noticed (D-14)."""
+    return time.clock_gettime_ns(time.CLOCK_BOOTTIME) // 1_000_000
+
+
+class Node:
+    """One running server."""
+
+    def __init__(self, config: ServerConfig) -> None:
+        self.config = config
+        self.output_bytes_max = config.client.output_bytes_max
+        self._fs = RealFileSystem()
+        self._directory = DataDirectory.open(self._fs, str(config.data), server=config.id, entropy=os.urandom)
+        self._started = now_ms()
+        settings = _driver_settings(config)
+        wal, recovered = Wal.open(
+            self._fs, self._directory, settings=WalSettings(segment_bytes_max=config.wal.segment_bytes_max)
+        )
+        self._wal = wal
+        directory = self._directory
+        self.driver = Driver(
+            settings=settings,
+            identity=Identity(
+                config.id, directory.instance, directory.boot, directory.boot_id, directory.cluster
+            ),
+            peers=tuple(sorted(config.cluster)),
+            stored=stored_group(wal, recovered),
+            rng=random.Random(os.urandom(16)),
+            entropy=os.urandom,
+            four_letter_word=self._four_letter_word,
+            now_ms=self._started,
+        )
+        me = Sender(config.id, directory.instance, directory.boot)
+        peers = {server: config.peer.datagram_bytes for server in config.cluster if server != config.id}
+        keys = [read_key_file(path) for path in config.key_files]
+        self._links = PeerLinks(me=me, peers=peers, keys=keys or None, entropy=os.urandom, insecure=not keys)
+        self._loop = asyncio.get_running_loop()
+        self._endpoint: UdpEndpoint | None = None
+        self._addresses: PeerAddresses | None = None
+        self._paused: set[ClientProtocol] = set()
+        self._scheduled = False
+        self._stop = asyncio.Event()
+        self._failure: BaseException | None = None
+        self._collector = Collector()
+        self._last_tick = self._loop.time()
+        self._stall_ms_max = 0.0
+        self._fsyncs = 0
+        self._fsync_s = 0.0
+        self._fsync_s_max = 0.0
+        self._shown: tuple[object, ...] = ()
+        self._wal_thread = WalThread(
+            wal,
+            on_written=lambda seconds: self._from_thread(self._on_written, seconds),
+            on_full=lambda error: self._from_thread(self._on_full, error),
+            on_failed=lambda error: self._from_thread(self._fail, error),
+        )
+        if recovered.report.torn_tail is not None:
+            torn = recovered.report.torn_tail
+            log.warning(
+                "an interrupted write was cut off; it was never acknowledged",
+                file=torn.file,
+                offset=torn.offset,
+                bytes=torn.size,
+            )
+        log.info(
+            "server starting",
+            server=config.id,
+            instance=directory.instance.hex(),
+            boot=directory.boot,
+            entries=recovered.report.entries,
+            segments=recovered.report.segments,
+        )
+
+    async def run(self) -> int:
+        """Serve until a signal or a fatal error; the process's exit code."""
+        config = self.config
+        loop = self._loop
+        self._endpoint = await UdpEndpoint.open(config.address.host, config.address.port, self._on_datagrams)
+        peers = {s: a for s, a in config.cluster.items() if s != config.id}
+        self._addresses = PeerAddresses(peers, self._endpoint.family)
+        await self._addresses.refresh()
+        try:
+            server = await loop.create_server(
+                lambda: ClientProtocol(self, self.schedule),
+                config.address.host,
+                config.address.port,
+                backlog=LISTEN_BACKLOG,
+                reuse_address=True,
+            )
+        except OSError as error:
+            raise ConfigError(
+                f"address: cannot listen for clients at {config.address}: {error.strerror or error}; is another "
+                f"server running there?"
+            ) from error
+        for number in (signal.SIGTERM, signal.SIGINT):
+            loop.add_signal_handler(number, self._stop.set)
+        keeper = loop.create_task(self._addresses.keep_fresh())
+        log.info(
+            "listening",
+            server=config.id,
+            address=str(config.address),
+            sealed=bool(config.key_files),
+            udp_receive_buffer_bytes=self._endpoint.receive_buffer_bytes,
+            open_files_max=resource.getrlimit(resource.RLIMIT_NOFILE)[0],
+        )
+        self._tick()
+        await self._stop.wait()
+        log.info("server stopping", server=config.id)
+        keeper.cancel()
+        server.close()
+        self.driver.clients.close_all()
+        self._write_outputs()
+        self._endpoint.close()
+        with contextlib.suppress(asyncio.CancelledError):
+            await keeper
+        self._wal_thread.stop()
+        self._wal.close()
+        self._directory.close()
+        if self._failure is not None:
+            log.error("server failed", server=config.id, error=str(self._failure))
+            if not isinstance(self._failure, ZraftError):
+                raise self._failure
+            return 1
+        return 0
+
+    # -- the turn
+
+    def schedule(self) -> None:
+        """Something arrived: have a turn in this iteration of the loop, once for all that arrives in it."""
+        if not self._scheduled:
+            self._scheduled = True
+            self._loop.call_soon(self._turn)
+
+    def _tick(self) -> None:
+        if self._stop.is_set():
+            return
+        now = self._loop.time()
+        self._stall_ms_max = max(self._stall_ms_max, (now - self._last_tick - TICK_S) * 1000)
+        self._last_tick = now
+        self._loop.call_later(TICK_S, self._tick)
+        # A timer may run late while heartbeats wait in the socket: they have arrived, so they count first.
+        if self._endpoint is not None:
+            self._endpoint.drain()
+        if not self._scheduled:
+            self._scheduled = True
+            self._turn()
+
+    def _turn(self) -> None:
+        """One batch: decide, then send, write and answer."""
+        self._scheduled = False
+        if self._stop.is_set():
+            return
+        driver = self.driver
+        try:
+            now = now_ms()
+            effects = driver.turn(now, time.time_ns() // 1_000_000)
+        except ZraftError as error:
+            self._fail(error)
+            return
+        if effects.write is not None:
+            self._wal_thread.submit(effects.write)
+        for to, messages in effects.sends:
+            self._send(to, messages)
+        for output in effects.outputs:
+            protocol = output.connection.handle
+            if protocol is not None:
+                protocol.write(output.data, close=output.close)
+        if self._paused:
+            for protocol in list(self._paused):
+                protocol.maybe_resume()
+        self._show(driver)
+        self._collector.step(now, idle=driver.origin.idle)
+        if effects.wake_at <= now:
+            self.schedule()
+
+    def _send(self, to: ServerId, messages: Sequence[PeerMessage]) -> None:
+        assert self._addresses is not None
+        assert self._endpoint is not None
+        address = self._addresses.known.get(to)
+        if address is None:
+            return
+        try:
+            datagrams = self._links.send(to, messages)
+        except UnsendableError as error:
+            # Batches are bounded so that this cannot happen; were it to, Raft's repetition would find it again.
+            log.error("message too large for a peer", peer=to, error=str(error))
+            return
+        for datagram in datagrams:
+            self._endpoint.send(address, datagram)
+
+    def _write_outputs(self) -> None:
+        for output in self.driver.clients.flush(now_ms()):
+            protocol = output.connection.handle
+            if protocol is not None:
+                protocol.write(output.data, close=output.close)
+
+    # -- what arrives
+
+    def _on_datagrams(self, datagrams: list[tuple[bytes, Address]]) -> None:
+        now = now_ms()
+        for datagram, _ in datagrams:
+            received = self._links.receive(datagram, now)
+            for to, reply in received.replies:
+                address = self._addresses.known.get(to) if self._addresses is not None else None
+                if address is not None and self._endpoint is not None:
+                    self._endpoint.send(address, reply)
+            if received.sender is not None and received.messages:
+                self.driver.receive(received.sender, received.messages)
+        self.schedule()
+
+    def _from_thread(self, function: object, argument: object) -> None:
+        # The loop may be closing while the last frame is written.
+        with contextlib.suppress(RuntimeError):
+            self._loop.call_soon_threadsafe(function, argument)  # type: ignore[arg-type]
+
+    def _on_written(self, seconds: float) -> None:
+        self._fsyncs += 1
+        self._fsync_s += seconds
+        self._fsync_s_max = max(self._fsync_s_max, seconds)
+        self.driver.persisted()
+        if not self._scheduled:
+            self._scheduled = True
+            self._turn()
+
+    def _on_full(self, error: DiskFullError | None) -> None:
+        if error is not None:
+            log.error("disk is full, nothing is acknowledged until there is room", error=str(error))
+        else:
+            log.info("disk has room again")
+
+    def _fail(self, error: BaseException) -> None:
+        self._failure = error
+        self._stop.set()
+
+    # -- what protocols report
+
+    def on_protocol_paused(self, protocol: ClientProtocol) -> None:
+        self._paused.add(protocol)
+
+    def on_protocol_closed(self, protocol: ClientProtocol) -> None:
+        """Closed, or reading again: no longer to be looked at."""
+        self._paused.discard(protocol)
+
+    def on_too_many_connections(self, address: str) -> None:
+        log.warning(
+            "connection refused, client.connections_max is reached",
+            address=address,
+            connections=len(self.driver.clients),
+        )
+
+    def on_output_overflow(self, connection: Connection | None) -> None:
+        log.warning(
+            "connection closed, its client leaves more unread than client.output_bytes_max",
+            address=connection.address if connection is not None else None,
+        )
+
+    # -- what operators see
+
+    def _show(self, driver: Driver) -> None:
+        """Log what changed."""
+        shown = (driver.role, driver.leader, driver.problem, driver.cluster)
+        if shown != self._shown:
+            raft = driver.raft
+            before, self._shown = self._shown, shown
+            if driver.cluster is not None and (not before or before[3] is None):
+                if self._directory.cluster is None:
+                    self._directory.set_cluster(driver.cluster)
+                log.info("member of cluster", cluster=driver.cluster.hex())
+            if driver.problem is not None and (not before or before[2] != driver.problem):
+                log.error("server stays out", problem=driver.problem)
+            if raft is not None:
+                if raft.role is Role.LEADER:
+                    log.info("became leader", term=raft.term, last_index=raft.log.last_index)
+                elif driver.leader is not None:
+                    log.info("follows", leader=driver.leader, term=raft.term)
+        while driver.clients.refusals:
+            connection, why = driver.clients.refusals.popleft()
+            log.warning("connection closed", address=connection.address, reason=why)
+
+    def _four_letter_word(self, word: str) -> bytes:
+        statistics = server_statistics(
+            self.driver,
+            uptime_ms=now_ms() - self._started,
+            open_file_descriptors=len(os.listdir("/proc/self/fd")),
+            max_file_descriptors=resource.getrlimit(resource.RLIMIT_NOFILE)[0],
+            metrics={
+                "loop_stall_ms_max": round(self._stall_ms_max, 1),
+                "fsync_count": self._fsyncs,
+                "fsync_ms_avg": round(self._fsync_s * 1000 / self._fsyncs, 3) if self._fsyncs else 0.0,
+                "fsync_ms_max": round(self._fsync_s_max * 1000, 3),
+            },
+        )
+        return four_letter.answer(word, statistics)
+
+
+def _driver_settings(config: ServerConfig) -> DriverSettings:
+    raft = config.raft
+    return DriverSettings(
+        raft=RaftSettings(
+            election_timeout_ticks=raft.election_timeout_ticks,
+            heartbeat_ticks=raft.heartbeat_ticks,
+            append_bytes_max=raft.append_bytes_max,
+            inflight_messages_max=raft.inflight_messages_max,
+            inflight_bytes_max=raft.inflight_bytes_max,
+            uncommitted_bytes_max=raft.uncommitted_bytes_max,
+        ),
+        origin=OriginSettings(unapplied_bytes_max=config.client.outstanding_bytes_max),
+        clients=ClientSettings(
+            jute_maxbuffer=config.client.jute_maxbuffer, connections_max=config.client.connections_max
+        ),
+        tree=Settings(
+            tick_time_ms=config.tick_time_ms,
+            session_timeout_ms_min=config.session_timeout_ms_min,
+            session_timeout_ms_max=config.session_timeout_ms_max,
+        ),
+        entry_bytes_max=raft.batch_bytes_max,
+    )
+
+
+def _raise_file_limit() -> None:
+    """Every client is a file descriptor: take what the system allows without asking an administrator."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if soft != hard:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+
+
+def run_server(config: ServerConfig) -> int:
+    """Run one server until SIGTERM or SIGINT; the exit code of the process."""
+    _raise_file_limit()
+
+    async def serve() -> int:
+        return await Node(config).run()
+
+    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+        return runner.run(serve())

@@ -1,0 +1,140 @@
+"""The origin side of the write path: client commands become numbered batches that never change (D-2).
+
+A server that has clients is an *origin*. All commands that arrive in one turn of its loop are one batch,
+numbered (boot, seq), and sent to whoever leads. Whatever is not yet applied is sent again after a loss or a
+change of leader, byte for byte, so that the state machine can take exactly the next one.
+
+Pure: time is handed in. Source: rule D-2 in docs/RULES.md.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterator
+from typing import Any, Final
+
+from attrs import frozen
+
+from zraft.ids import COORDINATION_GROUP, Instance, ServerId
+from zraft.transport.messages import OriginBatch
+from zraft.tree.txn import Command, Run, pack_batch
+
+Ids = tuple[tuple[str, str], ...]
+
+
+@frozen
+class OriginSettings:
+    """Bounds of one origin stream.
+
+    `batches_in_flight_max` is small on purpose: while two batches travel, the next one fills up, and fuller
+    batches cost less per command on every server (measured: docs/BENCHMARKS.md).
+    """
+
+    batches_in_flight_max: int = 2
+    batch_bytes_max: int = 256 * 1024
+    unapplied_bytes_max: int = 16 * 1024 * 1024
+    resend_ms: int = 200
+
+
+RUN_OVERHEAD_BYTES: Final = 16
+
+
+class NumberedBatch:
+    """One batch on its way; `owners[i]` is whoever waits for the results of the i-th run."""
+
+    __slots__ = ("count", "cut_at", "message", "owners", "sent_at", "size")
+
+    def __init__(self, message: OriginBatch, owners: list[Any], size: int, cut_at: int) -> None:
+        self.message = message
+        self.owners = owners
+        self.size = size
+        self.cut_at = cut_at
+        self.sent_at: int | None = None
+
+
+class OriginStream:
+    """Collects commands, cuts batches, and keeps the unapplied ones for repetition."""
+
+    def __init__(self, server: ServerId, instance: Instance, boot: int, settings: OriginSettings) -> None:
+        self._server = server
+        self._instance = instance
+        self._boot = boot
+        self._settings = settings
+        self._last_seq = 0
+        # Parallel queues of runs not yet numbered; a run's commands all come from one owner in order.
+        self._runs: deque[tuple[int, Ids, list[Command]]] = deque()
+        self._owners: deque[Any] = deque()
+        self._sizes: deque[int] = deque()
+        self._collected_bytes = 0
+        self._unapplied: dict[int, NumberedBatch] = {}
+        self._unapplied_bytes = 0
+
+    @property
+    def full(self) -> bool:
+        """True while client requests must not be taken in (pings still are); the bound of D-2."""
+        return self._unapplied_bytes + self._collected_bytes >= self._settings.unapplied_bytes_max
+
+    @property
+    def outstanding(self) -> int:
+        """Bytes of commands taken from clients and not yet applied here."""
+        return self._unapplied_bytes + self._collected_bytes
+
+    @property
+    def idle(self) -> bool:
+        return not self._runs and not self._unapplied
+
+    def add(self, owner: Any, session: int, ids: Ids, commands: list[Command], size: int) -> None:
+        """Queue commands of one owner, in order. `size` is about what they weigh in bytes."""
+        if (
+            self._owners
+            and self._owners[-1] is owner
+            and self._runs[-1][0] == session
+            and self._runs[-1][1] is ids
+        ):
+            self._runs[-1][2].extend(commands)
+            self._sizes[-1] += size
+        else:
+            self._runs.append((session, ids, commands))
+            self._owners.append(owner)
+            self._sizes.append(size + RUN_OVERHEAD_BYTES)
+            size += RUN_OVERHEAD_BYTES
+        self._collected_bytes += size
+
+    def cut(self, now: int) -> None:
+        """Number what was collected, as far as the window of batches in flight allows."""
+        settings = self._settings
+        while self._runs and len(self._unapplied) < settings.batches_in_flight_max:
+            runs: list[Run] = []
+            owners: list[Any] = []
+            size = count = 0
+            while self._runs and (not runs or size + self._sizes[0] <= settings.batch_bytes_max):
+                run = self._runs.popleft()
+                owners.append(self._owners.popleft())
+                size += self._sizes.popleft()
+                count += len(run[2])
+                runs.append(run)
+            self._last_seq += 1
+            blob = pack_batch(self._server, self._instance, self._boot, self._last_seq, runs)
+            message = OriginBatch(COORDINATION_GROUP, self._boot, self._last_seq, count, blob)
+            self._unapplied[self._last_seq] = NumberedBatch(message, owners, size, now)
+            self._collected_bytes -= size
+            self._unapplied_bytes += size
+
+    def due(self, now: int) -> Iterator[OriginBatch]:
+        """Batches to send to the leader now: new ones, and unapplied ones whose last sending is too long ago."""
+        for batch in self._unapplied.values():
+            if batch.sent_at is None or now - batch.sent_at >= self._settings.resend_ms:
+                batch.sent_at = now
+                yield batch.message
+
+    def on_leader_change(self) -> None:
+        """Another leader may have none of what is unapplied: all of it is due again."""
+        for batch in self._unapplied.values():
+            batch.sent_at = None
+
+    def take_applied(self, seq: int) -> NumberedBatch | None:
+        """The batch `seq` was applied: who waits for its results. None if this process did not send it."""
+        batch = self._unapplied.pop(seq, None)
+        if batch is not None:
+            self._unapplied_bytes -= batch.size
+        return batch

@@ -1,0 +1,112 @@
+"""The origin side of session liveness: what was heard, what the leader acknowledged, when to fall silent.
+
+Every packet of a session touches it. Touches travel to the leader in numbered reports until acknowledged.
+A server answers a session only while its last *acknowledged* touch is younger than a third of the session's
+timeout (D-14): then nobody can expire a session whose client was recently answered.
+
+Pure: `now` counts time that the machine slept, `run` only time in which this process ran.
+Source: rules D-11 and D-14 in docs/RULES.md.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from typing import Final
+
+from zraft.transport.messages import TouchAck, TouchReport
+
+REPORTS_IN_FLIGHT_MAX: Final = 64
+"""Unacknowledged reports remembered; an older acknowledgement is then simply not recognised."""
+
+REPORT_SESSIONS_MAX: Final = 2000
+"""Sessions in one report (about 24 KB); more go in further reports of the same moment."""
+
+HURRY_GAP_MS: Final = 25
+"""Least time between two reports that leave early because output is held for them."""
+
+NEVER: Final = -(1 << 60)
+
+
+class TouchReporter:
+    """Touches of this server's sessions, and its contact with a leader that has a quorum."""
+
+    def __init__(self, boot: int, interval_ms: int) -> None:
+        self._boot = boot
+        self._interval_ms = interval_ms
+        self._touched: dict[int, int] = {}
+        self._acked: dict[int, int] = {}
+        self._reports: OrderedDict[int, tuple[int, dict[int, int]]] = OrderedDict()
+        self._number = 0
+        self._last_report_at = NEVER
+        self._hurried = False
+        self.contact = NEVER
+        """When the last acknowledged report was sent, on the clock that counts sleep; NEVER before the first."""
+        self.contact_run = 0
+        """The same moment on the clock of time in which this process ran; starts at 0, so a start counts as one."""
+
+    def touch(self, session: int, now: int) -> None:
+        """A packet of this session arrived."""
+        self._touched[session] = now
+
+    def acknowledged(self, session: int, at: int) -> None:
+        """A logged write or attach of this session, received at `at`, was applied: that is a touch too."""
+        if at > self._acked.get(session, NEVER):
+            self._acked[session] = at
+
+    def age(self, session: int, now: int) -> int:
+        """Milliseconds since the last acknowledged touch."""
+        return now - self._acked.get(session, NEVER)
+
+    def forget(self, session: int) -> None:
+        """No connection of this session is left here."""
+        self._touched.pop(session, None)
+        self._acked.pop(session, None)
+
+    def hurry(self) -> None:
+        """Output is held until the next acknowledgement: let a report leave at once."""
+        self._hurried = True
+
+    def report_now(self) -> None:
+        """A new leader is known: it has none of our reports."""
+        self._last_report_at = NEVER
+
+    def due_at(self) -> int:
+        """When the next report should leave."""
+        gap = HURRY_GAP_MS if self._hurried else self._interval_ms
+        return self._last_report_at + gap
+
+    def make_reports(self, now: int) -> list[TouchReport]:
+        """The reports to send now: every session touched since its last acknowledgement; possibly none touched."""
+        self._last_report_at = now
+        self._hurried = False
+        acked = self._acked
+        fresh = [(s, t) for s, t in self._touched.items() if t > acked.get(s, NEVER)]
+        reports = []
+        for start in range(0, max(1, len(fresh)), REPORT_SESSIONS_MAX):
+            part = fresh[start : start + REPORT_SESSIONS_MAX]
+            self._number += 1
+            self._reports[self._number] = (now, dict(part))
+            reports.append(TouchReport(self._boot, self._number, tuple((s, now - t) for s, t in part)))
+        while len(self._reports) > REPORTS_IN_FLIGHT_MAX:
+            self._reports.popitem(last=False)
+        return reports
+
+    def on_ack(self, ack: TouchAck, run: int) -> None:
+        """The leader took a report. Its *sending* is the moment of contact: hearing a leader is not enough (D-14)."""
+        if ack.boot != self._boot:
+            return
+        known = self._reports.pop(ack.number, None)
+        if known is None:
+            return
+        sent, touches = known
+        self.on_contact(sent, run)
+        refused = frozenset(ack.refused)
+        for session, at in touches.items():
+            if session not in refused:
+                self.acknowledged(session, at)
+
+    def on_contact(self, at: int, run: int) -> None:
+        """Proof that a leader with a quorum existed at `at` or later."""
+        if at > self.contact:
+            self.contact = at
+            self.contact_run = run

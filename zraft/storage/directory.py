@@ -1,0 +1,284 @@
+"""The data directory: that one process owns it, whose it is, and how often it was started (D-1).
+
+`<data>/lock` is locked while the server runs. `<data>/meta` is one MessagePack map whose first key is
+`format` and whose last is the CRC-32C of all bytes before that checksum; every format keeps those two.
+It is replaced whole: temporary file, fsync, rename, fsync of the directory.
+"""
+
+from __future__ import annotations
+
+import struct
+import threading
+from collections.abc import Callable
+from typing import Any, Final
+
+import msgpack
+from attrs import evolve, frozen
+from crc32c import crc32c
+
+from zraft.errors import StorageError
+from zraft.ids import INSTANCE_BYTES, SERVER_ID_MAX, SERVER_ID_MIN, Instance, ServerId
+from zraft.storage.durable import reading, sync_directory, sync_file, writing
+from zraft.storage.errors import CorruptionError
+from zraft.storage.filesystem import FileSystem
+
+META_FORMAT: Final = 1
+META_BYTES_MAX: Final = 4096
+"""A meta file is about 100 bytes; more is not read."""
+BOOT_ID_BYTES: Final = 8
+_CRC_KEY: Final = b"\xa3crc\xce"
+_CRC: Final = struct.Struct(">I")
+_FORMAT_KEY: Final = b"\xa6format"
+_EMPTY_ENOUGH: Final = frozenset({"lock", "meta.tmp", "lost+found"})
+"""What a directory that was never formatted may contain: traces of a start that was cut short, or of mkfs."""
+_START_ANEW: Final = (
+    "move the whole data directory aside and start with an empty one: the server then joins as a new instance"
+)
+
+
+@frozen
+class Meta:
+    """Contents of the meta file. `newest_segment` is the highest number a WAL segment was ever given, 0 before the first."""
+
+    server: ServerId
+    instance: Instance
+    boot: int
+    cluster: bytes | None
+    newest_segment: int
+
+
+def encode_meta(meta: Meta) -> bytes:
+    """The meta file's bytes."""
+    packer = msgpack.Packer(autoreset=False)
+    packer.pack_map_header(7)
+    for key, value in (
+        ("format", META_FORMAT),
+        ("server", meta.server),
+        ("instance", meta.instance),
+        ("boot", meta.boot),
+        ("cluster", meta.cluster),
+        ("newest_segment", meta.newest_segment),
+    ):
+        packer.pack(key)
+        packer.pack(value)
+    data = bytes(packer.bytes()) + _CRC_KEY
+    return data + _CRC.pack(crc32c(data))
+
+
+def decode_meta(data: bytes, path: str) -> Meta:
+    """The meta file's contents.
+
+    Raises:
+        CorruptionError: the checksum does not match.
+        StorageError: another release's format.
+    """
+    covered, stored = data[: -_CRC.size], data[-_CRC.size :]
+    if not covered.endswith(_CRC_KEY) or _CRC.pack(crc32c(covered)) != stored or covered[1:8] != _FORMAT_KEY:
+        raise CorruptionError(
+            path, 0, f"{len(data)} bytes that do not match their checksum", advice=_START_ANEW
+        )
+    if covered[8] != META_FORMAT:
+        older = covered[8] < META_FORMAT
+        raise StorageError(
+            f"{path}: data directory of format {covered[8]}, this release knows format {META_FORMAT}; "
+            + ("upgrade it with the release before this one" if older else "start it with a newer release")
+        )
+    try:
+        fields: Any = msgpack.unpackb(data)
+    except (ValueError, TypeError, msgpack.UnpackException) as error:
+        raise CorruptionError(path, 0, f"not a MessagePack map ({error})", advice=_START_ANEW) from error
+    match fields:
+        case {
+            "server": int(server),
+            "instance": bytes(instance),
+            "boot": int(boot),
+            "cluster": None | bytes() as cluster,
+            "newest_segment": int(newest_segment),
+        } if SERVER_ID_MIN <= server <= SERVER_ID_MAX and len(instance) == INSTANCE_BYTES and boot >= 1:
+            return Meta(ServerId(server), Instance(instance), boot, cluster, newest_segment)
+    raise CorruptionError(
+        path, 0, f"keys {sorted(map(str, fields))} or their values are wrong", advice=_START_ANEW
+    )
+
+
+class DataDirectory:
+    """An opened, locked data directory. `boot` was fsynced before `open` returned.
+
+    Methods may be called from any thread.
+    """
+
+    __slots__ = ("_lock_file", "_meta", "_mutex", "boot_id", "entropy", "fs", "path")
+
+    def __init__(
+        self,
+        fs: FileSystem,
+        path: str,
+        lock_file: int,
+        meta: Meta,
+        boot_id: bytes,
+        entropy: Callable[[int], bytes],
+    ) -> None:
+        self.fs = fs
+        self.path = path
+        self.boot_id = boot_id
+        self.entropy = entropy
+        self._lock_file = lock_file
+        self._meta = meta
+        # The WAL's thread notes a new segment while the loop's thread sets the cluster.
+        self._mutex = threading.Lock()
+
+    @classmethod
+    def open(
+        cls, fs: FileSystem, path: str, *, server: ServerId, entropy: Callable[[int], bytes]
+    ) -> DataDirectory:
+        """Lock the directory, format it if it is empty, and begin a new boot.
+
+        Args:
+            server: the id this server is configured with.
+            entropy: gives that many random bytes, `os.urandom` outside of simulations.
+
+        Raises:
+            StorageError: another process uses it, it is another server's, of another release, damaged, or
+                cannot be read or written. Nothing was changed then, beyond the creation of directories.
+        """
+        assert SERVER_ID_MIN <= server <= SERVER_ID_MAX, f"{server=}"
+        path = path.rstrip("/") or "/"
+        _make_directories(fs, path)
+        lock_file = _lock(fs, f"{path}/lock")
+        try:
+            meta = _load(fs, path)
+            if meta is None:
+                meta = Meta(server, Instance(entropy(INSTANCE_BYTES)), 0, None, 0)
+            if meta.server != server:
+                raise StorageError(
+                    f"{path}/meta: this is the data directory of server {meta.server}, not of server {server}; "
+                    f"correct the server's id or its data directory"
+                )
+            meta = evolve(meta, boot=meta.boot + 1)
+            _store(fs, path, meta)
+        except BaseException:
+            fs.close(lock_file)
+            raise
+        return cls(fs, path, lock_file, meta, entropy(BOOT_ID_BYTES), entropy)
+
+    @property
+    def server(self) -> ServerId:
+        return self._meta.server
+
+    @property
+    def instance(self) -> Instance:
+        """Random identity of this directory, made when it was formatted."""
+        return self._meta.instance
+
+    @property
+    def boot(self) -> int:
+        """How often this directory was opened, this time included."""
+        return self._meta.boot
+
+    @property
+    def cluster(self) -> bytes | None:
+        """Id of the cluster this server belongs to, None until it is known."""
+        return self._meta.cluster
+
+    @property
+    def newest_segment(self) -> int:
+        """Highest number that a segment of the WAL was ever given, 0 before the first."""
+        return self._meta.newest_segment
+
+    def set_cluster(self, cluster: bytes) -> None:
+        """Join a cluster for good; durable on return. Blocks for two fsyncs the first time, then does nothing.
+
+        Raises:
+            StorageError: the directory belongs to another cluster, or cannot be written (see `zraft.storage.errors`).
+        """
+        with self._mutex:
+            if self._meta.cluster == cluster:
+                return
+            if self._meta.cluster is not None:
+                raise StorageError(
+                    f"{self.path}/meta: belongs to cluster {self._meta.cluster.hex()}, not to {cluster.hex()}; "
+                    f"correct the list of servers or the data directory"
+                )
+            self._replace(evolve(self._meta, cluster=cluster))
+
+    def note_segment(self, number: int) -> None:
+        """Remember that segment `number` exists, so that its loss is noticed; durable on return."""
+        with self._mutex:
+            assert number == self._meta.newest_segment + 1, f"{number=} after {self._meta.newest_segment=}"
+            self._replace(evolve(self._meta, newest_segment=number))
+
+    def close(self) -> None:
+        """Let another process open the directory."""
+        self.fs.close(self._lock_file)
+
+    def _replace(self, meta: Meta) -> None:
+        _store(self.fs, self.path, meta)
+        self._meta = meta
+
+
+def _make_directories(fs: FileSystem, path: str) -> None:
+    with reading(path):
+        try:
+            fs.listdir(path)
+            return
+        except FileNotFoundError:
+            pass
+    parent = path.rpartition("/")[0] or ("/" if path.startswith("/") else ".")
+    _make_directories(fs, parent)
+    with writing(path):
+        fs.mkdir(path)
+    sync_directory(fs, parent)
+
+
+def _lock(fs: FileSystem, path: str) -> int:
+    with writing(path):
+        try:
+            return fs.lock(path)
+        except BlockingIOError:
+            pass
+    with reading(path):
+        file = fs.open(path)
+        try:
+            holder = fs.pread(file, 32, 0).decode("ascii", "replace").strip()
+        finally:
+            fs.close(file)
+    raise StorageError(
+        f"{path}: process {holder or 'unknown'} uses this data directory; "
+        f"stop it, or give this server a data directory of its own"
+    )
+
+
+def _load(fs: FileSystem, path: str) -> Meta | None:
+    with reading(path):
+        names = fs.listdir(path)
+    meta_path = f"{path}/meta"
+    if "meta" not in names:
+        foreign = [name for name in names if name not in _EMPTY_ENOUGH]
+        if "wal" in foreign:
+            # Formatting it anew would make a voter that forgot its votes and entries (D-1).
+            raise StorageError(f"{meta_path}: is missing although {path}/wal exists; {_START_ANEW}")
+        if foreign:
+            raise StorageError(
+                f"{path}: is neither empty nor a data directory (found {', '.join(foreign[:3])}); name another one"
+            )
+        return None
+    with reading(meta_path):
+        file = fs.open(meta_path)
+        try:
+            data = fs.pread(file, META_BYTES_MAX, 0)
+        finally:
+            fs.close(file)
+    return decode_meta(data, meta_path)
+
+
+def _store(fs: FileSystem, path: str, meta: Meta) -> None:
+    temporary = f"{path}/meta.tmp"
+    with writing(temporary):
+        file = fs.create(temporary)
+        try:
+            fs.pwrite(file, encode_meta(meta), 0)
+            sync_file(fs, file, temporary)
+        finally:
+            fs.close(file)
+        fs.rename(temporary, f"{path}/meta")
+    sync_directory(fs, path)

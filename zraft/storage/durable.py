@@ -1,0 +1,71 @@
+"""Turns the operating system's errors into the declared ones, so that every caller treats a failed fsync alike."""
+
+from __future__ import annotations
+
+import errno
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from zraft.errors import StorageError
+from zraft.storage.errors import DiskFullError, FsyncError, WriteError
+from zraft.storage.filesystem import FileSystem
+
+_NO_SPACE = (errno.ENOSPC, errno.EDQUOT)
+
+
+@contextmanager
+def reading(path: str) -> Iterator[None]:
+    """Errors inside are about reading `path`."""
+    try:
+        yield
+    except StorageError:
+        raise
+    except OSError as error:
+        raise StorageError(
+            f"{path}: cannot be read ({_reason(error)}); check the path, its owner and the disk"
+        ) from error
+
+
+@contextmanager
+def writing(path: str) -> Iterator[None]:
+    """Errors inside are about writing `path`: `DiskFullError` for lack of space, `WriteError` for anything else."""
+    try:
+        yield
+    except StorageError:
+        raise
+    except OSError as error:
+        if error.errno in _NO_SPACE:
+            raise DiskFullError(f"{path}: no space left; free some on this file system") from error
+        raise WriteError(
+            f"{path}: cannot be written ({_reason(error)}); check its owner and the disk"
+        ) from error
+
+
+def sync_file(fs: FileSystem, file: int, path: str) -> None:
+    """Make the file's bytes durable.
+
+    Raises:
+        FsyncError: the kernel may have dropped the pages, so a second fsync that succeeds proves nothing.
+    """
+    try:
+        fs.fdatasync(file)
+    except OSError as error:
+        raise _fsync_error(path, error) from error
+
+
+def sync_directory(fs: FileSystem, path: str) -> None:
+    """Make the names in a directory durable. Raises `FsyncError` like `sync_file`."""
+    try:
+        fs.fsync_directory(path)
+    except OSError as error:
+        raise _fsync_error(path, error) from error
+
+
+def _fsync_error(path: str, error: OSError) -> FsyncError:
+    return FsyncError(
+        f"{path}: fsync failed ({_reason(error)}); the server has to end: check the disk, then start it again"
+    )
+
+
+def _reason(error: OSError) -> str:
+    return error.strerror or str(error)

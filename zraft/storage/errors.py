@@ -1,0 +1,36 @@
+"""What can go wrong between us and the disk.
+
+One rule for callers: `DiskFullError` may be waited out, every other `StorageError` ends the process.
+"""
+
+from __future__ import annotations
+
+from zraft.errors import StorageError
+
+
+class CorruptionError(StorageError):
+    """Bytes that were acknowledged as durable are damaged or missing; never skipped, never guessed (D-10)."""
+
+    def __init__(self, path: str, offset: int, found: str, *, advice: str = "") -> None:
+        self.path = path
+        self.offset = offset
+        self.found = found
+        advice = advice or (
+            "check this disk; then move the data directory aside and let the server join again "
+            "with an empty one, so that it is a new instance"
+        )
+        super().__init__(f"{path}: corrupt at offset {offset}: {found}; {advice}")
+
+
+class FsyncError(StorageError):
+    """An fsync failed, so the kernel may have dropped the pages: the process has to end and recover (D-10)."""
+
+
+class WriteError(StorageError):
+    """A write failed for another reason than lack of space: the process has to end."""
+
+
+class DiskFullError(StorageError):
+    """No space. Nothing of the attempt counts as written, and the same call may succeed once space is back."""
+
+    retriable = True

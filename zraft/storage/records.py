@@ -1,0 +1,199 @@
+"""What the write-ahead log is made of: the records of a frame, and their bytes.
+
+A record is a MessagePack array that starts with its kind and its group. A kind's layout never changes;
+a new layout is a new kind, so the number is the record's format version (D-5).
+See docs/STORAGE.md, "Records".
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any, Final
+
+import msgpack
+from attrs import frozen
+
+from zraft.ids import INSTANCE_BYTES, SERVER_ID_MAX, SERVER_ID_MIN, GroupId, Instance, ServerId
+from zraft.raft.messages import Entry, EntryKind, HardState
+
+FRAME_KIND: Final = 1  # the frame's own head, see frames.py
+ENTRY_KIND: Final = 2
+HARD_STATE_KIND: Final = 3
+TRUNCATE_KIND: Final = 4
+ROSTER_KIND: Final = 5
+
+RECORD_BYTES_MAX: Final = 256 << 20
+"""Largest record and frame body: what recovery may have to hold in memory at once; batches are far smaller."""
+ARRAY_ITEMS_MAX: Final = 1 << 10
+"""No array of ours is longer (a roster has at most 254 rows); keeps damaged lengths from allocating memory."""
+
+Roster = tuple[tuple[ServerId, Instance], ...]
+EntryFields = tuple[int, GroupId, int, int, int, int, int, bytes]
+"""An ENTRY record as unpacked: kind, group, index, term, entry kind, position, count, payload."""
+
+
+@frozen
+class EntryRecord:
+    """`entry` is appended to the group's log: its index is one above the last."""
+
+    group: GroupId
+    entry: Entry
+
+
+@frozen
+class HardStateRecord:
+    """Replaces the group's term and vote, both at once."""
+
+    group: GroupId
+    hard_state: HardState
+
+
+@frozen
+class TruncateRecord:
+    """The entries `from_index` and above are no longer in the group's log. Their bytes stay (D-10)."""
+
+    group: GroupId
+    from_index: int
+
+
+@frozen
+class RosterRecord:
+    """The instances this server has agreed to bootstrap the group with (D-1)."""
+
+    group: GroupId
+    roster: Roster
+
+
+Record = EntryRecord | HardStateRecord | TruncateRecord | RosterRecord
+
+
+class RecordFormatError(ValueError):
+    """A frame's body is not a sequence of records; the caller knows the file and offset and says so."""
+
+
+def encode_records(records: Sequence[Record]) -> bytes:
+    """The records as concatenated MessagePack arrays."""
+    packer = msgpack.Packer(autoreset=False)
+    for record in records:
+        match record:
+            case EntryRecord(group, entry):
+                packer.pack(
+                    (
+                        ENTRY_KIND,
+                        group,
+                        entry.index,
+                        entry.term,
+                        entry.kind,
+                        entry.position,
+                        entry.count,
+                        entry.payload,
+                    )
+                )
+            case HardStateRecord(group, hard_state):
+                packer.pack((HARD_STATE_KIND, group, hard_state.term, hard_state.voted_for))
+            case TruncateRecord(group, from_index):
+                packer.pack((TRUNCATE_KIND, group, from_index))
+            case RosterRecord(group, roster):
+                packer.pack((ROSTER_KIND, group, roster))
+    return bytes(packer.bytes())
+
+
+class RecordReader:
+    """Turns frame bodies into records. One reader serves many bodies: making an Unpacker costs more than using it."""
+
+    __slots__ = ("_fed", "_unpacker")
+
+    def __init__(self) -> None:
+        self._unpacker = msgpack.Unpacker(
+            use_list=False,
+            max_buffer_size=RECORD_BYTES_MAX,
+            max_str_len=0,
+            max_bin_len=RECORD_BYTES_MAX,
+            max_array_len=ARRAY_ITEMS_MAX,
+            max_map_len=0,
+            max_ext_len=0,
+        )
+        self._fed = 0
+
+    def arrays(self, body: bytes | memoryview) -> Iterator[Any]:
+        """The body's top-level objects, unchecked; give each to `entry_fields` or `decode_record`.
+
+        Raises:
+            RecordFormatError: the body is not whole MessagePack. The reader is of no use afterwards.
+        """
+        unpacker = self._unpacker
+        self._fed += len(body)
+        try:
+            unpacker.feed(body)
+            yield from unpacker
+        except (ValueError, TypeError, msgpack.UnpackException) as error:
+            raise RecordFormatError(
+                f"not MessagePack as we write it ({type(error).__name__}: {error})"
+            ) from error
+        if unpacker.tell() != self._fed:
+            raise RecordFormatError("the last record is incomplete")
+
+
+def is_entry(fields: Any) -> bool:
+    """Whether an unpacked object is an ENTRY record of the right shape (checked, it comes from a disk)."""
+    if type(fields) is not tuple or len(fields) != 8 or fields[0] != ENTRY_KIND:
+        return False
+    _, group, index, term, kind, position, count, payload = fields
+    return (
+        type(group) is int
+        and type(index) is int
+        and type(term) is int
+        and type(kind) is int
+        and 0 <= kind <= EntryKind.MEMBERSHIP
+        and type(position) is int
+        and type(count) is int
+        and type(payload) is bytes
+        and group >= 0
+        and term >= 0
+        and count >= 0
+    )
+
+
+def entry_of(fields: EntryFields) -> Entry:
+    """The entry of fields that `is_entry` accepted."""
+    _, _, index, term, kind, position, count, payload = fields
+    return Entry(index, term, EntryKind(kind), position, count, payload)
+
+
+def decode_record(fields: Any) -> Record:
+    """One unpacked object as a record.
+
+    Raises:
+        RecordFormatError: an unknown kind (a newer release wrote it) or a wrong shape.
+    """
+    if is_entry(fields):
+        return EntryRecord(fields[1], entry_of(fields))
+    match fields:
+        case (int(kind), int(group), int(term), None | int() as voted_for) if (
+            kind == HARD_STATE_KIND
+            and group >= 0
+            and term >= 0
+            and (voted_for is None or _is_server(voted_for))
+        ):
+            return HardStateRecord(
+                GroupId(group), HardState(term, None if voted_for is None else ServerId(voted_for))
+            )
+        case (int(kind), int(group), int(from_index)) if kind == TRUNCATE_KIND and group >= 0:
+            return TruncateRecord(GroupId(group), from_index)
+        case (int(kind), int(group), tuple(rows)) if kind == ROSTER_KIND and group >= 0:
+            return RosterRecord(GroupId(group), tuple(_roster_row(row) for row in rows))
+    known = {ENTRY_KIND, HARD_STATE_KIND, TRUNCATE_KIND, ROSTER_KIND}
+    if type(fields) is tuple and fields and type(fields[0]) is int and fields[0] not in known:
+        raise RecordFormatError(f"record of kind {fields[0]}, this release knows {sorted(known)}")
+    raise RecordFormatError(f"not a record: {str(fields)[:80]}")
+
+
+def _is_server(number: int) -> bool:
+    return SERVER_ID_MIN <= number <= SERVER_ID_MAX
+
+
+def _roster_row(row: Any) -> tuple[ServerId, Instance]:
+    match row:
+        case (int(server), bytes(instance)) if _is_server(server) and len(instance) == INSTANCE_BYTES:
+            return ServerId(server), Instance(instance)
+    raise RecordFormatError(f"not a row of a roster: {str(row)[:80]}")

@@ -1,0 +1,282 @@
+"""Replays the segments of a write-ahead log: what each group remembers, and whether anything is missing.
+
+Streams: at any time it holds one piece of a segment, one frame, and each group's tail.
+Decides between a torn tail and corruption (D-10); changes nothing on disk itself.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Sequence
+
+from attrs import frozen
+
+from zraft.errors import StorageError
+from zraft.ids import GroupId, Instance, ServerId
+from zraft.raft.messages import Entry, HardState
+from zraft.storage.durable import reading
+from zraft.storage.errors import CorruptionError
+from zraft.storage.filesystem import FileSystem
+from zraft.storage.frames import (
+    HEADER_BYTES,
+    Frame,
+    FrameReader,
+    SegmentHeader,
+    decode_header,
+    inspect_rest,
+)
+from zraft.storage.group_log import GroupLog
+from zraft.storage.records import (
+    EntryFields,
+    RecordFormatError,
+    RecordReader,
+    Roster,
+    TruncateRecord,
+    decode_record,
+    is_entry,
+)
+from zraft.storage.settings import WalSettings
+from zraft.storage.sparse_index import Place, SparseIndex
+
+ENTRY_OVERHEAD_BYTES = 256
+"""What an entry of a tail costs in memory beside its payload, roughly; so empty entries are bounded too."""
+
+
+@frozen
+class GroupRecovered:
+    """What a group's member starts with.
+
+    `tail` is the end of its log, as much as `tail_bytes_max` allows but at least the last entry; what lies before
+    is read with `Wal.read_entries`. `term_runs` gives (first_index, term) of each run of equal terms.
+    """
+
+    hard_state: HardState
+    roster: Roster | None
+    last_index: int
+    term_runs: tuple[tuple[int, int], ...]
+    tail: tuple[Entry, ...]
+    next_position: int
+
+
+@frozen
+class TornTail:
+    """A write that a crash interrupted, and that nobody was told about: `size` bytes cut from `file` at `offset`."""
+
+    file: str
+    offset: int
+    size: int
+
+
+@frozen
+class RecoveryReport:
+    """For the log line at start-up. `entries` counts truncated ones too."""
+
+    torn_tail: TornTail | None
+    segments: int
+    frames: int
+    entries: int
+
+
+@frozen
+class Recovered:
+    """Everything that `Wal.open` found. Groups without a record are missing from `groups`."""
+
+    groups: dict[GroupId, GroupRecovered]
+    report: RecoveryReport
+
+
+class GroupReplay:
+    """One group while its records are read: the shape of its log, where its entries are, and its tail."""
+
+    __slots__ = ("_tail_bytes", "_tail_bytes_max", "index", "log", "tail")
+
+    def __init__(self, settings: WalSettings) -> None:
+        self.log = GroupLog()
+        self.index = SparseIndex(settings.index_stride_bytes, settings.index_points_max)
+        self.tail: deque[EntryFields] = deque()
+        self._tail_bytes = 0
+        self._tail_bytes_max = settings.tail_bytes_max
+
+    def push(self, fields: EntryFields) -> None:
+        tail = self.tail
+        tail.append(fields)
+        self._tail_bytes += len(fields[7]) + ENTRY_OVERHEAD_BYTES
+        while self._tail_bytes > self._tail_bytes_max and len(tail) > 1:
+            self._tail_bytes -= len(tail.popleft()[7]) + ENTRY_OVERHEAD_BYTES
+
+    def truncate(self, from_index: int) -> None:
+        tail = self.tail
+        while tail and tail[-1][2] >= from_index:
+            self._tail_bytes -= len(tail.pop()[7]) + ENTRY_OVERHEAD_BYTES
+        self.log.truncate(from_index, tail[-1][5] + tail[-1][6] if tail else None)
+        self.index.truncate(from_index)
+
+
+class SegmentSpan:
+    """One segment as far as it holds frames; `end` grows while it is the last."""
+
+    __slots__ = ("end", "frames", "log_bytes", "number", "seed")
+
+    def __init__(self, number: int, seed: int, log_bytes: int) -> None:
+        self.number = number
+        self.seed = seed
+        self.log_bytes = log_bytes  # length of all segments before it
+        self.end = HEADER_BYTES
+        self.frames = 0
+
+
+class Replay:
+    """Result of replaying: groups and segments, and what the last segment needs before it can be relied on."""
+
+    __slots__ = ("entries", "groups", "last_frame", "next_frame", "segments", "torn_tail")
+
+    def __init__(self) -> None:
+        self.groups: dict[GroupId, GroupReplay] = {}
+        self.segments: list[SegmentSpan] = []
+        self.next_frame = 1
+        self.entries = 0
+        self.last_frame: tuple[int, int] | None = None  # offset and end, if it is in the last segment
+        self.torn_tail: TornTail | None = None
+
+
+def segment_path(wal_path: str, number: int) -> str:
+    """Where segment `number` is; numbers have ten digits, so that names sort."""
+    return f"{wal_path}/{number:010d}.seg"
+
+
+def replay(
+    fs: FileSystem,
+    wal_path: str,
+    numbers: Sequence[int],
+    *,
+    server: ServerId,
+    instance: Instance,
+    settings: WalSettings,
+) -> Replay:
+    """Read segments `numbers`, which are 1 to n without gaps.
+
+    Raises:
+        CorruptionError: something that was durable is damaged or missing.
+        StorageError: the segments are another server's, or cannot be read.
+    """
+    result = Replay()
+    records = RecordReader()
+    stopped = ""  # why the segment before ended where it did
+    log_bytes = 0
+    for number in numbers:
+        path = segment_path(wal_path, number)
+        with reading(path):
+            file = fs.open(path)
+        try:
+            with reading(path):
+                size = fs.size(file)
+                header = decode_header(fs.pread(file, HEADER_BYTES, 0), path)
+            _check_header(header, path, number, server, instance)
+            if header.first_frame != result.next_frame:
+                # A segment is begun only when all frames before it are durable, so this is never a torn tail.
+                before = result.segments[-1] if result.segments else None
+                raise CorruptionError(
+                    segment_path(wal_path, before.number) if before else path,
+                    before.end if before else 0,
+                    f"the log goes on with frame {header.first_frame} in segment {number}, "
+                    f"but here ends before frame {result.next_frame}{stopped}",
+                )
+            span = SegmentSpan(number, header.seed, log_bytes)
+            result.segments.append(span)
+            result.last_frame = None
+            reader = FrameReader(
+                fs, file, seed=header.seed, start=HEADER_BYTES, size=size, number=header.first_frame
+            )
+            with reading(path):
+                for frame in reader:
+                    _replay_frame(result, records, frame, span, path, settings)
+                if number == numbers[-1]:
+                    _judge_end(fs, file, reader, header, size, path, result)
+            stopped = f" ({reader.damage})" if reader.damage else ""
+            log_bytes += span.end
+        finally:
+            fs.close(file)
+    return result
+
+
+def _check_header(
+    header: SegmentHeader, path: str, number: int, server: ServerId, instance: Instance
+) -> None:
+    if (header.server, header.instance) != (server, instance):
+        raise StorageError(
+            f"{path}: written by server {header.server} instance {header.instance.hex()}, this directory is of "
+            f"server {server} instance {instance.hex()}; put each server's files back where they belong"
+        )
+    if header.segment != number:
+        raise CorruptionError(path, 0, f"the header says segment {header.segment}: the file was renamed")
+
+
+def _judge_end(
+    fs: FileSystem,
+    file: int,
+    reader: FrameReader,
+    header: SegmentHeader,
+    size: int,
+    path: str,
+    result: Replay,
+) -> None:
+    """Torn tail or corruption? Nothing valid follows an interrupted write, because frame n+1 waits for n's fsync."""
+    rest = inspect_rest(fs, file, seed=header.seed, start=reader.end, size=size)
+    if rest.frame_offset is not None:
+        raise CorruptionError(
+            path,
+            reader.end,
+            f"{reader.damage or 'zeros'}, yet a valid frame follows at offset {rest.frame_offset}",
+        )
+    if rest.end > reader.end:
+        result.torn_tail = TornTail(path, reader.end, rest.end - reader.end)
+
+
+def _replay_frame(
+    result: Replay, records: RecordReader, frame: Frame, span: SegmentSpan, path: str, settings: WalSettings
+) -> None:
+    groups = result.groups
+    log_bytes = span.log_bytes + frame.offset
+    try:
+        for fields in records.arrays(frame.body):
+            if is_entry(fields):
+                group = groups.get(fields[1])
+                if group is None:
+                    group = groups[fields[1]] = GroupReplay(settings)
+                _, _, index, term, _, position, count, _ = fields
+                problem = group.log.problem_with_entry(index, term, position)
+                if problem is not None:
+                    raise CorruptionError(
+                        path, frame.offset, f"frame {frame.number}: group {fields[1]}: {problem}"
+                    )
+                if group.index.wants(log_bytes):
+                    group.index.add(index, Place(span.number, frame.offset, frame.number), log_bytes)
+                group.log.append(index, term, position + count)
+                group.push(fields)
+                result.entries += 1
+                continue
+            record = decode_record(fields)
+            group = groups.get(record.group)
+            if group is None:
+                group = groups[record.group] = GroupReplay(settings)
+            problem = group.log.problem(record)
+            if problem is not None:
+                raise CorruptionError(
+                    path, frame.offset, f"frame {frame.number}: group {record.group}: {problem}"
+                )
+            if isinstance(record, TruncateRecord):
+                group.truncate(record.from_index)
+            else:
+                group.log.apply(record)
+    except RecordFormatError as error:
+        # Its checksum is right, so this is what was written: by another release, or by a bug.
+        raise CorruptionError(
+            path,
+            frame.offset,
+            f"frame {frame.number}: {error}",
+            advice="start the release that wrote it, and report this if it is this one",
+        ) from error
+    result.next_frame = frame.number + 1
+    result.last_frame = (frame.offset, frame.end)
+    span.end = frame.end
+    span.frames += 1

@@ -1,0 +1,38 @@
+"""What an operator can choose about the write-ahead log."""
+
+from __future__ import annotations
+
+from attrs import frozen
+
+from zraft.errors import ConfigError
+
+SEGMENT_BYTES_MIN = 4096
+"""Below a page, preallocation gains nothing and a segment is mostly its header."""
+
+
+@frozen
+class WalSettings:
+    """Sizes in bytes.
+
+    `segment_bytes_max`: length of a segment file; larger ones make fewer files, and purge later.
+    `tail_bytes_max`: per group, how much of the log's end is in memory after a start.
+    `index_stride_bytes` and `index_points_max`: per group, a point to start reading from every so many bytes of
+    log, and how many of them at most; then every second one is dropped.
+    """
+
+    segment_bytes_max: int = 64 << 20
+    tail_bytes_max: int = 64 << 20
+    index_stride_bytes: int = 64 << 10
+    index_points_max: int = 4096
+
+    def __attrs_post_init__(self) -> None:
+        if self.segment_bytes_max < SEGMENT_BYTES_MIN:
+            raise ConfigError(
+                f"wal.segment_bytes_max is {self.segment_bytes_max}, at least {SEGMENT_BYTES_MIN} is needed"
+            )
+        if self.tail_bytes_max < 0:
+            raise ConfigError(f"wal.tail_bytes_max is {self.tail_bytes_max}, 0 or more is needed")
+        if self.index_stride_bytes < 0:
+            raise ConfigError(f"wal.index_stride_bytes is {self.index_stride_bytes}, 0 or more is needed")
+        if self.index_points_max < 1:
+            raise ConfigError(f"wal.index_points_max is {self.index_points_max}, 1 or more is needed")

@@ -1,0 +1,487 @@
+"""The write-ahead log of a server: one for all its groups, one fsync per append (D-10, D-13).
+
+See docs/STORAGE.md for the files. Nothing is overwritten: a truncation is a record, and what a crash tore
+off is cut, never written over.
+"""
+
+from __future__ import annotations
+
+import re
+import threading
+from collections.abc import Iterator, Sequence
+from typing import Final
+
+from attrs import frozen
+
+from zraft.errors import StorageError
+from zraft.ids import GroupId
+from zraft.raft.messages import Entry
+from zraft.storage.directory import DataDirectory
+from zraft.storage.durable import reading, sync_directory, sync_file, writing
+from zraft.storage.errors import CorruptionError, DiskFullError, WriteError
+from zraft.storage.filesystem import FileSystem
+from zraft.storage.frames import (
+    HEAD_BYTES,
+    HEADER_BYTES,
+    SEGMENT_ID_BYTES,
+    Frame,
+    FrameReader,
+    SegmentHeader,
+    encode_frame,
+    encode_header,
+)
+from zraft.storage.group_log import GroupLog
+from zraft.storage.records import (
+    TRUNCATE_KIND,
+    EntryFields,
+    EntryRecord,
+    Record,
+    RecordFormatError,
+    RecordReader,
+    TruncateRecord,
+    encode_records,
+    entry_of,
+    is_entry,
+)
+from zraft.storage.recovery import (
+    GroupRecovered,
+    Recovered,
+    RecoveryReport,
+    Replay,
+    SegmentSpan,
+    replay,
+    segment_path,
+)
+from zraft.storage.settings import WalSettings
+from zraft.storage.sparse_index import Place, SparseIndex
+
+_SEGMENT_NAME: Final = re.compile(r"(\d{10})\.seg")
+_TEMPORARY_SUFFIX: Final = ".seg.tmp"
+_RESTORE: Final = (
+    "put the file back if it was moved; otherwise move the data directory aside and let the server join again "
+    "with an empty one, so that it is a new instance"
+)
+
+
+@frozen
+class WalStatistics:
+    """`length` is the bytes of all segments up to their last frames, preallocated zeros left out."""
+
+    segments: int
+    frames: int
+    length: int
+
+
+class Wal:
+    """An open write-ahead log.
+
+    `append` and `close` belong to one thread (they block for the disk). `read_entries` and `statistics` may be
+    called from another at any time; they see what was durable when they were called.
+    """
+
+    __slots__ = (
+        "_allocated",
+        "_directory",
+        "_failure",
+        "_file",
+        "_fs",
+        "_indexes",
+        "_logs",
+        "_mutex",
+        "_next_frame",
+        "_path",
+        "_roll_due",
+        "_segments",
+        "_settings",
+    )
+
+    def __init__(
+        self, fs: FileSystem, directory: DataDirectory, settings: WalSettings, replayed: Replay
+    ) -> None:
+        """Private: use `open`."""
+        self._fs = fs
+        self._directory = directory
+        self._path = f"{directory.path}/wal"
+        self._settings = settings
+        self._logs: dict[GroupId, GroupLog] = {id: group.log for id, group in replayed.groups.items()}
+        self._indexes: dict[GroupId, SparseIndex] = {id: group.index for id, group in replayed.groups.items()}
+        self._segments: list[SegmentSpan] = replayed.segments
+        self._next_frame = replayed.next_frame
+        # The torn frame's number will be used again, so it gets a segment with other checksums: whatever
+        # the disk still brings up of the torn bytes can then never pass for a frame.
+        self._roll_due = replayed.torn_tail is not None
+        self._file: int | None = None  # of the last segment
+        self._allocated = 0
+        self._failure: StorageError | None = None
+        self._mutex = threading.Lock()
+
+    @classmethod
+    def open(
+        cls, fs: FileSystem, directory: DataDirectory, *, settings: WalSettings | None = None
+    ) -> tuple[Wal, Recovered]:
+        """Recover the log of this data directory, or begin one. Blocks; memory is bounded by frame and tail sizes.
+
+        All that is recovered is durable on return, also if the process before was killed before its fsync
+        or ended by an fsync error.
+
+        Raises:
+            CorruptionError: acknowledged bytes are damaged or missing; names file, offset and what to do.
+            DiskFullError: no space to begin a segment.
+            StorageError: the files are another server's, or the disk failed.
+        """
+        settings = settings if settings is not None else WalSettings()
+        path = f"{directory.path}/wal"
+        numbers = _prepare(fs, directory, path)
+        replayed = replay(
+            fs, path, numbers, server=directory.server, instance=directory.instance, settings=settings
+        )
+        if len(numbers) > directory.newest_segment and replayed.segments[-1].frames:
+            raise StorageError(
+                f"{segment_path(path, numbers[-1])}: holds frames, but {directory.path}/meta knows segments up to "
+                f"{directory.newest_segment} only: it was restored from a copy; {_RESTORE}"
+            )
+        wal = cls(fs, directory, settings, replayed)
+        try:
+            wal._settle(replayed)
+            recovered = wal._recovered(replayed)
+        except BaseException:
+            wal._close_file()
+            raise
+        return wal, recovered
+
+    def append(self, records: Sequence[Record]) -> None:
+        """Write the records as one frame and make it durable. Blocks; one call at a time.
+
+        Either all of them are in the log on return, or, after an error, none counts. A crash in between leaves
+        all or none.
+
+        Raises:
+            DiskFullError: no space; nothing was written and a later call may succeed.
+            FsyncError, WriteError: whether it was written is unknown; the process has to end.
+        """
+        assert records, "an empty frame says nothing"
+        if self._failure is not None:
+            raise WriteError(f"{self._path}: an earlier write failed, nothing can follow it: {self._failure}")
+        # Tried on copies: what breaks a rule is our own mistake, and must not reach the disk.
+        logs: dict[GroupId, GroupLog] = {}
+        for record in records:
+            log = logs.get(record.group)
+            if log is None:
+                known = self._logs.get(record.group)
+                log = logs[record.group] = known.fork() if known is not None else GroupLog()
+            problem = log.problem(record)
+            assert problem is None, f"group {record.group}: {problem}"
+            log.apply(record)
+        body = encode_records(records)
+        try:
+            span, frame = self._write(body)
+        except DiskFullError:
+            raise
+        except StorageError as error:
+            self._failure = error
+            raise
+        self._commit(records, logs, span, len(frame))
+
+    def read_entries(self, group: GroupId, lo: int, hi: int, bytes_max: int) -> list[Entry]:
+        """The group's entries with lo <= index < hi, as far as they are in the log, in order.
+
+        Stops before the entry whose payload would make it more than `bytes_max` bytes of payload, but gives at least
+        one if `lo` exists. Blocks for the disk; reads up to `index_stride_bytes` and one frame more than it returns.
+
+        Raises:
+            CorruptionError: the bytes are no longer what was written.
+            StorageError: the disk cannot be read.
+        """
+        assert 1 <= lo <= hi, f"{lo=} {hi=}"
+        # The whole plan is made under the lock, so that a truncation meanwhile cannot mix old and new entries.
+        plan: list[tuple[Place, int]] = []
+        with self._mutex:
+            log = self._logs.get(group)
+            hi = min(hi, log.last_index + 1) if log is not None else lo
+            at = lo
+            while at < hi:
+                place, seam = self._indexes[group].find(at)
+                at = hi if seam is None else min(hi, seam)
+                plan.append((place, at))
+            first = plan[0][0].segment if plan else len(self._segments) + 1
+            spans = [(span.number, span.seed, span.end) for span in self._segments[first - 1 :]]
+        found: list[Entry] = []
+        size = 0
+        for place, limit in plan:
+            for fields in self._scan(group, place, lo, limit, spans[place.segment - first :]):
+                size += len(fields[7])
+                if found and size > bytes_max:
+                    return found
+                found.append(entry_of(fields))
+            lo = limit
+        return found
+
+    def statistics(self) -> WalStatistics:
+        """Counts for metrics."""
+        with self._mutex:
+            last = self._segments[-1]
+            return WalStatistics(len(self._segments), self._next_frame - 1, last.log_bytes + last.end)
+
+    def close(self) -> None:
+        """Cut the last segment to its length and close it. After a failed write the file is only closed."""
+        try:
+            if self._failure is None:
+                self._cut()
+        finally:
+            self._close_file()
+
+    # --- opening
+
+    def _settle(self, replayed: Replay) -> None:
+        """Make what was read durable, cut what was torn, and begin the first segment if there is none."""
+        if not self._segments:
+            self._create_segment(0)
+        else:
+            last = self._segments[-1]
+            path = segment_path(self._path, last.number)
+            with writing(path):
+                self._file = self._fs.open(path)
+                self._allocated = self._fs.size(self._file)
+                if replayed.torn_tail is not None:
+                    self._fs.ftruncate(self._file, last.end)
+                    self._allocated = last.end
+                if replayed.last_frame is not None:
+                    # The last frame may be in the page cache only: its writer was killed before the fsync, or its
+                    # fsync failed and the kernel now calls the page clean. Writing the same bytes again makes
+                    # it dirty, so that this fsync is about it. Earlier frames were fsynced before it was written.
+                    start, end = replayed.last_frame
+                    self._fs.pwrite(self._file, self._fs.pread(self._file, end - start, start), start)
+            sync_file(self._fs, self._file, path)
+        self._announce_segment()
+
+    def _recovered(self, replayed: Replay) -> Recovered:
+        groups: dict[GroupId, GroupRecovered] = {}
+        for id, group in replayed.groups.items():
+            log = group.log
+            tail = tuple(entry_of(fields) for fields in group.tail)
+            if (
+                not tail and log.last_index
+            ):  # the tail was truncated, and what precedes it no longer in memory
+                tail = tuple(self.read_entries(id, log.last_index, log.last_index + 1, 0))
+                log.next_position = tail[-1].next_position
+            assert log.next_position is not None
+            groups[id] = GroupRecovered(
+                log.hard_state, log.roster, log.last_index, log.term_runs, tail, log.next_position
+            )
+            group.tail.clear()
+        report = RecoveryReport(
+            replayed.torn_tail, len(replayed.segments), replayed.next_frame - 1, replayed.entries
+        )
+        return Recovered(groups, report)
+
+    # --- writing
+
+    def _write(self, body: bytes) -> tuple[SegmentSpan, bytes]:
+        # Room is made first: a frame is encoded with the seed of the segment that it goes to.
+        span = self._make_room(len(body))
+        frame = encode_frame(self._next_frame, body, span.seed)
+        assert self._file is not None
+        path = segment_path(self._path, span.number)
+        try:
+            with writing(path):
+                self._fs.pwrite(self._file, frame, span.end)
+        except DiskFullError:
+            # Only on file systems that do not keep the promise of fallocate. Part of the frame may stand
+            # there, and what follows may be shorter: leave nothing of it behind.
+            with writing(path):
+                self._fs.ftruncate(self._file, span.end)
+            self._allocated = span.end
+            raise
+        sync_file(self._fs, self._file, path)
+        return span, frame
+
+    def _commit(
+        self, records: Sequence[Record], logs: dict[GroupId, GroupLog], span: SegmentSpan, size: int
+    ) -> None:
+        """The frame is durable: let readers see it."""
+        place = Place(span.number, span.end, self._next_frame)
+        log_bytes = span.log_bytes + span.end
+        with self._mutex:
+            self._logs.update(logs)
+            for record in records:
+                index = self._indexes.get(record.group)
+                if index is None:
+                    index = self._indexes[record.group] = SparseIndex(
+                        self._settings.index_stride_bytes, self._settings.index_points_max
+                    )
+                if isinstance(record, EntryRecord):
+                    if index.wants(log_bytes):
+                        index.add(record.entry.index, place, log_bytes)
+                elif isinstance(record, TruncateRecord):
+                    index.truncate(record.from_index)
+            span.end += size
+            span.frames += 1
+            self._next_frame += 1
+
+    def _make_room(self, body_bytes: int) -> SegmentSpan:
+        """The segment the next frame goes to, its bytes allocated there."""
+        if len(self._segments) > self._directory.newest_segment:
+            self._announce_segment()
+        span = self._segments[-1]
+        frame_bytes = body_bytes + HEAD_BYTES
+        end = span.end + frame_bytes
+        if self._roll_due or (end > self._settings.segment_bytes_max and span.frames):
+            self._cut()
+            self._create_segment(frame_bytes)
+            self._roll_due = False
+            self._announce_segment()
+            return self._segments[-1]
+        if end > self._allocated:
+            assert self._file is not None
+            size = max(self._settings.segment_bytes_max, end)
+            with writing(segment_path(self._path, span.number)):
+                self._fs.fallocate(self._file, size)
+            self._allocated = size
+        return span
+
+    def _create_segment(self, frame_bytes: int) -> None:
+        """Begin the next segment, with room for a frame of that size. Durable, header and name, before it is used."""
+        fs = self._fs
+        number = len(self._segments) + 1
+        path = segment_path(self._path, number)
+        temporary = f"{self._path}/{number:010d}{_TEMPORARY_SUFFIX}"
+        header = SegmentHeader(
+            number,
+            self._directory.entropy(SEGMENT_ID_BYTES),
+            self._next_frame,
+            self._directory.server,
+            self._directory.instance,
+        )
+        size = max(self._settings.segment_bytes_max, HEADER_BYTES + frame_bytes)
+        with writing(path):
+            file = fs.create(temporary)
+            try:
+                fs.fallocate(file, size)
+                fs.pwrite(file, encode_header(header), 0)
+                sync_file(fs, file, temporary)
+                fs.rename(temporary, path)
+            except DiskFullError:
+                raise
+            except OSError:
+                fs.close(file)
+                # Give back what it did get: on a full disk that is what others need to recover.
+                fs.unlink(temporary)
+                raise
+        try:
+            sync_directory(fs, self._path)
+        except StorageError:
+            fs.close(file)
+            raise
+        last = self._segments[-1] if self._segments else None
+        self._close_file()
+        self._file = file
+        self._allocated = size
+        span = SegmentSpan(number, header.seed, last.log_bytes + last.end if last else 0)
+        with self._mutex:
+            self._segments.append(span)
+
+    def _announce_segment(self) -> None:
+        """Let `meta` know the newest segment before it holds a frame, so that the loss of its file is noticed."""
+        if len(self._segments) > self._directory.newest_segment:
+            self._directory.note_segment(len(self._segments))
+
+    def _cut(self) -> None:
+        """Cut the last segment to its frames; durable on return."""
+        span = self._segments[-1]
+        if self._allocated == span.end:
+            return
+        assert self._file is not None
+        path = segment_path(self._path, span.number)
+        with writing(path):
+            self._fs.ftruncate(self._file, span.end)
+        sync_file(self._fs, self._file, path)
+        self._allocated = span.end
+
+    def _close_file(self) -> None:
+        if self._file is not None:
+            file, self._file = self._file, None
+            self._fs.close(file)
+
+    # --- reading
+
+    def _scan(
+        self, group: GroupId, place: Place, lo: int, hi: int, spans: Sequence[tuple[int, int, int]]
+    ) -> Iterator[EntryFields]:
+        """Entries [lo, hi) of one stretch without a seam, from the frame at `place` on."""
+        records = RecordReader()
+        offset, number = place.offset, place.frame
+        for segment, seed, end in spans:
+            path = segment_path(self._path, segment)
+            with reading(path):
+                file = self._fs.open(path)
+            try:
+                reader = FrameReader(self._fs, file, seed=seed, start=offset, size=end, number=number)
+                with reading(path):
+                    for frame in reader:
+                        for fields in _surviving(records, frame, group, path):
+                            if fields[2] < lo:
+                                continue
+                            if fields[2] != lo:
+                                raise CorruptionError(
+                                    path,
+                                    frame.offset,
+                                    f"group {group}: entry {fields[2]}, expected entry {lo}",
+                                )
+                            yield fields
+                            lo += 1
+                            if lo == hi:
+                                return
+                if reader.end != end:
+                    raise CorruptionError(
+                        path, reader.end, reader.damage or "zeros where a frame was written"
+                    )
+                number = reader.number
+            finally:
+                self._fs.close(file)
+            offset = HEADER_BYTES
+        raise CorruptionError(self._path, 0, f"group {group}: entry {lo} is in none of its segments")
+
+
+def _surviving(records: RecordReader, frame: Frame, group: GroupId, path: str) -> list[EntryFields]:
+    """The group's entries in a frame, without those that the same frame truncates."""
+    found: list[EntryFields] = []
+    try:
+        for fields in records.arrays(frame.body):
+            if is_entry(fields):
+                if fields[1] == group:
+                    found.append(fields)
+            elif fields[0] == TRUNCATE_KIND and fields[1] == group:
+                found = [entry for entry in found if entry[2] < fields[2]]
+    except RecordFormatError as error:
+        raise CorruptionError(path, frame.offset, f"frame {frame.number}: {error}") from error
+    return found
+
+
+def _prepare(fs: FileSystem, directory: DataDirectory, path: str) -> list[int]:
+    """The segments' numbers, after the traces of an interrupted start or roll were removed."""
+    with reading(path):
+        present = "wal" in fs.listdir(directory.path)
+    if not present:
+        if directory.newest_segment:
+            raise CorruptionError(path, 0, "the directory is missing", advice=_RESTORE)
+        with writing(path):
+            fs.mkdir(path)
+    # The process before may have been killed between making a name and fsyncing it.
+    sync_directory(fs, directory.path)
+    sync_directory(fs, path)
+    with reading(path):
+        names = fs.listdir(path)
+    for name in names:
+        if name.endswith(_TEMPORARY_SUFFIX):
+            with writing(f"{path}/{name}"):
+                fs.unlink(f"{path}/{name}")
+    numbers = sorted(int(match[1]) for match in map(_SEGMENT_NAME.fullmatch, names) if match)
+    for expected in range(1, max(directory.newest_segment, len(numbers)) + 1):
+        if expected > len(numbers) or numbers[expected - 1] != expected:
+            raise CorruptionError(segment_path(path, expected), 0, "the file is missing", advice=_RESTORE)
+    if len(numbers) > directory.newest_segment + 1:
+        raise StorageError(
+            f"{path}: has {len(numbers)} segments, but {directory.path}/meta knows {directory.newest_segment}: "
+            f"it was restored from a copy; {_RESTORE}"
+        )
+    return numbers

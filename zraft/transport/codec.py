@@ -1,0 +1,334 @@
+"""One peer message as bytes: a MessagePack array `[kind, field, ...]`. Pure.
+
+The layouts are written down in docs/PROTOCOL-PEERS.md, "Messages". Decoding trusts nothing: whatever the
+bytes are, the answer is a well-typed message or a `ProtocolError`. That a message makes sense (its term,
+its place in the log) is for Raft to judge; that it is *well-formed* is judged here, so that the assertions
+of the inner layers can never be tripped by a peer.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from operator import attrgetter
+from typing import Any, Final
+
+import msgpack
+from attrs import fields, frozen
+
+from zraft.errors import ProtocolError
+from zraft.ids import INSTANCE_BYTES, SERVER_ID_MAX, SERVER_ID_MIN, Instance, ServerId
+from zraft.raft.messages import (
+    AppendEntries,
+    AppendEntriesReply,
+    Entry,
+    EntryKind,
+    Heartbeat,
+    HeartbeatReply,
+    PreVote,
+    PreVoteReply,
+    ReadIndex,
+    ReadIndexReply,
+    RequestVote,
+    RequestVoteReply,
+)
+from zraft.transport.messages import Hello, OriginBatch, PeerMessage, TouchAck, TouchReport
+
+NUMBER_MAX: Final = 2**63 - 1
+"""Largest index, position, group, boot or count: what fits a signed 64-bit field everywhere else."""
+
+TERM_MAX: Final = 2**31 - 1
+"""Largest term: `term << 32` must stay a positive signed 64-bit zxid (D-15)."""
+
+SESSION_MIN: Final = -(2**63)
+SESSION_MAX: Final = 2**64 - 1
+"""Session ids have the server id as top byte; both the signed and the unsigned reading of them are taken."""
+
+CLUSTER_ID_BYTES_MAX: Final = 64
+"""A cluster id is a short random name; the bound only keeps nonsense out of the directory's `meta`."""
+
+_KINDS: Final = tuple(EntryKind)
+
+Field = Callable[[Any, str], Any]
+"""Checks one decoded field and gives its typed value; the name is for the error only."""
+
+
+def _found(value: object) -> str:
+    """What was found, short enough for a log line however large the value is."""
+    if isinstance(value, bytes | str | tuple):
+        return f"{type(value).__name__} of length {len(value)}"
+    return f"{type(value).__name__} {value!r}"
+
+
+def _integer(low: int, high: int) -> Field:
+    def check(value: Any, name: str) -> int:
+        if type(value) is int and low <= value <= high:
+            return value
+        raise ProtocolError(f"{name}: expected an integer from {low} to {high}, found {_found(value)}")
+
+    return check
+
+
+def _binary(length_min: int, length_max: int | None) -> Field:
+    def check(value: Any, name: str) -> bytes:
+        if (
+            type(value) is bytes
+            and length_min <= len(value)
+            and (length_max is None or len(value) <= length_max)
+        ):
+            return value
+        limit = "any number" if length_max is None else length_max
+        raise ProtocolError(f"{name}: expected {length_min} to {limit} bytes, found {_found(value)}")
+
+    return check
+
+
+def _boolean(value: Any, name: str) -> bool:
+    if type(value) is bool:
+        return value
+    raise ProtocolError(f"{name}: expected true or false, found {_found(value)}")
+
+
+def _array(value: Any, name: str, length: int | None = None) -> tuple[Any, ...]:
+    if type(value) is tuple and (length is None or len(value) == length):
+        return value
+    size = "" if length is None else f" of {length}"
+    raise ProtocolError(f"{name}: expected an array{size}, found {_found(value)}")
+
+
+_number: Final = _integer(0, NUMBER_MAX)
+_from_one: Final = _integer(1, NUMBER_MAX)
+_term: Final = _integer(0, TERM_MAX)
+_session: Final = _integer(SESSION_MIN, SESSION_MAX)
+_server: Final = _integer(SERVER_ID_MIN, SERVER_ID_MAX)
+_instance: Final = _binary(INSTANCE_BYTES, INSTANCE_BYTES)
+_blob: Final = _binary(0, None)
+_cluster_id: Final = _binary(1, CLUSTER_ID_BYTES_MAX)
+
+
+def _cluster(value: Any, name: str) -> bytes | None:
+    return None if value is None else _cluster_id(value, name)
+
+
+def _roster(value: Any, name: str) -> tuple[tuple[ServerId, Instance], ...] | None:
+    if value is None:
+        return None
+    members = []
+    for member in _array(value, name):
+        server, instance = _array(member, f"{name} member", 2)
+        members.append(
+            (ServerId(_server(server, f"{name} server")), Instance(_instance(instance, f"{name} instance")))
+        )
+    if len({server for server, _ in members}) != len(members):
+        raise ProtocolError(f"{name}: expected each server once, found {[server for server, _ in members]}")
+    return tuple(members)
+
+
+def _ages(value: Any, name: str) -> tuple[tuple[int, int], ...]:
+    for pair in _array(value, name):
+        session, age_ms = _array(pair, f"{name} pair", 2)
+        _session(session, f"{name} session")
+        _number(age_ms, f"{name} age in ms")
+    return value  # type: ignore[no-any-return]
+
+
+def _sessions(value: Any, name: str) -> tuple[int, ...]:
+    for session in _array(value, name):
+        _session(session, name)
+    return value  # type: ignore[no-any-return]
+
+
+def _wire_entries(message: AppendEntries) -> tuple[tuple[int, int, int, int, bytes], ...]:
+    """The entries without their indexes: those follow from `prev_log_index`, and so cannot contradict it."""
+    assert message.entries, "an AppendEntries is never empty"
+    first = message.prev_log_index + 1
+    assert all(entry.index == first + at for at, entry in enumerate(message.entries)), (
+        "entries are not consecutive"
+    )
+    return tuple(
+        (entry.term, entry.kind, entry.position, entry.count, entry.payload) for entry in message.entries
+    )
+
+
+def _append_entries(array: tuple[Any, ...]) -> AppendEntries:
+    """Rebuild the entries with their indexes, and check the rules that hold within one message.
+
+    Terms never fall along a log and never exceed the leader's; positions are cumulative (D-16).
+    """
+    _, group, term, prev_log_index, prev_log_term, leader_commit, wire_entries = array
+    _number(group, "AppendEntries.group")
+    _term(term, "AppendEntries.term")
+    _number(prev_log_index, "AppendEntries.prev_log_index")
+    _term(prev_log_term, "AppendEntries.prev_log_term")
+    _number(leader_commit, "AppendEntries.leader_commit")
+    _array(wire_entries, "AppendEntries.entries")
+    if not wire_entries:
+        raise ProtocolError("AppendEntries.entries: expected at least one entry, found none")
+    _number(prev_log_index + len(wire_entries), "AppendEntries.entries last index")
+    entries = []
+    index, last_term, next_position = prev_log_index, prev_log_term, None
+    for wire_entry in wire_entries:
+        entry_term, kind, position, count, payload = _array(wire_entry, "Entry", 5)
+        index += 1
+        if type(entry_term) is not int or not last_term <= entry_term <= term:
+            raise ProtocolError(
+                f"Entry.term at index {index}: expected {last_term} (the term before it) to {term} "
+                f"(the leader's), found {_found(entry_term)}"
+            )
+        last_term = entry_term
+        if type(kind) is not int or not 0 <= kind < len(_KINDS):
+            raise ProtocolError(
+                f"Entry.kind at index {index}: expected 0 to {len(_KINDS) - 1}, found {_found(kind)}"
+            )
+        _from_one(position, "Entry.position")
+        if next_position is not None and position != next_position:
+            raise ProtocolError(
+                f"Entry.position at index {index}: expected {next_position}, found {position}"
+            )
+        _number(count, "Entry.count")
+        if count and kind != EntryKind.COMMANDS:
+            raise ProtocolError(f"Entry.count at index {index}: expected 0 for kind {kind}, found {count}")
+        next_position = _number(position + count, "Entry.position + count")
+        if type(payload) is not bytes:
+            raise ProtocolError(f"Entry.payload at index {index}: expected bytes, found {_found(payload)}")
+        entries.append(Entry(index, entry_term, _KINDS[kind], position, count, payload))
+    return AppendEntries(group, term, prev_log_index, prev_log_term, leader_commit, tuple(entries))
+
+
+@frozen
+class _Shape:
+    """How one class of message stands on the wire: its number, and a check for each field in order."""
+
+    kind: int
+    message: type[Any]
+    checks: tuple[Field, ...]
+    names: tuple[str, ...]
+    values: Callable[[Any], tuple[Any, ...]]
+
+
+def _shape(kind: int, message: type[Any], *checks: Field) -> _Shape:
+    names = tuple(field.name for field in fields(message))
+    assert len(names) == len(checks), f"{message.__name__} has fields {names}, {len(checks)} checks"
+    labels = tuple(f"{message.__name__}.{name}" for name in names)
+    return _Shape(kind, message, checks, labels, attrgetter(*names))
+
+
+# Numbers are never reused: a message that changes its meaning takes a new one. AppendEntries, the one shape
+# with a rule between its fields, has its own functions above.
+_APPEND_ENTRIES: Final = 5
+_APPEND_ENTRIES_FIELDS: Final = 7
+_SHAPES: Final = (
+    _shape(1, PreVote, _number, _term, _number, _term),
+    _shape(2, PreVoteReply, _number, _term, _boolean),
+    _shape(3, RequestVote, _number, _term, _number, _term),
+    _shape(4, RequestVoteReply, _number, _term, _boolean),
+    _shape(6, AppendEntriesReply, _number, _term, _boolean, _number, _number, _number, _term),
+    _shape(7, Heartbeat, _number, _term, _number, _number),
+    _shape(8, HeartbeatReply, _number, _term, _number, _number),
+    _shape(9, ReadIndex, _number, _term, _number),
+    _shape(10, ReadIndexReply, _number, _term, _number, _number),
+    _shape(32, Hello, _cluster, _roster, _boolean),
+    _shape(33, OriginBatch, _number, _number, _from_one, _number, _blob),
+    _shape(34, TouchReport, _number, _number, _ages),
+    _shape(35, TouchAck, _term, _number, _number, _sessions),
+)
+_BY_KIND: Final = {shape.kind: shape for shape in _SHAPES}
+_BY_CLASS: Final = {shape.message: shape for shape in _SHAPES}
+
+
+def encode(message: PeerMessage) -> bytes:
+    """The bytes of one message. Payloads are copied by MessagePack only."""
+    if type(message) is AppendEntries:
+        return msgpack.packb(  # type: ignore[no-any-return]
+            (
+                _APPEND_ENTRIES,
+                message.group,
+                message.term,
+                message.prev_log_index,
+                message.prev_log_term,
+                message.leader_commit,
+                _wire_entries(message),
+            )
+        )
+    shape = _BY_CLASS[type(message)]
+    return msgpack.packb((shape.kind, *shape.values(message)))  # type: ignore[no-any-return]
+
+
+def decode(buffer: bytes | memoryview) -> PeerMessage:
+    """The message of exactly these bytes.
+
+    Raises:
+        ProtocolError: they are not one well-formed message; says which field, what was found and expected.
+    """
+    return from_array(unpack(buffer))
+
+
+def decode_sequence(buffer: bytes | memoryview) -> tuple[list[PeerMessage], list[ProtocolError]]:
+    """Decode a MessagePack array of messages, as it stands in a datagram.
+
+    A message that is not understood (one of a newer release, say) costs itself only: its error is returned
+    beside the messages that are.
+
+    Raises:
+        ProtocolError: the bytes are not one MessagePack array.
+    """
+    messages: list[PeerMessage] = []
+    errors: list[ProtocolError] = []
+    for array in _array(unpack(buffer), "datagram body"):
+        try:
+            messages.append(from_array(array))
+        except ProtocolError as error:
+            errors.append(error)
+    return messages, errors
+
+
+def encode_sequence(encoded: Sequence[bytes]) -> bytes:
+    """Join encoded messages into the array that `decode_sequence` reads."""
+    assert len(encoded) <= SEQUENCE_MAX
+    return b"".join((b"\xdc", len(encoded).to_bytes(2), *encoded))
+
+
+SEQUENCE_BYTES: Final = 3
+"""What `encode_sequence` adds: the header of a MessagePack "array 16"."""
+
+SEQUENCE_MAX: Final = 2**16 - 1
+
+
+def unpack(buffer: bytes | memoryview) -> Any:
+    """The MessagePack value of exactly these bytes, with arrays as tuples.
+
+    Raises:
+        ProtocolError: not one MessagePack value, or one with text, maps or extensions, which no peer uses.
+    """
+    try:
+        return msgpack.unpackb(buffer, use_list=False, max_str_len=0, max_map_len=0, max_ext_len=0)
+    except (ValueError, msgpack.UnpackException) as error:
+        raise ProtocolError(
+            f"expected MessagePack integers, booleans, nil, binaries and arrays; "
+            f"found {len(buffer)} other bytes: {type(error).__name__}: {error}"
+        ) from error
+
+
+def from_array(array: Any) -> PeerMessage:
+    """The message of an unpacked array `(kind, field, ...)`.
+
+    Raises:
+        ProtocolError: the kind is unknown, or a field is missing, of another type or out of range.
+    """
+    if type(array) is not tuple or not array:
+        raise ProtocolError(f"message: expected an array that starts with its kind, found {_found(array)}")
+    kind = array[0]
+    if kind == _APPEND_ENTRIES and type(kind) is int:
+        _array(array, "AppendEntries", _APPEND_ENTRIES_FIELDS)
+        return _append_entries(array)
+    shape = _BY_KIND.get(kind) if type(kind) is int else None
+    if shape is None:
+        known = sorted([*_BY_KIND, _APPEND_ENTRIES])
+        raise ProtocolError(f"message: expected one of the kinds {known}, found {_found(kind)}")
+    checks, names = shape.checks, shape.names
+    if len(array) != len(checks) + 1:
+        raise ProtocolError(
+            f"{shape.message.__name__}: expected {len(checks)} fields after the kind, found {len(array) - 1}"
+        )
+    values = [check(value, name) for check, value, name in zip(checks, array[1:], names, strict=True)]
+    message: PeerMessage = shape.message(*values)
+    return message

@@ -1,0 +1,145 @@
+"""The cluster key: the one secret that all servers share, and the file it is kept in.
+
+A key file is one line of text::
+
+    zraft-cluster-key-1 <key id, 8 hex digits> <key, 64 hex digits>
+
+The key id is the first four bytes of SHA-256 over a fixed label and the key. It is no secret: datagrams name
+their key by it, and in the file it catches a line that was cut or mistyped.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import stat
+from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
+from typing import Final
+
+from attrs import field, frozen
+
+from zraft.errors import ConfigError
+
+KEY_BYTES: Final = 32
+KEY_ID_BYTES: Final = 4
+KEYS_MAX: Final = 2
+"""Keys valid at once: the one that seals, and during a rotation the one before or after it."""
+
+_PREFIX: Final = "zraft-cluster-key-1"
+_ID_LABEL: Final = b"zraft cluster key id 1"
+_FILE_BYTES_MAX: Final = 1024
+"""A key file is 92 bytes; reading no more than this keeps a mistaken path (a log, a device) harmless."""
+
+
+@frozen
+class ClusterKey:
+    """A cluster key; only its id is ever printed."""
+
+    secret: bytes = field(repr=False)
+    key_id: bytes = field(init=False)
+
+    def __attrs_post_init__(self) -> None:
+        if len(self.secret) != KEY_BYTES:
+            raise ConfigError(f"cluster key: expected {KEY_BYTES} bytes, found {len(self.secret)}")
+        digest = hashlib.sha256(_ID_LABEL + self.secret).digest()
+        object.__setattr__(self, "key_id", digest[:KEY_ID_BYTES])
+
+    def __str__(self) -> str:
+        return f"cluster key {self.key_id.hex()}"
+
+
+def create_key_file(path: Path, *, entropy: Callable[[int], bytes] = os.urandom) -> ClusterKey:
+    """Draw a new cluster key and store it in a new file of mode 0600, durable when this returns.
+
+    Raises:
+        ConfigError: the file exists already (a key is never overwritten) or cannot be written.
+    """
+    key = ClusterKey(entropy(KEY_BYTES))
+    line = f"{_PREFIX} {key.key_id.hex()} {key.secret.hex()}\n".encode()
+    try:
+        descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+    except FileExistsError as error:
+        raise ConfigError(
+            f"{path}: expected no file, found one; a key file is never overwritten, choose another name"
+        ) from error
+    except OSError as error:
+        raise ConfigError(f"{path}: cannot create the key file: {error.strerror}") from error
+    try:
+        try:
+            written = os.write(descriptor, line)
+            if written != len(line):
+                raise ConfigError(
+                    f"{path}: only {written} of {len(line)} bytes could be written; is the disk full?"
+                )
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)
+        directory = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY)
+        try:
+            os.fsync(directory)
+        finally:
+            os.close(directory)
+    except (OSError, ConfigError) as error:
+        # Half a key would be refused later with a message that hides the cause.
+        with suppress(FileNotFoundError):
+            path.unlink()
+        if isinstance(error, ConfigError):
+            raise
+        raise ConfigError(f"{path}: cannot write the key file: {error.strerror}") from error
+    return key
+
+
+def read_key_file(path: Path) -> ClusterKey:
+    """Read a cluster key.
+
+    Raises:
+        ConfigError: the file is missing, readable by others than its owner, or not a key file. The message
+            never contains any of the file's contents.
+    """
+    try:
+        # O_NONBLOCK so that a named pipe put in the file's place is refused below instead of waited for.
+        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
+    except OSError as error:
+        raise ConfigError(f"{path}: cannot open the key file: {error.strerror}") from error
+    try:
+        # Judged on the open file, so that it cannot be exchanged between the look and the read.
+        status = os.fstat(descriptor)
+        if not stat.S_ISREG(status.st_mode):
+            raise ConfigError(f"{path}: expected a regular file that holds a cluster key")
+        mode = stat.S_IMODE(status.st_mode)
+        if mode & 0o077:
+            raise ConfigError(
+                f"{path}: expected a key file that only its owner can use (mode 0600), "
+                f"found mode {mode:04o}; run `chmod 600 {path}`, "
+                f"and if others may have read it, create a new key"
+            )
+        text = os.read(descriptor, _FILE_BYTES_MAX + 1)
+    except OSError as error:
+        raise ConfigError(f"{path}: cannot read the key file: {error.strerror}") from error
+    finally:
+        os.close(descriptor)
+    return _parse(path, text)
+
+
+def _parse(path: Path, text: bytes) -> ClusterKey:
+    expected = f"expected one line `{_PREFIX} <8 hex digits> <64 hex digits>`"
+    words = text.decode("ascii", errors="replace").split()
+    if len(text) > _FILE_BYTES_MAX or len(words) != 3 or words[0] != _PREFIX:
+        raise ConfigError(
+            f"{path}: {expected}, found {len(words)} words in {len(text)} bytes; is it a key file?"
+        )
+    try:
+        key_id, secret = bytes.fromhex(words[1]), bytes.fromhex(words[2])
+    except ValueError:
+        # Not chained: the original error may quote the secret.
+        raise ConfigError(f"{path}: {expected}, found a word that is not hexadecimal") from None
+    if len(secret) != KEY_BYTES:
+        raise ConfigError(f"{path}: {expected}, found a key of {len(secret)} bytes; was the line cut?")
+    key = ClusterKey(secret)
+    if key.key_id != key_id:
+        raise ConfigError(
+            f"{path}: the line names key {key_id.hex()} but holds key {key.key_id.hex()}; was it mistyped?"
+        )
+    return key

@@ -1,0 +1,397 @@
+"""Messages to datagrams and back, for all peers of one server: packing and sealing composed. Pure.
+
+The shell gives it what arrives and puts on the wire what it returns; addresses are none of its business.
+Who a datagram is from is decided by what opens it, never by where it came from.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Mapping, Sequence
+from typing import Final
+
+from attrs import frozen
+
+from zraft.errors import ConfigError, ProtocolError
+from zraft.ids import SERVER_ID_MAX, SERVER_ID_MIN, ServerId
+from zraft.transport import codec, packing
+from zraft.transport.handshake import Handshake
+from zraft.transport.keys import KEYS_MAX, ClusterKey
+from zraft.transport.messages import PeerMessage, Sender
+from zraft.transport.packing import MESSAGE_BYTES_MAX, Packer, Reassembly, UnsendableError
+from zraft.transport.sealing import (
+    HELLO,
+    PLAIN_KEY_ID,
+    SALT_BYTES,
+    SEAL_BYTES,
+    HelloDatagram,
+    Outgoing,
+    RejectedError,
+    Rejection,
+    decode_hello,
+    encode_hello,
+    mac_key_for,
+    read_prefix,
+)
+
+DATAGRAM_BYTES_DEFAULT: Final = 1_400
+"""Fits an Ethernet frame with room for IPv6 and a tunnel or two: no fragmentation by IP."""
+
+DATAGRAM_BYTES_LOOPBACK: Final = 60_000
+"""Below the 65,507 bytes of UDP over IPv4; a fifth of the cost per byte where no frame limits it."""
+
+DATAGRAM_BYTES_MIN: Final = 512
+DATAGRAM_BYTES_MAX: Final = 65_507
+
+QUEUED_MESSAGES_MAX: Final = 64
+QUEUED_BYTES_MAX: Final = 1024 * 1024
+"""What waits per peer for the handshake: a round trip's worth; to a peer that was down the newest matters."""
+
+
+@frozen(kw_only=True)
+class TransportSettings:
+    """Bounds of one server's datagram transport; sizes in bytes, times in milliseconds."""
+
+    message_bytes_max: int = MESSAGE_BYTES_MAX
+    reassembly_bytes_per_peer_max: int = 4 * MESSAGE_BYTES_MAX
+    reassembly_bytes_total_max: int = 16 * MESSAGE_BYTES_MAX
+    reassembly_timeout_ms: int = 1_000
+
+    def __attrs_post_init__(self) -> None:
+        if self.message_bytes_max < 1:
+            raise ConfigError(f"message_bytes_max: expected at least 1, found {self.message_bytes_max}")
+        # Twice, so that one message in the smallest fragments fits with the allowance for each of them.
+        if self.reassembly_bytes_per_peer_max < 2 * self.message_bytes_max:
+            raise ConfigError(
+                f"reassembly_bytes_per_peer_max: expected at least twice message_bytes_max "
+                f"({2 * self.message_bytes_max}), found {self.reassembly_bytes_per_peer_max}"
+            )
+        if self.reassembly_bytes_total_max < self.reassembly_bytes_per_peer_max:
+            raise ConfigError(
+                f"reassembly_bytes_total_max: expected at least reassembly_bytes_per_peer_max "
+                f"({self.reassembly_bytes_per_peer_max}), found {self.reassembly_bytes_total_max}"
+            )
+        if self.reassembly_timeout_ms < 1:
+            raise ConfigError(
+                f"reassembly_timeout_ms: expected at least 1, found {self.reassembly_timeout_ms}"
+            )
+
+
+@frozen
+class Received:
+    """What one datagram brought.
+
+    `sender` is the authenticated peer (as claimed only, in plain mode), None if the datagram was dropped or
+    was part of the handshake. `replies` are datagrams to send now. `error` is for the log, and already
+    counted; `messages` may hold the messages beside the one that was not understood.
+    """
+
+    sender: Sender | None
+    messages: list[PeerMessage]
+    replies: list[tuple[ServerId, bytes]]
+    error: str | None
+
+
+@frozen(kw_only=True)
+class LinkStatistics:
+    """Counts since this run began. `rejected` is by `sealing.Rejection` value, with every reason present."""
+
+    datagrams_sent: int
+    datagrams_opened: int
+    messages_sent: int
+    messages_received: int
+    messages_not_understood: int
+    hellos_sent: int
+    hellos_received: int
+    runs_installed: int
+    queued_messages_dropped: int
+    reassembly_dropped: int
+    reassembly_held_bytes: int
+    rejected: Mapping[str, int]
+
+
+class _Peer:
+    """Everything about one peer."""
+
+    __slots__ = ("handshake", "outgoing", "packer", "queue", "queued_bytes")
+
+    def __init__(self, handshake: Handshake, outgoing: Outgoing, packer: Packer) -> None:
+        self.handshake = handshake
+        self.outgoing = outgoing
+        self.packer = packer
+        self.queue: deque[bytes] = deque()
+        self.queued_bytes = 0
+
+
+class PeerLinks:
+    """The datagram links of one run of one server.
+
+    Args:
+        me: this server, its disk instance, and its boot number, already durable (D-1).
+        peers: the servers to talk to, each with the largest datagram to send it, in bytes.
+        keys: one or two cluster keys: the first one seals, all open. None only with `insecure`.
+        insecure: no key, no secrecy, no authentication: anybody who reaches the port can be any server.
+        entropy: gives that many unpredictable bytes (`os.urandom`); drawn from at start and for challenges.
+
+    Raises:
+        ConfigError: the arguments do not fit each other; says which.
+    """
+
+    def __init__(
+        self,
+        *,
+        me: Sender,
+        peers: Mapping[ServerId, int],
+        keys: Sequence[ClusterKey] | None,
+        entropy: Callable[[int], bytes],
+        insecure: bool = False,
+        settings: TransportSettings | None = None,
+    ) -> None:
+        self._settings = settings or TransportSettings()
+        self._keys = _key_ring(keys, insecure)
+        self._seal_key_id, self._seal_key = next(iter(self._keys.items()))
+        self._mac_keys = {key_id: mac_key_for(key) for key_id, key in self._keys.items()}
+        self._me = me
+        self._entropy = entropy
+        self._salt = entropy(SALT_BYTES)
+        assert len(self._salt) == SALT_BYTES
+        self._reassembly = Reassembly(
+            message_bytes_max=self._settings.message_bytes_max,
+            bytes_per_peer_max=self._settings.reassembly_bytes_per_peer_max,
+            bytes_total_max=self._settings.reassembly_bytes_total_max,
+            timeout_ms=self._settings.reassembly_timeout_ms,
+        )
+        self._datagrams_sent = 0
+        self._datagrams_opened = 0
+        self._messages_sent = 0
+        self._messages_received = 0
+        self._messages_not_understood = 0
+        self._hellos_sent = 0
+        self._hellos_received = 0
+        self._runs_installed = 0
+        self._queued_messages_dropped = 0
+        self._rejected = dict.fromkeys(Rejection, 0)
+        self._peers = {server: self._new_peer(server, size) for server, size in peers.items()}
+
+    def peer(self, server: ServerId) -> Sender | None:
+        """The run of a peer that was proved last; None before the first handshake, or if it is no peer."""
+        peer = self._peers.get(server)
+        incoming = peer.handshake.incoming if peer is not None else None
+        return incoming.sender if incoming is not None else None
+
+    def send(self, to: ServerId, messages: Sequence[PeerMessage]) -> list[bytes]:
+        """Datagrams that carry these messages, in order, to put on the wire now.
+
+        While the peer's salt is not known, the messages wait (bounded: the oldest are dropped) and the one
+        datagram returned asks for it.
+
+        Raises:
+            UnsendableError: a message is larger than `message_bytes_max`; none is sent.
+        """
+        peer = self._peers[to]
+        encoded = [codec.encode(message) for message in messages]
+        if not encoded:
+            return []
+        if peer.handshake.incoming is None:
+            self._queue(peer, encoded)
+            return [self._hello(to, peer.handshake.ask())]
+        return self._seal(peer, encoded)
+
+    def receive(self, datagram: bytes, now_ms: int) -> Received:
+        """What a datagram brings, wherever it came from. Never raises, whatever its bytes are.
+
+        `now_ms` is a monotonic clock's; it is used for timeouts and rates only.
+        """
+        try:
+            kind, server, receiver, key_id = read_prefix(datagram)
+            peer = self._addressee_check(server, receiver, key_id)
+            if kind == HELLO:
+                return self._on_hello(server, peer, datagram, key_id, now_ms)
+            return self._on_data(server, peer, datagram, key_id, now_ms)
+        except RejectedError as error:
+            self._rejected[error.rejection] += 1
+            return Received(None, [], [], str(error))
+
+    def statistics(self) -> LinkStatistics:
+        """Counters for metrics and for tests."""
+        return LinkStatistics(
+            datagrams_sent=self._datagrams_sent,
+            datagrams_opened=self._datagrams_opened,
+            messages_sent=self._messages_sent,
+            messages_received=self._messages_received,
+            messages_not_understood=self._messages_not_understood,
+            hellos_sent=self._hellos_sent,
+            hellos_received=self._hellos_received,
+            runs_installed=self._runs_installed,
+            queued_messages_dropped=self._queued_messages_dropped,
+            reassembly_dropped=self._reassembly.dropped,
+            reassembly_held_bytes=self._reassembly.held_bytes,
+            rejected={rejection.value: count for rejection, count in self._rejected.items()},
+        )
+
+    def _new_peer(self, server: ServerId, datagram_bytes_max: int) -> _Peer:
+        if not SERVER_ID_MIN <= server <= SERVER_ID_MAX or server == self._me.server:
+            raise ConfigError(
+                f"peers: expected servers {SERVER_ID_MIN} to {SERVER_ID_MAX} other than this one "
+                f"({self._me.server}), found {server}"
+            )
+        if not DATAGRAM_BYTES_MIN <= datagram_bytes_max <= DATAGRAM_BYTES_MAX:
+            raise ConfigError(
+                f"datagram_bytes_max of server {server}: expected {DATAGRAM_BYTES_MIN} to "
+                f"{DATAGRAM_BYTES_MAX}, found {datagram_bytes_max}"
+            )
+        body_bytes_max = datagram_bytes_max - SEAL_BYTES
+        largest = packing.message_bytes_max(body_bytes_max)
+        if self._settings.message_bytes_max > largest:
+            raise ConfigError(
+                f"message_bytes_max: expected at most {largest} with datagrams of {datagram_bytes_max} bytes "
+                f"to server {server}, found {self._settings.message_bytes_max}; raise datagram_bytes_max"
+            )
+        return _Peer(
+            Handshake(me=self._me, salt=self._salt, entropy=self._entropy),
+            Outgoing(self._seal_key, me=self._me, receiver=server, salt=self._salt),
+            Packer(
+                body_bytes_max=body_bytes_max,
+                message_bytes_max=self._settings.message_bytes_max,
+            ),
+        )
+
+    def _addressee_check(self, server: ServerId, receiver: ServerId, key_id: bytes) -> _Peer:
+        """Refuse, before any cryptography, what cannot be meant for this server."""
+        if receiver != self._me.server:
+            raise RejectedError(
+                Rejection.MISADDRESSED,
+                f"datagram from server {server} for server {receiver}, but this is server {self._me.server}; "
+                f"do the configured addresses agree?",
+            )
+        peer = self._peers.get(server)
+        if peer is None:
+            raise RejectedError(
+                Rejection.UNKNOWN_SENDER,
+                f"datagram from server {server}: expected one of the configured peers {sorted(self._peers)}",
+            )
+        if key_id not in self._keys:
+            raise RejectedError(
+                Rejection.UNKNOWN_KEY,
+                f"datagram from server {server}: {_key_name(key_id)}; this server has "
+                f"{' and '.join(_key_name(mine) for mine in self._keys)}",
+            )
+        return peer
+
+    def _on_hello(
+        self, server: ServerId, peer: _Peer, datagram: bytes, key_id: bytes, now_ms: int
+    ) -> Received:
+        hello = decode_hello(datagram, mac_key=self._mac_keys[key_id])
+        self._hellos_received += 1
+        before = peer.handshake.incoming
+        proved, answer = peer.handshake.on_hello(hello, now_ms)
+        replies = []
+        if answer is not None:
+            replies.append((server, self._hello(server, answer)))
+        if proved:
+            if peer.handshake.incoming is not before:
+                self._runs_installed += 1
+                self._reassembly.forget_sender(server)
+            replies.extend((server, datagram) for datagram in self._flush(peer))
+        return Received(None, [], replies, None)
+
+    def _on_data(
+        self, server: ServerId, peer: _Peer, datagram: bytes, key_id: bytes, now_ms: int
+    ) -> Received:
+        incoming = peer.handshake.incoming
+        try:
+            if incoming is None:
+                raise RejectedError(
+                    Rejection.STALE, f"datagram of server {server}: its handshake has not reached this run"
+                )
+            body = incoming.open(datagram, key_id, self._keys[key_id], self._salt)
+        except RejectedError as error:
+            self._rejected[error.rejection] += 1
+            question = None
+            if error.rejection in (Rejection.STALE, Rejection.UNAUTHENTIC):
+                question = peer.handshake.on_unopenable(now_ms)
+            replies = [(server, self._hello(server, question))] if question is not None else []
+            return Received(None, [], replies, str(error))
+        self._datagrams_opened += 1
+        try:
+            messages, errors = self._unpack(server, body, now_ms)
+        except ProtocolError as error:
+            messages, errors = [], [error]
+        self._messages_received += len(messages)
+        self._messages_not_understood += len(errors)
+        text = f"from server {server}: {errors[0]}" if errors else None
+        return Received(incoming.sender, messages, [], text)
+
+    def _unpack(
+        self, server: ServerId, body: bytes, now_ms: int
+    ) -> tuple[list[PeerMessage], list[ProtocolError]]:
+        kind = body[0] if body else None
+        if kind == packing.WHOLE:
+            return codec.decode_sequence(memoryview(body)[1:])
+        if kind == packing.FRAGMENT:
+            whole = self._reassembly.add(server, packing.unpack_fragment(body), now_ms)
+            return ([] if whole is None else [codec.decode(whole)]), []
+        raise ProtocolError(
+            f"body: expected kind {packing.WHOLE} or {packing.FRAGMENT}, found {kind} in {len(body)} bytes"
+        )
+
+    def _queue(self, peer: _Peer, encoded: list[bytes]) -> None:
+        for message in encoded:
+            if len(message) > self._settings.message_bytes_max:
+                raise UnsendableError(
+                    f"peer message: expected at most {self._settings.message_bytes_max} bytes "
+                    f"(message_bytes_max), found {len(message)}"
+                )
+        for message in encoded:
+            peer.queue.append(message)
+            peer.queued_bytes += len(message)
+        # The newest message stays even if it alone is above the bound of bytes: it is bounded by its own.
+        while len(peer.queue) > QUEUED_MESSAGES_MAX or (
+            peer.queued_bytes > QUEUED_BYTES_MAX and len(peer.queue) > 1
+        ):
+            peer.queued_bytes -= len(peer.queue.popleft())
+            self._queued_messages_dropped += 1
+
+    def _flush(self, peer: _Peer) -> list[bytes]:
+        encoded = list(peer.queue)
+        peer.queue.clear()
+        peer.queued_bytes = 0
+        return self._seal(peer, encoded)
+
+    def _seal(self, peer: _Peer, encoded: list[bytes]) -> list[bytes]:
+        assert peer.handshake.incoming is not None
+        salt = peer.handshake.incoming.salt
+        datagrams = [peer.outgoing.seal(body, salt) for body in peer.packer.pack(encoded)]
+        self._datagrams_sent += len(datagrams)
+        self._messages_sent += len(encoded)
+        return datagrams
+
+    def _hello(self, to: ServerId, hello: HelloDatagram) -> bytes:
+        self._hellos_sent += 1
+        return encode_hello(
+            hello, receiver=to, key_id=self._seal_key_id, mac_key=self._mac_keys[self._seal_key_id]
+        )
+
+
+def _key_ring(keys: Sequence[ClusterKey] | None, insecure: bool) -> dict[bytes, ClusterKey | None]:
+    """Keys by id, the sealing one first; in plain mode the one entry that stands for no key."""
+    if insecure:
+        if keys is not None:
+            raise ConfigError("insecure transport: expected no cluster keys, found some; drop one of the two")
+        return {PLAIN_KEY_ID: None}
+    if not keys or len(keys) > KEYS_MAX:
+        raise ConfigError(
+            f"cluster keys: expected 1 to {KEYS_MAX}, found {len(keys or ())}; create one with "
+            f"`zraft key create`, or say `insecure` in so many words"
+        )
+    ring: dict[bytes, ClusterKey | None] = {key.key_id: key for key in keys}
+    if len(ring) != len(keys) or PLAIN_KEY_ID in ring:
+        raise ConfigError(
+            f"cluster keys: expected different ids, found {[key.key_id.hex() for key in keys]}; "
+            f"create another key"
+        )
+    return ring
+
+
+def _key_name(key_id: bytes) -> str:
+    return "no key (insecure mode)" if key_id == PLAIN_KEY_ID else f"cluster key {key_id.hex()}"

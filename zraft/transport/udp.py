@@ -1,0 +1,215 @@
+"""The UDP socket: reads datagrams in lists, sends without ever waiting, counts what is lost. Shell, asyncio.
+
+Not a `DatagramProtocol`: asyncio gives that one datagram per turn of the loop, each read into a fresh 256 KiB
+buffer, at five times the cost of the plain reads done here. Works on asyncio's selector loops and on uvloop.
+
+The network may lose anything, and so may this socket: what cannot be sent now is counted and dropped. Where
+a datagram came from is reported for logs only; `PeerLinks` decides who sent it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import socket
+from collections.abc import Callable, Mapping
+from typing import Final, Self
+
+from attrs import frozen
+
+from zraft.errors import ZraftError
+
+Address = tuple[str, int] | tuple[str, int, int, int]
+"""A numeric address as the socket module has it, IPv4 or IPv6."""
+
+OnDatagrams = Callable[[list[tuple[bytes, Address]]], None]
+
+DATAGRAMS_PER_WAKEUP_MAX: Final = 64
+"""Then the loop gets its turn: a burst of datagrams must not hold up clients and timers for milliseconds."""
+
+DATAGRAMS_PER_DRAIN_MAX: Final = 4_096
+"""About what a receive buffer of 4 MB holds at 1,400 bytes. More than that is not "queued right now"."""
+
+BUFFER_BYTES: Final = 4 * 1024 * 1024
+"""Asked of the kernel for each direction; its default holds three datagrams of 60 KB."""
+
+_DATAGRAM_BYTES_MAX: Final = 65_535
+
+
+class AddressError(ZraftError, OSError):
+    """A host name has no address, or a socket cannot be bound to it. A name may get an address later."""
+
+    retriable = True
+
+
+@frozen(kw_only=True)
+class UdpStatistics:
+    """Counts since the socket was opened; errors by errno name (`EMSGSIZE`)."""
+
+    datagrams_received: int
+    bytes_received: int
+    datagrams_sent: int
+    bytes_sent: int
+    send_errors: Mapping[str, int]
+    receive_errors: Mapping[str, int]
+
+
+async def resolve(host: str, port: int, family: socket.AddressFamily) -> Address:
+    """The first address of a host for `UdpEndpoint.send`, which takes numeric addresses only: a host name
+    there would block the loop in the resolver.
+
+    Raises:
+        AddressError: the name has no address of this family now.
+    """
+    return (await _lookup(host, port, family, 0))[1]
+
+
+async def _lookup(host: str, port: int, family: int, flags: int) -> tuple[int, Address]:
+    loop = asyncio.get_running_loop()
+    try:
+        found = await loop.getaddrinfo(host, port, family=family, type=socket.SOCK_DGRAM, flags=flags)
+    except OSError as error:
+        raise AddressError(
+            f"{host}:{port}: expected a host name or address, found none: {error.strerror}"
+        ) from error
+    chosen, _, _, _, address = found[0]
+    return chosen, address  # type: ignore[return-value]  # the type stub knows of sockets without Internet
+
+
+class UdpEndpoint:
+    """One bound, non-blocking UDP socket on the running loop.
+
+    All methods belong to the loop's thread. `on_datagrams` gets what one wake-up read, in order of arrival;
+    it owns the list.
+    """
+
+    def __init__(
+        self, sock: socket.socket, loop: asyncio.AbstractEventLoop, on_datagrams: OnDatagrams
+    ) -> None:
+        """Take over a bound socket; `open` is the usual way."""
+        sock.setblocking(False)
+        self._socket = sock
+        self._loop = loop
+        self._on_datagrams = on_datagrams
+        self._datagrams_received = 0
+        self._bytes_received = 0
+        self._datagrams_sent = 0
+        self._bytes_sent = 0
+        self._send_errors: dict[str, int] = {}
+        self._receive_errors: dict[str, int] = {}
+        self._closed = False
+        self.receive_buffer_bytes: Final = _ask_buffer(sock, socket.SO_RCVBUF)
+        """What the kernel granted, as it reports it (Linux: twice the limit, for its own bookkeeping)."""
+        self.send_buffer_bytes: Final = _ask_buffer(sock, socket.SO_SNDBUF)
+        self.family: Final = sock.family
+        self.address: Final[Address] = sock.getsockname()
+        loop.add_reader(sock.fileno(), self._on_readable)
+
+    @classmethod
+    async def open(cls, host: str, port: int, on_datagrams: OnDatagrams) -> Self:
+        """Bind a socket to host and port (0: any free one) and start reading.
+
+        Raises:
+            AddressError: the host has no address, or it cannot be bound (in use, not of this machine).
+        """
+        family, address = await _lookup(host, port, socket.AF_UNSPEC, socket.AI_PASSIVE)
+        sock = socket.socket(family, socket.SOCK_DGRAM)
+        try:
+            # Without SO_REUSEADDR: with it, Linux would let a second process take half of the datagrams.
+            sock.bind(address)
+            return cls(sock, asyncio.get_running_loop(), on_datagrams)
+        except OSError as error:
+            sock.close()
+            raise AddressError(
+                f"{host}:{port}: cannot listen for datagrams: {error.strerror}; is another server running?"
+            ) from error
+
+    def send(self, address: Address, datagram: bytes) -> None:
+        """Send now or not at all. Every failure is a lost datagram: counted by its errno, and dropped."""
+        try:
+            self._socket.sendto(datagram, address)
+        except OSError as error:
+            # Full buffer, no route, port closed, too long, filtered ... all of them may pass, none is ours.
+            _count(self._send_errors, error)
+            return
+        self._datagrams_sent += 1
+        self._bytes_sent += len(datagram)
+
+    def drain(self) -> int:
+        """Read what is queued right now and hand it to `on_datagrams`; how many datagrams that were.
+
+        For before a timer is judged: a heartbeat that lies in the socket has arrived (D-11).
+        """
+        read = 0
+        while read < DATAGRAMS_PER_DRAIN_MAX:
+            batch = self._read()
+            read += len(batch)
+            if batch:
+                self._on_datagrams(batch)
+            if len(batch) < DATAGRAMS_PER_WAKEUP_MAX:
+                break
+        return read
+
+    def close(self) -> None:
+        """Stop reading and free the port. What is still queued is lost, as on any network."""
+        if self._closed:
+            return
+        self._closed = True
+        self._loop.remove_reader(self._socket.fileno())
+        self._socket.close()
+
+    def statistics(self) -> UdpStatistics:
+        """Counters for metrics and logs."""
+        return UdpStatistics(
+            datagrams_received=self._datagrams_received,
+            bytes_received=self._bytes_received,
+            datagrams_sent=self._datagrams_sent,
+            bytes_sent=self._bytes_sent,
+            send_errors=dict(self._send_errors),
+            receive_errors=dict(self._receive_errors),
+        )
+
+    def _on_readable(self) -> None:
+        batch = self._read()
+        if batch:
+            self._on_datagrams(batch)
+
+    def _read(self) -> list[tuple[bytes, Address]]:
+        batch: list[tuple[bytes, Address]] = []
+        if self._closed:
+            return batch
+        receive = self._socket.recvfrom
+        size = 0
+        for _ in range(DATAGRAMS_PER_WAKEUP_MAX):
+            try:
+                received = receive(_DATAGRAM_BYTES_MAX)
+            except (BlockingIOError, InterruptedError):
+                break
+            except ConnectionError as error:
+                # An ICMP answer to something sent earlier; the socket itself is well.
+                _count(self._receive_errors, error)
+                continue
+            batch.append(received)
+            size += len(received[0])
+        self._datagrams_received += len(batch)
+        self._bytes_received += size
+        return batch
+
+
+def _count(counts: dict[str, int], error: OSError) -> None:
+    name = errno.errorcode.get(error.errno or 0, "UNKNOWN")
+    counts[name] = counts.get(name, 0) + 1
+
+
+def _ask_buffer(sock: socket.socket, option: int) -> int:
+    """Ask for BUFFER_BYTES, or the most below it that the kernel grants; what it says it granted."""
+    asked = BUFFER_BYTES
+    while asked > sock.getsockopt(socket.SOL_SOCKET, option):
+        try:
+            sock.setsockopt(socket.SOL_SOCKET, option, asked)
+        except OSError:
+            # Some kernels refuse what Linux quietly cuts down.
+            asked //= 2
+        else:
+            break
+    return sock.getsockopt(socket.SOL_SOCKET, option)

@@ -1,0 +1,138 @@
+"""Who may do what to a znode: checking ACLs, and sharing equal ones.
+
+Source: ZooKeeper's `fixupACL` and `checkACL`.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+from functools import lru_cache
+from typing import Any, Final
+
+from zraft.errors import Code
+
+READ: Final = 1
+WRITE: Final = 2
+CREATE: Final = 4
+DELETE: Final = 8
+ADMIN: Final = 16
+ALL: Final = 31
+
+Acl = tuple[tuple[int, str, str], ...]
+"""(permission bits, scheme, id) in the client's order, without duplicates, never empty."""
+
+Ids = tuple[tuple[str, str], ...]
+"""The (scheme, id) pairs that a connection has proved."""
+
+OPEN_ACL: Final[Acl] = ((ALL, "world", "anyone"),)
+"""What nearly every znode has. The table hands out this very object, so that `is` decides the common case."""
+
+READ_ONLY_ACL: Final[Acl] = ((READ, "world", "anyone"),)
+
+_INT32_MAX: Final = 2**31 - 1
+
+
+@lru_cache(
+    maxsize=1024
+)  # a pure function; ACLs name few networks, and the check runs for every guarded operation
+def _network(text: str) -> tuple[int, int, int] | None:
+    """(IP version, prefix, bits to drop) of "address" or "address/bits"; None if it is neither."""
+    address, slash, bits = text.partition("/")
+    if "%" in address:
+        return None
+    try:
+        ip = ipaddress.ip_address(address)
+    except ValueError:
+        return None
+    length = ip.max_prefixlen
+    if slash:
+        if not (bits.isascii() and bits.isdigit() and len(bits) <= 3 and int(bits) <= length):
+            return None
+        drop = length - int(bits)
+    else:
+        drop = 0
+    return ip.version, int(ip) >> drop, drop
+
+
+@lru_cache(maxsize=4096)
+def _address(text: str) -> tuple[int, int] | None:
+    try:
+        ip = ipaddress.ip_address(text)
+    except ValueError:
+        return None
+    return ip.version, int(ip)
+
+
+def _ip_matches(network_text: str, address_text: str) -> bool:
+    network, address = _network(network_text), _address(address_text)
+    if network is None or address is None:
+        return False
+    version, prefix, drop = network
+    return version == address[0] and prefix == address[1] >> drop
+
+
+def permits(acl: Acl, permission: int, ids: Ids) -> bool:
+    """Does `acl` grant any bit of `permission` to a connection with these ids?"""
+    if acl is OPEN_ACL:
+        return True
+    for bits, scheme, who in acl:
+        if bits & permission:
+            if scheme == "world":
+                return True
+            if scheme == "ip" and any(s == "ip" and _ip_matches(who, i) for s, i in ids):
+                return True
+    return False
+
+
+def checked_acl(acl: Any) -> Acl | Code:
+    """The ACL that a create or setACL asks for, without duplicates.
+
+    Returns:
+        INVALID_ACL for an empty list, an unknown scheme or a bad id; MARSHALLING_ERROR if it is no ACL.
+    """
+    if acl.__class__ is not tuple:
+        return Code.MARSHALLING_ERROR
+    for entry in acl:
+        if entry.__class__ is not tuple or len(entry) != 3:
+            return Code.MARSHALLING_ERROR
+        bits, scheme, who = entry
+        if bits.__class__ is not int or scheme.__class__ is not str or who.__class__ is not str:
+            return Code.MARSHALLING_ERROR
+        if not -_INT32_MAX - 1 <= bits <= _INT32_MAX:
+            return Code.MARSHALLING_ERROR
+    if not acl:
+        return Code.INVALID_ACL
+    for _, scheme, who in acl:
+        known = who == "anyone" if scheme == "world" else scheme == "ip" and _network(who) is not None
+        if not known:
+            return Code.INVALID_ACL
+    return tuple(dict.fromkeys(acl))
+
+
+class AclTable:
+    """Equal ACLs are stored once, for as long as a znode has them."""
+
+    __slots__ = ("_users",)
+
+    def __init__(self) -> None:
+        self._users: dict[Acl, tuple[Acl, int]] = {}
+
+    def __len__(self) -> int:
+        return len(self._users)
+
+    def hold(self, acl: Acl) -> Acl:
+        """The shared object equal to `acl`; one `release` is owed."""
+        if acl == OPEN_ACL:
+            return OPEN_ACL
+        shared, users = self._users.get(acl, (acl, 0))
+        self._users[shared] = (shared, users + 1)
+        return shared
+
+    def release(self, acl: Acl) -> None:
+        if acl is OPEN_ACL:
+            return
+        shared, users = self._users[acl]
+        if users == 1:
+            del self._users[acl]
+        else:
+            self._users[acl] = (shared, users - 1)

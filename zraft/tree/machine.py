@@ -1,0 +1,383 @@
+"""The coordination state machine: what the committed entries of group 0 make of the state, everywhere alike.
+
+It reads nothing but the state and the entry (D-5): no clock, no local setting, no order of a set. Nothing an
+entry can hold raises: what cannot be understood is answered with a code, the same everywhere. Per entry::
+
+    begin_entry, then per batch: begin_batch -> skip_batch | per run: begin_run, execute, execute, ...
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, Final
+
+from attrs import asdict
+
+from zraft.errors import Code
+from zraft.ids import SERVER_ID_MAX, SERVER_ID_MIN, Instance, ServerId, zxid_after
+from zraft.tree.acl import Ids
+from zraft.tree.digest import item_hash
+from zraft.tree.events import Event
+from zraft.tree.multi import execute_multi, part_handlers
+from zraft.tree.node import NodeTable
+from zraft.tree.origins import Origin, Origins, Row
+from zraft.tree.sessions import PASSWORD_BYTES, Owner, Session, session_id_for
+from zraft.tree.settings import Settings
+from zraft.tree.txn import (
+    ATTACH,
+    CLOSE_SESSION,
+    CREATE,
+    CREATE2,
+    CREATE_SESSION,
+    DELETE,
+    EXPIRE,
+    MULTI,
+    REGISTER,
+    SET_DATA,
+    SETTINGS,
+    Command,
+)
+from zraft.tree.znodes import Tree
+
+Handler = Callable[[Command, int], object]
+
+LEADER: Final = ServerId(0)
+"""The server number of the leader's own batches, which are not deduplicated."""
+
+BOOT_ID_BYTES_MAX: Final = 64
+_INT64_MAX: Final = 2**63 - 1
+_NO_OWNER: Final[Owner] = (LEADER, Instance(b""), 0)
+_NOTHING: Final[Mapping[int, Handler]] = {}
+
+
+class Machine:
+    """The replicated state. Equal sequences of calls give equal states, results and events.
+
+    Read-only for others: `nodes`, `sessions`, `rows`, `settings`, and
+
+    - `last_zxid`, `position`: of the last command executed (D-15, D-16);
+    - `log_time`, `wall_time`: of the current entry, milliseconds (D-12);
+    - `index`, `term`: of the current entry.
+
+    `events` collects what `execute` made happen, in ZooKeeper's order; whoever consumes it clears it.
+    """
+
+    __slots__ = (
+        "_leader_handlers",
+        "_next_zxid",
+        "_origin_handlers",
+        "_owner",
+        "_part_handlers",
+        "_run_code",
+        "_run_handlers",
+        "_session_handlers",
+        "_tree",
+        "events",
+        "index",
+        "last_zxid",
+        "log_time",
+        "nodes",
+        "origins",
+        "position",
+        "sessions",
+        "term",
+    )
+
+    def __init__(self, members: Iterable[Origin] = (), settings: Settings | None = None) -> None:
+        self._tree = tree = Tree(settings if settings is not None else Settings())
+        self.nodes: NodeTable = tree.nodes
+        self.sessions: dict[int, Session] = tree.sessions
+        self.events: list[Event] = tree.events
+        self.origins = Origins()
+        self.set_members(members)
+        self.last_zxid = self.position = self.log_time = self.index = self.term = 0
+        self._next_zxid = zxid_after(0, 0)
+        self._part_handlers = part_handlers(tree)
+        self._session_handlers: Mapping[int, Handler] = {
+            CREATE: tree.create,
+            CREATE2: tree.create,
+            DELETE: tree.delete,
+            SET_DATA: tree.set_data,
+            MULTI: self._multi,
+            CLOSE_SESSION: self._close_session,
+        }
+        self._origin_handlers: Mapping[int, Handler] = {
+            CREATE_SESSION: self._create_session,
+            ATTACH: self._attach,
+            REGISTER: self._register,
+        }
+        self._leader_handlers: Mapping[int, Handler] = {EXPIRE: self._expire, SETTINGS: self._change_settings}
+        self._owner: Owner = _NO_OWNER
+        self._run_handlers = _NOTHING
+        self._run_code = Code.BAD_ARGUMENTS
+
+    @property
+    def rows(self) -> dict[Origin, Row]:
+        return self.origins.rows
+
+    @property
+    def settings(self) -> Settings:
+        return self._tree.settings
+
+    @property
+    def wall_time(self) -> int:
+        return self._tree.wall_time
+
+    # -- the frame around commands
+
+    def set_members(self, members: Iterable[Origin]) -> None:
+        """A MEMBERSHIP entry: origin rows exist exactly for these (server, instance) from now on (D-3)."""
+        members = list(members)
+        assert all(SERVER_ID_MIN <= server <= SERVER_ID_MAX for server, _ in members), f"{members=}"
+        self.origins.set_members(members)
+
+    def pass_entry(self, index: int, term: int) -> None:
+        """An entry without commands (NOOP, MEMBERSHIP) has its turn."""
+        self.index = index
+        self.term = term
+
+    def begin_entry(self, index: int, term: int, position: int, log_time_ms: int, wall_time_ms: int) -> None:
+        """A COMMANDS entry has its turn; `position` is that of its first command."""
+        self.index = index
+        self.term = term
+        self._next_zxid = zxid_after(self.last_zxid, term)
+        # None of the three may go back or leave 64 bits, whatever a faulty leader stamps.
+        self.position = max(self.position, position - 1)
+        if log_time_ms.__class__ is int and self.log_time < log_time_ms <= _INT64_MAX:
+            self.log_time = log_time_ms
+        if wall_time_ms.__class__ is int and 0 <= wall_time_ms <= _INT64_MAX:
+            self._tree.wall_time = wall_time_ms
+        self._end_run(Code.BAD_ARGUMENTS)
+        self._tree.digest.relieve()
+
+    def begin_batch(self, server: ServerId, instance: Instance, boot: int, seq: int) -> bool:
+        """Is this batch to be executed? If not, the caller passes its commands to `skip_batch` (D-2, D-3)."""
+        self._end_run(Code.BAD_ARGUMENTS)
+        well_formed = (
+            server.__class__ is int
+            and instance.__class__ is bytes
+            and boot.__class__ is int
+            and seq.__class__ is int
+        )
+        if not well_formed:
+            return False
+        self._owner = (server, instance, boot)
+        return server == LEADER or self.origins.accept((server, instance), boot, seq)
+
+    def skip_batch(self, count: int) -> None:
+        """The batch was not accepted: its `count` commands have positions but no zxids (D-15, D-16)."""
+        self.position += count
+
+    def begin_run(self, session: int, ids: Ids) -> Code:
+        """What the commands of this run come to if it is not OK: they fail with it, each at its own zxid."""
+        tree = self._tree
+        if not _are_ids(ids) or session.__class__ is not int:
+            return self._end_run(Code.MARSHALLING_ERROR)
+        if session == 0:
+            tree.session = None
+            tree.ids = ids
+            self._run_code = Code.OK
+            self._run_handlers = self._leader_handlers if self._owner[0] == LEADER else self._origin_handlers
+            return Code.OK
+        found = self.sessions.get(session)
+        if found is None:
+            return self._end_run(Code.SESSION_EXPIRED)
+        if found.owner != self._owner:
+            return self._end_run(Code.SESSION_MOVED)
+        tree.session = found
+        tree.ids = ids
+        tree.digest.dirty_sessions.add(session)  # its write_position will move
+        self._run_code = Code.OK
+        self._run_handlers = self._session_handlers
+        return Code.OK
+
+    def execute(self, command: Command) -> object:
+        """One command, at the next position and zxid, whether it succeeds or fails.
+
+        Returns:
+            A `Code` below 0 for a failure, else by command: SET_DATA the `Znode`; CREATE, CREATE2 (path,
+            `Znode`); DELETE, CLOSE_SESSION, REGISTER, EXPIRE, SETTINGS `Code.OK`; CREATE_SESSION, ATTACH the
+            `Session`; MULTI a tuple of `PartResult` or `MultiFailed`. Znodes and sessions go on changing with
+            later commands: build the reply before the next one is executed.
+        """
+        self.position = position = self.position + 1
+        self.last_zxid = zxid = self._next_zxid
+        self._next_zxid = zxid + 1
+        session = self._tree.session
+        if session is not None:
+            session.write_position = position
+        try:
+            handler = self._run_handlers.get(command[0])
+        except (TypeError, LookupError):  # not a tuple, or an empty one, or an opcode that cannot be one
+            return self._run_code if self._run_code is not Code.OK else Code.MARSHALLING_ERROR
+        if handler is None:
+            return self._run_code if self._run_code is not Code.OK else Code.UNIMPLEMENTED
+        return handler(command, zxid)
+
+    def _end_run(self, code: Code) -> Code:
+        """No command can be executed until the next run begins; each fails with `code`."""
+        self._run_code = code
+        self._run_handlers = _NOTHING
+        self._tree.session = None
+        self._tree.ids = ()
+        return code
+
+    # -- commands of sessions, origins and leaders
+
+    def _multi(self, command: Command, zxid: int) -> object:
+        return execute_multi(self._tree, self._part_handlers, command, zxid)
+
+    def _create_session(self, command: Command, zxid: int) -> Session | Code:
+        if len(command) != 3:
+            return Code.MARSHALLING_ERROR
+        _, timeout_ms, password = command
+        if timeout_ms.__class__ is not int or not _is_password(password):
+            return Code.MARSHALLING_ERROR
+        session_id = session_id_for(self._owner[0], zxid)
+        if session_id in self.sessions:
+            # Only after 2^56 zxids, when the oldest sessions' ids come round again.
+            return Code.SYSTEM_ERROR
+        timeout_ms = self.settings.clamped_timeout_ms(timeout_ms)
+        session = Session(session_id, password, timeout_ms, self._owner, self.position)
+        self.sessions[session_id] = session
+        self._tree.digest.dirty_sessions.add(session_id)
+        return session
+
+    def _attach(self, command: Command, zxid: int) -> Session | Code:
+        if len(command) != 4:
+            return Code.MARSHALLING_ERROR
+        _, session_id, timeout_ms, password = command
+        if session_id.__class__ is not int or timeout_ms.__class__ is not int or not _is_password(password):
+            return Code.MARSHALLING_ERROR
+        session = self.sessions.get(session_id)
+        if session is None or session.password != password:
+            return Code.SESSION_EXPIRED
+        session.owner = self._owner
+        session.timeout_ms = self.settings.clamped_timeout_ms(timeout_ms)
+        session.attach_position = session.write_position = self.position
+        self._tree.digest.dirty_sessions.add(session_id)
+        return session
+
+    def _register(self, command: Command, zxid: int) -> Code:
+        if (
+            len(command) != 2
+            or command[1].__class__ is not bytes
+            or not 0 < len(command[1]) <= BOOT_ID_BYTES_MAX
+        ):
+            return Code.MARSHALLING_ERROR
+        server, instance, _ = self._owner
+        row = self.rows[server, instance]
+        if row.boot_id:
+            # One boot registers once; another id under the same number is a copy of the directory (D-1).
+            return Code.OK if row.boot_id == command[1] else Code.BAD_ARGUMENTS
+        row.boot_id = command[1]
+        return Code.OK
+
+    def _close_session(self, command: Command, zxid: int) -> Code:
+        if len(command) != 1:
+            return Code.MARSHALLING_ERROR
+        session = self._tree.session
+        assert session is not None, "a run without a session was given a close"
+        self._end_session(session, zxid)
+        self._end_run(Code.SESSION_EXPIRED)
+        return Code.OK
+
+    def _expire(self, command: Command, zxid: int) -> Code:
+        """OK if the session ended (D-11).
+
+        UNKNOWN_SESSION if there is none, BAD_VERSION if it attached or wrote since: nothing changes.
+        """
+        if len(command) != 7 or not all(field.__class__ is int for field in command):
+            return Code.MARSHALLING_ERROR
+        session = self.sessions.get(command[1])
+        if session is None:
+            return Code.UNKNOWN_SESSION
+        if session.attach_position != command[2] or session.write_position != command[3]:
+            return Code.BAD_VERSION
+        self._end_session(session, zxid)
+        return Code.OK
+
+    def _change_settings(self, command: Command, zxid: int) -> Code:
+        if len(command) != 2 or command[1].__class__ is not dict:
+            return Code.MARSHALLING_ERROR
+        settings = self.settings.changed(command[1])
+        if settings is None:
+            return Code.BAD_ARGUMENTS
+        self._tree.settings = settings
+        return Code.OK
+
+    def _end_session(self, session: Session, zxid: int) -> None:
+        """The session and exactly its ephemerals go, the latter in the order of their paths."""
+        for path in sorted(session.ephemerals):
+            self._tree.remove(path, zxid)
+        del self.sessions[session.id]
+        self._tree.digest.total -= session.folded
+
+    # -- comparing states
+
+    def digest(self) -> int:
+        """128 bits that equal states share (D-26). Costs about 3 us per item changed since the last call."""
+        return self._tree.digest.folded_total(self._small_shares())
+
+    def full_digest(self) -> int:
+        """The same, computed from every item; for tests and checkers."""
+        return self._tree.digest.full_total(self._small_shares())
+
+    def _small_shares(self) -> list[int]:
+        """Shares of what is too little to be worth keeping folded."""
+        return [item_hash(kind, *fields) for kind, items in self._small_image() for fields in items]
+
+    def _small_image(self) -> tuple[tuple[str, tuple[tuple[Any, ...], ...]], ...]:
+        rows = tuple(sorted((*origin, row.boot, row.seq, row.boot_id) for origin, row in self.rows.items()))
+        counters = (
+            ("last_zxid", self.last_zxid),
+            ("position", self.position),
+            ("log_time", self.log_time),
+            ("wall_time", self.wall_time),
+            ("index", self.index),
+            ("term", self.term),
+            ("faults", self.origins.faults),
+        )
+        return (
+            ("row", rows),
+            (
+                "setting",
+                tuple(sorted(asdict(self.settings).items())),
+            ),
+            ("counter", counters),
+        )
+
+    def image(self) -> tuple[Any, ...]:
+        """The whole state as nested sorted tuples, equal if and only if the states are; for checkers."""
+        nodes = sorted(
+            (path, node.data, node.acl, node.stat(), node.creates, tuple(sorted(node.children or ())))
+            for path, node in self.nodes.items()
+        )
+        sessions = sorted(
+            (
+                s.id,
+                s.password,
+                s.timeout_ms,
+                s.owner,
+                s.attach_position,
+                s.write_position,
+                tuple(sorted(s.ephemerals)),
+            )
+            for s in self.sessions.values()
+        )
+        return (("node", tuple(nodes)), ("session", tuple(sessions)), *self._small_image())
+
+
+def _is_password(password: Any) -> bool:
+    return password.__class__ is bytes and len(password) == PASSWORD_BYTES
+
+
+def _are_ids(ids: Any) -> bool:
+    if ids.__class__ is not tuple:
+        return False
+    for pair in ids:
+        if pair.__class__ is not tuple or len(pair) != 2:
+            return False
+        if pair[0].__class__ is not str or pair[1].__class__ is not str:
+            return False
+    return True

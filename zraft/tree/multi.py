@@ -1,0 +1,88 @@
+"""MULTI: several commands that all happen, at one zxid, or leave no trace at all (zookeeper.md 1.5)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any, Final
+
+from attrs import frozen
+
+from zraft.errors import Code
+from zraft.tree.node import Stat, Znode
+from zraft.tree.txn import CHECK, CREATE, CREATE2, DELETE, SET_DATA, Command
+from zraft.tree.znodes import Tree
+
+PartResult = Stat | tuple[str, Stat] | Code
+"""SET_DATA: the stat; CREATE, CREATE2: final path and stat; DELETE, CHECK: OK. Stats as of that part."""
+
+
+@frozen
+class MultiFailed:
+    """Part `index` failed with `code`; `results` has a code per part: 0 before it, -2 after it."""
+
+    index: int
+    code: Code
+    results: tuple[Code, ...]
+
+
+def part_handlers(tree: Tree) -> Mapping[int, Callable[[Command, int], Any]]:
+    """What may stand in a multi."""
+    return {
+        CREATE: tree.create,
+        CREATE2: tree.create,
+        DELETE: tree.delete,
+        SET_DATA: tree.set_data,
+        CHECK: tree.check,
+    }
+
+
+_UNSTARTED: Final = Code.RUNTIME_INCONSISTENCY
+
+
+def execute_multi(
+    tree: Tree, handlers: Mapping[int, Callable[[Command, int], Any]], command: Command, zxid: int
+) -> tuple[PartResult, ...] | MultiFailed | Code:
+    """[MULTI, [command, ...]]; parts see what earlier parts did.
+
+    Returns:
+        MARSHALLING_ERROR, without a trace, if any part cannot be understood: then the request was no multi.
+    """
+    if len(command) != 2 or command[1].__class__ is not tuple:
+        return Code.MARSHALLING_ERROR
+    parts: tuple[Any, ...] = command[1]
+    for part in parts:
+        if part.__class__ is not tuple or not part or part[0].__class__ is not int or part[0] not in handlers:
+            return Code.MARSHALLING_ERROR
+
+    digest = tree.digest
+    events_before, total_before = len(tree.events), digest.total
+    dirty_before, digest.dirty_nodes = digest.dirty_nodes, set()
+    tree.journal = []
+    results: list[PartResult] = []
+    failure = Code.OK
+    for part in parts:
+        result = handlers[part[0]](part, zxid)
+        # Later parts may change the same znode; the reply shows it as this part left it.
+        if result.__class__ is Znode:
+            result = result.stat()
+        elif result.__class__ is tuple:
+            result = result[0], result[1].stat()
+        elif result is not Code.OK:
+            failure = result
+            break
+        results.append(result)
+
+    journal, tree.journal = tree.journal, None
+    if failure is Code.OK:
+        dirty_before |= digest.dirty_nodes
+        digest.dirty_nodes = dirty_before
+        return tuple(results)
+    for undo, arguments in reversed(journal):
+        undo(*arguments)
+    del tree.events[events_before:]
+    digest.total, digest.dirty_nodes = total_before, dirty_before
+    if failure is Code.MARSHALLING_ERROR:
+        return failure
+    index = len(results)
+    codes = (Code.OK,) * index + (failure,) + (_UNSTARTED,) * (len(parts) - index - 1)
+    return MultiFailed(index, failure, codes)

@@ -1,0 +1,56 @@
+"""The replicated settings: everything apply consults that an operator may change (D-5)."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from attrs import evolve, fields, frozen
+
+FEATURE_LEVEL_KNOWN: Final = 1
+"""The newest behaviour of apply that this release has.
+
+A leader raises the level in force only once every member announces it. A release that is asked for more than
+it knows refuses the command; should that happen on some servers only, their digests differ at once (D-26).
+"""
+
+
+@frozen
+class Settings:
+    """One value per knob; sizes in bytes, times in milliseconds."""
+
+    feature_level: int = 1
+    tick_time_ms: int = 2_000
+    session_timeout_ms_min: int = 4_000
+    session_timeout_ms_max: int = 40_000
+    data_bytes_max: int = 1024 * 1024
+    session_ephemerals_max: int = 20_000
+    """Closing a session removes all its ephemerals in one command, which must not stall apply (D-20)."""
+
+    def changed(self, changes: dict[Any, Any]) -> Settings | None:
+        """These settings with `changes` made, or None if any of them is unknown or out of bounds."""
+        for name, value in changes.items():
+            if name not in _BOUNDS or value.__class__ is not int:
+                return None
+            low, high = _BOUNDS[name]
+            if not low <= value <= high:
+                return None
+        new = evolve(self, **changes)
+        if new.session_timeout_ms_min > new.session_timeout_ms_max or new.feature_level < self.feature_level:
+            return None
+        return new
+
+    def clamped_timeout_ms(self, timeout_ms: int) -> int:
+        """The session timeout that a client gets when it asks for `timeout_ms`."""
+        return max(self.session_timeout_ms_min, min(self.session_timeout_ms_max, timeout_ms))
+
+
+_DAY_MS: Final = 24 * 3600 * 1000
+_BOUNDS: Final = {
+    "feature_level": (1, FEATURE_LEVEL_KNOWN),
+    "tick_time_ms": (1, 60_000),
+    "session_timeout_ms_min": (1, _DAY_MS),
+    "session_timeout_ms_max": (1, _DAY_MS),
+    "data_bytes_max": (1, 2**30),
+    "session_ephemerals_max": (1, 2**31 - 1),
+}
+assert set(_BOUNDS) == {field.name for field in fields(Settings)}

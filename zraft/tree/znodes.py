@@ -1,0 +1,283 @@
+"""The tree of znodes and the commands that change it, each deciding everything before it changes anything.
+
+Order of checks and effects: ZooKeeper's `PrepRequestProcessor` and `DataTree`. The fields of a command come
+from peers, so their types are checked too: a wrong one is MARSHALLING_ERROR everywhere, never an exception.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Final
+
+from zraft.errors import Code
+from zraft.tree.acl import CREATE, DELETE, OPEN_ACL, READ, WRITE, AclTable, Ids, checked_acl, permits
+from zraft.tree.digest import Digest
+from zraft.tree.events import (
+    NODE_CHILDREN_CHANGED,
+    NODE_CREATED,
+    NODE_DATA_CHANGED,
+    NODE_DELETED,
+    Event,
+)
+from zraft.tree.node import INT32_MAX, INT32_MIN, SHARD_COUNT, SHARD_SHIFT, NodeTable, Znode, table_at_birth
+from zraft.tree.paths import ROOT, is_valid_name, is_valid_path, split
+from zraft.tree.sessions import Session
+from zraft.tree.settings import Settings
+from zraft.tree.txn import FLAG_EPHEMERAL, FLAG_SEQUENTIAL, Command
+
+Undo = tuple[Callable[..., None], tuple[Any, ...]]
+
+_SHARD_MASK: Final = SHARD_COUNT - 1
+_UNDELETABLE: Final = frozenset({"/", "/zookeeper", "/zookeeper/quota", "/zookeeper/config"})
+
+# Looking up an attribute of an Enum class costs as much as a dict access; the hot path does not pay for it.
+_OK: Final = Code.OK
+_MALFORMED: Final = Code.MARSHALLING_ERROR
+_BAD_ARGUMENTS: Final = Code.BAD_ARGUMENTS
+_NO_NODE: Final = Code.NO_NODE
+_NO_AUTH: Final = Code.NO_AUTH
+_BAD_VERSION: Final = Code.BAD_VERSION
+
+
+class Tree:
+    """The znodes with all that moves when they do: events, ephemerals of sessions, shared ACLs, digest marks.
+
+    The machine sets the context of a command (`wall_time`, `session`, `ids`, `settings`) before it calls.
+    While `journal` is a list, every effect leaves its inverse there, so that a multi can be undone.
+    """
+
+    __slots__ = (
+        "_shards",
+        "acls",
+        "digest",
+        "events",
+        "ids",
+        "journal",
+        "nodes",
+        "session",
+        "sessions",
+        "settings",
+        "wall_time",
+    )
+
+    def __init__(self, settings: Settings) -> None:
+        self.nodes: NodeTable = table_at_birth()
+        self._shards = self.nodes.shards
+        self.acls = AclTable()
+        for _, node in self.nodes.items():
+            node.acl = self.acls.hold(node.acl)
+        self.sessions: dict[int, Session] = {}
+        self.digest = Digest(self.nodes, self.sessions)
+        self.events: list[Event] = []
+        self.settings = settings
+        self.wall_time = 0
+        self.session: Session | None = None
+        self.ids: Ids = ()
+        self.journal: list[Undo] | None = None
+
+    # -- commands
+
+    def set_data(self, command: Command, zxid: int) -> Znode | Code:
+        """[SET_DATA, path, data, version]: the znode as changed."""
+        try:
+            _, path, data, version = command
+        except ValueError:
+            return _MALFORMED
+        if path.__class__ is not str or version.__class__ is not int:
+            return _MALFORMED
+        if data is not None:
+            if data.__class__ is not bytes:
+                return _MALFORMED
+            if len(data) > self.settings.data_bytes_max:
+                return _BAD_ARGUMENTS
+        node = self._shards[hash(path) >> SHARD_SHIFT & _SHARD_MASK].get(path)
+        if node is None:
+            return _NO_NODE if is_valid_path(path) else _BAD_ARGUMENTS
+        acl = node.acl
+        if acl is not OPEN_ACL and not permits(acl, WRITE, self.ids):
+            return _NO_AUTH
+        old_version = node.version
+        if version != old_version and version != -1:
+            return _BAD_VERSION
+        if self.journal is not None:
+            self.journal.append((self._undo_set_data, (node, node.data, node.mzxid, node.mtime, old_version)))
+        old = node.data
+        self.nodes.data_bytes += (len(data) if data else 0) - (len(old) if old else 0)
+        node.data = data
+        node.mzxid = zxid
+        node.mtime = self.wall_time
+        # -1 is no version: in a condition it would mean "any" (ZOOKEEPER-4743).
+        if old_version == -2:
+            node.version = 0
+        else:
+            node.version = old_version + 1 if old_version != INT32_MAX else INT32_MIN
+        self.digest.dirty_nodes.add(path)
+        self.events.append((NODE_DATA_CHANGED, path, acl))
+        return node
+
+    def create(self, command: Command, zxid: int) -> tuple[str, Znode] | Code:
+        """[CREATE, path, data, acl, flags, ttl]: the final path and the znode."""
+        try:
+            _, path, data, acl, flags, _ = command
+        except ValueError:
+            return _MALFORMED
+        if path.__class__ is not str or flags.__class__ is not int:
+            return _MALFORMED
+        if data is not None:
+            if data.__class__ is not bytes:
+                return _MALFORMED
+            if len(data) > self.settings.data_bytes_max:
+                return _BAD_ARGUMENTS
+        slash = path.rfind("/")
+        if not 0 <= flags <= FLAG_EPHEMERAL | FLAG_SEQUENTIAL or slash < 0 or "\0" in path:
+            return _BAD_ARGUMENTS
+        if acl is None:
+            acl = OPEN_ACL
+        else:
+            acl = checked_acl(acl)
+            if acl.__class__ is Code:
+                return acl
+
+        parent_path = path[:slash] or ROOT
+        parent = self._shards[hash(parent_path) >> SHARD_SHIFT & _SHARD_MASK].get(parent_path)
+        if parent is None:
+            return _NO_NODE
+        if parent.acl is not OPEN_ACL and not permits(parent.acl, CREATE, self.ids):
+            return _NO_AUTH
+        creates = parent.creates
+        if flags & FLAG_SEQUENTIAL:
+            path = f"{path}{creates:010d}"
+        name = path[slash + 1 :]
+        # The parent exists, so its path is valid; only "//name" can pretend to be below the root.
+        if not is_valid_name(name) or slash == 1:
+            return Code.NODE_EXISTS if path == ROOT else _BAD_ARGUMENTS
+        siblings = parent.children
+        if siblings is not None and name in siblings:
+            return Code.NODE_EXISTS
+        if parent.ephemeral_owner:
+            return Code.NO_CHILDREN_FOR_EPHEMERALS
+        owner = 0
+        if flags & FLAG_EPHEMERAL:
+            session = self.session
+            assert session is not None, "a run without a session was given a create"
+            if len(session.ephemerals) >= self.settings.session_ephemerals_max:
+                return Code.QUOTA_EXCEEDED
+            session.ephemerals.add(path)
+            owner = session.id
+
+        if self.journal is not None:
+            self.journal.append((self._undo_create, (path, name, parent, parent.pzxid, creates)))
+        if acl is not OPEN_ACL:
+            acl = self.acls.hold(acl)
+        node = Znode(data, acl, zxid, self.wall_time, owner)
+        self.nodes.insert(path, node)
+        if siblings is None:
+            parent.children = {name}
+        else:
+            siblings.add(name)
+        parent.creates = creates + 1 if creates != INT32_MAX else INT32_MIN
+        parent.pzxid = zxid
+        dirty = self.digest.dirty_nodes
+        dirty.add(path)
+        dirty.add(parent_path)
+        events = self.events
+        events.append((NODE_CREATED, path, acl))
+        events.append((NODE_CHILDREN_CHANGED, parent_path, parent.acl))
+        return path, node
+
+    def delete(self, command: Command, zxid: int) -> Code:
+        """[DELETE, path, version]."""
+        try:
+            _, path, version = command
+        except ValueError:
+            return _MALFORMED
+        if path.__class__ is not str or version.__class__ is not int:
+            return _MALFORMED
+        if "/" not in path or "\0" in path or path in _UNDELETABLE:
+            return _BAD_ARGUMENTS
+        parent = self.nodes.get(split(path)[0])
+        if parent is None:
+            return _NO_NODE
+        if not permits(parent.acl, DELETE, self.ids):
+            return _NO_AUTH
+        node = self.nodes.get(path)
+        if node is None:
+            return _NO_NODE
+        if version != node.version and version != -1:
+            return _BAD_VERSION
+        if node.children:
+            return Code.NOT_EMPTY
+        self.remove(path, zxid)
+        return _OK
+
+    def check(self, command: Command, zxid: int) -> Code:
+        """[CHECK, path, version]: changes nothing; a part of multi only."""
+        try:
+            _, path, version = command
+        except ValueError:
+            return _MALFORMED
+        if path.__class__ is not str or version.__class__ is not int:
+            return _MALFORMED
+        node = self.nodes.get(path)
+        if node is None:
+            return _NO_NODE if is_valid_path(path) else _BAD_ARGUMENTS
+        if not permits(node.acl, READ, self.ids):
+            return _NO_AUTH
+        return _OK if version in (-1, node.version) else _BAD_VERSION
+
+    # -- effects without checks, and their inverses
+
+    def remove(self, path: str, zxid: int) -> None:
+        """Take away a childless znode; a session's end does so too, where no ACL counts."""
+        parent_path, name = split(path)
+        parent = self.nodes.get(parent_path)
+        assert parent is not None, f"{path} has no parent"
+        node = self.nodes.remove(path)
+        if self.journal is not None:
+            self.journal.append((self._undo_remove, (path, name, node, parent, parent.pzxid)))
+        siblings = parent.children
+        assert siblings is not None, f"{parent_path} does not know its child {name}"
+        siblings.remove(name)
+        if not siblings:
+            parent.children = None
+        parent.pzxid = zxid
+        if node.ephemeral_owner:
+            owner = self.sessions.get(node.ephemeral_owner)
+            if owner is not None:
+                owner.ephemerals.discard(path)
+        self.acls.release(node.acl)
+        digest = self.digest
+        digest.total -= node.folded
+        digest.dirty_nodes.add(parent_path)
+        self.events.append((NODE_DELETED, path, node.acl))
+        self.events.append((NODE_CHILDREN_CHANGED, parent_path, parent.acl))
+
+    def _undo_create(self, path: str, name: str, parent: Znode, pzxid: int, creates: int) -> None:
+        node = self.nodes.remove(path)
+        assert parent.children is not None, f"the parent of {path} forgot it"
+        parent.children.remove(name)
+        if not parent.children:
+            parent.children = None
+        parent.pzxid = pzxid
+        parent.creates = creates
+        if node.ephemeral_owner:
+            self.sessions[node.ephemeral_owner].ephemerals.remove(path)
+        self.acls.release(node.acl)
+
+    def _undo_remove(self, path: str, name: str, node: Znode, parent: Znode, pzxid: int) -> None:
+        node.acl = self.acls.hold(node.acl)
+        self.nodes.insert(path, node)
+        if parent.children is None:
+            parent.children = {name}
+        else:
+            parent.children.add(name)
+        parent.pzxid = pzxid
+        if node.ephemeral_owner:
+            self.sessions[node.ephemeral_owner].ephemerals.add(path)
+
+    def _undo_set_data(self, node: Znode, data: bytes | None, mzxid: int, mtime: int, version: int) -> None:
+        self.nodes.data_bytes += (len(data) if data else 0) - node.data_length
+        node.data = data
+        node.mzxid = mzxid
+        node.mtime = mtime
+        node.version = version

@@ -1,0 +1,175 @@
+"""Encodes replies, each as one bytes object with its length in front, ready for the socket.
+
+A reply is int length, int xid, long zxid, int err, and a body only if err is 0. The encoders read a znode at
+once: call them right after the command was applied, before the next one changes the same znode.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from struct import Struct
+from typing import Any, Final, Protocol
+
+from zraft.tree.txn import CHECK, CREATE, CREATE2, DELETE, MULTI, SET_DATA, Command
+from zraft.wire.jute import INT, NULL_LENGTH, encode_texts
+from zraft.wire.opcodes import Opcode
+from zraft.wire.requests import MULTI_END, MULTI_HEADER
+from zraft.wire.stat import STAT, STAT_FIELDS, Znode, encode_stat
+
+HEADER_BYTES: Final = 16
+STAT_BYTES: Final = 68
+
+_HEADER: Final = Struct(">iiqi")
+_HEADER_AND_LENGTH: Final = Struct(">iiqii")
+_HEADER_AND_STAT: Final = Struct(">iiqi" + STAT_FIELDS)
+
+_pack_header: Final = _HEADER.pack
+_pack_header_and_length: Final = _HEADER_AND_LENGTH.pack
+_pack_header_and_stat: Final = _HEADER_AND_STAT.pack
+
+
+class MultiFailure(Protocol):
+    """Why a multi changed nothing: one code per operation, OK before the culprit, -2 after it."""
+
+    @property
+    def results(self) -> Sequence[int]: ...
+
+
+def encode_reply_header(xid: int, zxid: int, err: int) -> bytes:
+    """A reply without a body: every error, and the success of what has nothing to say."""
+    return _pack_header(HEADER_BYTES, xid, zxid, err)
+
+
+encode_error_reply = encode_reply_header
+
+
+def encode_empty_reply(xid: int, zxid: int) -> bytes:
+    """Success of ping, delete, setWatches and closeSession."""
+    return _pack_header(HEADER_BYTES, xid, zxid, 0)
+
+
+def encode_set_data_reply(xid: int, zxid: int, node: Znode) -> bytes:
+    """The Stat: of setData, and of exists on a znode that is there."""
+    data = node.data
+    children = node.children
+    return _pack_header_and_stat(
+        HEADER_BYTES + STAT_BYTES,
+        xid,
+        zxid,
+        0,
+        node.czxid,
+        node.mzxid,
+        node.ctime,
+        node.mtime,
+        node.version,
+        node.cversion,
+        node.aversion,
+        node.ephemeral_owner,
+        0 if data is None else len(data),
+        0 if children is None else len(children),
+        node.pzxid,
+    )
+
+
+encode_exists_reply = encode_set_data_reply
+
+
+def encode_get_data_reply(xid: int, zxid: int, node: Znode) -> bytes:
+    """Null data and empty data are different answers."""
+    data = node.data
+    if data is None:
+        return _pack_header_and_length(
+            HEADER_BYTES + 4 + STAT_BYTES, xid, zxid, 0, NULL_LENGTH
+        ) + encode_stat(node)
+    size = len(data)
+    return (
+        _pack_header_and_length(HEADER_BYTES + 4 + size + STAT_BYTES, xid, zxid, 0, size)
+        + data
+        + encode_stat(node)
+    )
+
+
+def encode_create_reply(xid: int, zxid: int, path: str) -> bytes:
+    """The path as created, with the number of a sequential znode."""
+    raw = path.encode()
+    size = len(raw)
+    return _pack_header_and_length(HEADER_BYTES + 4 + size, xid, zxid, 0, size) + raw
+
+
+encode_sync_reply = encode_create_reply
+
+
+def encode_create2_reply(xid: int, zxid: int, path: str, node: Znode) -> bytes:
+    raw = path.encode()
+    size = len(raw)
+    return (
+        _pack_header_and_length(HEADER_BYTES + 4 + size + STAT_BYTES, xid, zxid, 0, size)
+        + raw
+        + encode_stat(node)
+    )
+
+
+def encode_children_reply(xid: int, zxid: int, names: Collection[str]) -> bytes:
+    body = encode_texts(names)
+    return _pack_header(HEADER_BYTES + len(body), xid, zxid, 0) + body
+
+
+def encode_children2_reply(xid: int, zxid: int, names: Collection[str], node: Znode) -> bytes:
+    body = encode_texts(names)
+    return _pack_header(HEADER_BYTES + len(body) + STAT_BYTES, xid, zxid, 0) + body + encode_stat(node)
+
+
+def encode_multi_reply(
+    xid: int, zxid: int, ops: Sequence[Command], results: Sequence[Any] | MultiFailure
+) -> bytes:
+    """The header's err is 0 even if the multi failed.
+
+    `results` is a tuple with one result per operation: for CREATE and CREATE2 (path, stat), for SET_DATA a
+    stat, as tuples in wire order, since later operations may have changed the same znode; else anything. Or
+    it is a `MultiFailure`.
+    """
+    parts: list[bytes] = []
+    if isinstance(results, tuple):
+        assert len(results) == len(ops), f"{len(results)} results for {len(ops)} operations"
+        for op, result in zip(ops, results, strict=True):
+            opcode = op[0]
+            parts.append(MULTI_HEADER.pack(opcode, 0, 0))
+            if opcode == SET_DATA:
+                parts.append(STAT.pack(*result))
+            elif opcode == CREATE:
+                raw = result[0].encode()
+                parts.append(INT.pack(len(raw)) + raw)
+            elif opcode == CREATE2:
+                raw = result[0].encode()
+                parts.append(INT.pack(len(raw)) + raw + STAT.pack(*result[1]))
+            else:
+                assert opcode in (DELETE, CHECK), f"{opcode=} cannot stand in a multi"
+    else:
+        codes = results.results  # type: ignore[union-attr]
+        assert len(codes) == len(ops), f"{len(codes)} codes for {len(ops)} operations"
+        for code in codes:
+            parts.append(MULTI_HEADER.pack(Opcode.ERROR, 0, code))
+            parts.append(INT.pack(code))
+    parts.append(MULTI_END)
+    body = b"".join(parts)
+    return _pack_header(HEADER_BYTES + len(body), xid, zxid, 0) + body
+
+
+def encode_write_reply(opcode: int, xid: int, zxid: int, command: Command | None, result: Any) -> bytes:
+    """The reply to a write, from what apply returned for it.
+
+    `result` is a `Code` (an error, or OK where there is nothing more to say), or by opcode: SET_DATA a znode,
+    CREATE and CREATE2 (path, znode), MULTI as for `encode_multi_reply`. `command` is needed
+    for MULTI only, whose reply repeats the types of its operations.
+    """
+    if isinstance(result, int):
+        return _pack_header(HEADER_BYTES, xid, zxid, result)
+    if opcode == SET_DATA:
+        return encode_set_data_reply(xid, zxid, result)
+    if opcode == CREATE:
+        return encode_create_reply(xid, zxid, result[0])
+    if opcode == CREATE2:
+        return encode_create2_reply(xid, zxid, result[0], result[1])
+    assert opcode == MULTI, f"no reply is known for {opcode=} with {result=}"
+    assert command is not None, "the reply to a multi repeats the types of its operations"
+    return encode_multi_reply(xid, zxid, command[1], result)
