@@ -588,7 +588,11 @@ class Raft:
     def _on_append_entries(self, sender: ServerId, message: AppendEntries) -> None:
         memberships_changed = self._check_entries(message)
         if not self._follow(sender, message.term):
-            self._refuse_append(sender, message, 0, 0)
+            # Only the new term is told: its sender may lead again by now, and must not take this for an answer
+            # about its present log.
+            self._send_with_hard_state(
+                sender, AppendEntriesReply(self.group, self.term, accepted=False, match_index=0)
+            )
             return
         log = self.log
         prev = message.prev_log_index
@@ -719,12 +723,16 @@ class Raft:
             )
 
     def _on_heartbeat(self, sender: ServerId, message: Heartbeat) -> None:
+        answered_round = 0
         if self._follow(sender, message.term):
             self._commit_to(min(message.leader_commit, self.log.last_index))
             if not message.round:
                 return  # it only carried the commit
+            answered_round = message.round
+        # A late heartbeat of an older term is told the new term, but answers no round: its sender may lead again
+        # by now, and would take the round's number for one of this leadership.
         self._send_with_hard_state(
-            sender, HeartbeatReply(self.group, self.term, message.round, self.log.last_index)
+            sender, HeartbeatReply(self.group, self.term, answered_round, self.log.last_index)
         )
 
     def _commit_to(self, index: int) -> None:

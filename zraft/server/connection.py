@@ -87,6 +87,7 @@ class Connection:
         "sent",
         "session",
         "sync_pending",
+        "sync_queued",
         "third_ms",
         "timeout_ms",
     )
@@ -111,6 +112,7 @@ class Connection:
         self.closing = False
         self.ending = False
         self.sync_pending = False
+        self.sync_queued = False
         self.handle: Any = None
         self.received = 0
         self.sent = 0
@@ -139,7 +141,12 @@ class Connection:
             return
         self.received += len(frames)
         self._clients.received_total += len(frames)
-        if self.phase is Phase.ATTACHED and not self._backlog and not self._clients.full:
+        if (
+            self.phase is Phase.ATTACHED
+            and not self._backlog
+            and not self.sync_queued
+            and not self._clients.full
+        ):
             self._take(frames)
         else:
             self._defer(frames)
@@ -177,7 +184,9 @@ class Connection:
             self._clients.on_backlog(self)
 
     def take_backlog(self) -> None:
-        """There is room again: handle what was kept."""
+        """There is room again: handle what was kept, unless it stands behind a sync."""
+        if self.sync_queued:
+            return
         frames, self._backlog, self._backlog_bytes = self._backlog, [], 0
         if frames and not self.closing:
             self._take(frames)
@@ -187,7 +196,7 @@ class Connection:
         queue = self.queue
         commands: list[txn.Command] = []
         size = 0
-        for frame in frames:
+        for place, frame in enumerate(frames):
             if len(frame) < 8:
                 self._clients.refuse(self, f"request of {len(frame)} bytes, a request header has 8")
                 break
@@ -203,6 +212,16 @@ class Connection:
                         break
                 elif opcode == PING:
                     self._pong()
+                elif opcode == SYNC:
+                    # Nothing behind a sync may be applied before it is answered: its answer shows a state at least
+                    # as new as all of them, and the client would see its zxids go back.
+                    self.sync_queued = True
+                    if queue:
+                        queue.append((opcode, xid, frame))
+                    else:
+                        self._answer(opcode, xid, frame)
+                    self._defer(frames[place + 1 :])
+                    break
                 elif queue:
                     queue.append((opcode, xid, frame))
                 else:
@@ -275,9 +294,12 @@ class Connection:
         if self.phase is not Phase.ATTACHED:
             return
         _, xid, path = self.queue.popleft()
-        self.sync_pending = False
+        self.sync_pending = self.sync_queued = False
         self._emit(replies.encode_create_reply(xid, self._clients.machine.last_zxid, path))
-        self._pump()
+        if self._clients.full:
+            self._clients.on_backlog(self)
+        else:
+            self.take_backlog()
 
     def _pump(self) -> None:
         """Answer what stood behind a write, up to the next write."""

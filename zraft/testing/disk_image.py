@@ -1,0 +1,76 @@
+"""Owns the disk of one simulated server: the shipped data directory and write-ahead log on a `SimulatedDisk`.
+
+Power can fail inside any write: `tear` lets the log begin to write a frame and ends the process at one of
+its steps, so that the crash that follows finds every kind of half-written frame.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Sequence
+from typing import Final
+
+from zraft.ids import COORDINATION_GROUP, ServerId
+from zraft.raft.log import Log
+from zraft.raft.messages import HardState
+from zraft.server.driver import Identity, Stored
+from zraft.storage.directory import DataDirectory
+from zraft.storage.records import Record
+from zraft.storage.settings import WalSettings
+from zraft.storage.wal import Wal
+from zraft.testing.disk import ProcessDied, SimulatedDisk, Trouble
+
+PATH: Final = "/data"
+
+WAL_SETTINGS: Final = WalSettings(segment_bytes_max=32 * 1024)
+"""Small segments, so that a run of a few seconds begins several."""
+
+class DiskImage:
+    """One disk through all boots of its server, until it is replaced."""
+
+    def __init__(self, server: ServerId, rng: random.Random) -> None:
+        self._server = server
+        self._rng = rng
+        self.disk = SimulatedDisk()
+        self._wal: Wal | None = None
+        self.directory: DataDirectory | None = None
+
+    def open(self, entropy: Callable[[int], bytes]) -> tuple[Identity, Stored]:
+        """Open the data directory and recover the log, as a starting server does."""
+        fs = self.disk
+        self.directory = directory = DataDirectory.open(fs, PATH, server=self._server, entropy=entropy)
+        self._wal, recovered = Wal.open(fs, directory, settings=WAL_SETTINGS)
+        group = recovered.groups.get(COORDINATION_GROUP)
+        identity = Identity(
+            self._server, directory.instance, directory.boot, directory.boot_id, directory.cluster
+        )
+        if group is None:
+            return identity, Stored(HardState(), None, Log())
+        return identity, Stored(group.hard_state, group.roster, Log(entries=group.tail))
+
+    def append(self, records: Sequence[Record]) -> None:
+        """Durable on return."""
+        assert self._wal is not None
+        self._wal.append(records)
+
+    def tear(self, records: Sequence[Record]) -> None:
+        """The power fails while this frame is being written: nothing of it, a part, or all of it may survive."""
+        assert self._wal is not None
+        rng = self._rng
+        if rng.random() < 0.25:
+            return
+        # Appending takes two steps, or about a dozen when it begins a segment.
+        step = rng.choice((1, 2, 2, 2, 3, 5, 8, 12))
+        self.disk.fail_at(step, rng.choice((Trouble.DIE_BEFORE, Trouble.DIE_DURING, Trouble.DIE_AFTER)), rng)
+        try:
+            self._wal.append(records)
+        except ProcessDied:
+            pass
+
+    def crash(self) -> None:
+        """The machine loses its power, or, less often, only the process dies and the page cache survives."""
+        if self._rng.random() < 0.75:
+            self.disk.crash(self._rng)
+        else:
+            self.disk.kill()
+        self._wal = self.directory = None

@@ -1,0 +1,83 @@
+"""Owns the simulated datagrams between servers: loss, delay, duplication, reordering, late copies, cuts.
+
+Messages travel as the bytes of `zraft.transport.codec`, so that the wire format is part of every run.
+Who sent a datagram is handed over beside the bytes: authentication has its own tests, and an adversary
+who forges senders is outside the promises of the product (D-6).
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Sequence
+
+from zraft.ids import ServerId
+from zraft.testing.profile import Profile
+from zraft.testing.schedule import Schedule
+from zraft.transport.messages import PeerMessage, Sender
+
+Encode = Callable[[Sequence[PeerMessage]], bytes]
+Deliver = Callable[[ServerId, Sender, bytes], None]
+
+
+class Network:
+    """Datagrams between servers. `cut` holds ordered pairs (from, to) that lose everything."""
+
+    __slots__ = ("_deliver", "_encode", "_profile", "_rng", "_schedule", "calm", "cuts", "delivered", "lost", "sent")
+
+    def __init__(
+        self, schedule: Schedule, profile: Profile, rng: random.Random, encode: Encode, deliver: Deliver
+    ) -> None:
+        self._schedule = schedule
+        self._profile = profile
+        self._rng = rng
+        self._encode = encode
+        self._deliver = deliver
+        self.cuts: dict[tuple[ServerId, ServerId], int] = {}
+        self.calm = False
+        """After healing: short delays, nothing lost, nothing doubled."""
+        self.sent = self.lost = self.delivered = 0
+
+    def send(self, sender: Sender, to: ServerId, messages: Sequence[PeerMessage]) -> None:
+        """One datagram. Its fate is rolled now, its cuts are looked at now and again on arrival."""
+        self.sent += 1
+        rng, profile = self._rng, self._profile
+        if self.calm:
+            self._schedule.after(rng.randint(1, 3), self._arrive, sender, to, self._encode(messages))
+            return
+        if rng.random() < profile.loss:
+            self.lost += 1
+            return
+        data = self._encode(messages)
+        delay = rng.randint(1, profile.delay_ms_max)
+        if rng.random() < profile.reorder:
+            delay += rng.randint(0, 40)
+        self._schedule.after(delay, self._arrive, sender, to, data)
+        if rng.random() < profile.duplicate:
+            self._schedule.after(delay + rng.randint(0, 20), self._arrive, sender, to, data)
+        if rng.random() < profile.late:
+            self._schedule.after(delay + rng.randint(30, profile.late_ms_max), self._arrive, sender, to, data)
+
+    def _arrive(self, sender: Sender, to: ServerId, data: bytes) -> None:
+        if (sender.server, to) in self.cuts:
+            self.lost += 1
+            return
+        self.delivered += 1
+        self._deliver(to, sender, data)
+
+    def cut(self, pairs: Sequence[tuple[ServerId, ServerId]]) -> None:
+        """Lose everything on these ordered pairs; cuts of overlapping faults are counted."""
+        for pair in pairs:
+            self.cuts[pair] = self.cuts.get(pair, 0) + 1
+
+    def join(self, pairs: Sequence[tuple[ServerId, ServerId]]) -> None:
+        """Undo one `cut` of the same pairs (nothing happens if `heal` has run since)."""
+        for pair in pairs:
+            left = self.cuts.get(pair, 0) - 1
+            if left > 0:
+                self.cuts[pair] = left
+            else:
+                self.cuts.pop(pair, None)
+
+    def heal(self) -> None:
+        self.cuts.clear()
+        self.calm = True

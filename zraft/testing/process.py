@@ -1,0 +1,284 @@
+"""Owns one simulated server process: its disk, its boots, its event loop and its sockets.
+
+The process runs the shipped `zraft.server.driver.Driver` on the shipped write-ahead log. A turn happens when
+something arrived or when the driver asked to be woken; everything that arrived since the last turn is one
+turn's input, as in a real event loop. A crash keeps of the disk what a real one would: everything fsynced,
+and any part of what was not.
+"""
+
+from __future__ import annotations
+
+import random
+from collections import deque
+from collections.abc import Callable, Sequence
+from typing import Final, Protocol
+
+from zraft.ids import Instance, ServerId
+from zraft.raft.core import Role
+from zraft.raft.log import Log
+from zraft.raft.messages import HardState
+from zraft.server.driver import Driver, DriverSettings, Effects, Stored
+from zraft.storage.records import Record
+from zraft.testing.disk_image import DiskImage
+from zraft.testing.profile import Profile
+from zraft.testing.schedule import Schedule
+from zraft.testing.sockets import Socket
+from zraft.transport.messages import PeerMessage, Sender
+
+INBOX_MAX: Final = 400
+"""Datagrams that wait for a stopped process; a kernel's socket buffer holds about as many."""
+
+WALL_EPOCH_MS: Final = 1_700_000_000_000
+
+
+class Observer(Protocol):
+    """Who watches processes: the checkers, through the simulation."""
+
+    def booted(self, process: Process, in_flight: Sequence[Record] | None) -> None: ...
+    def turned(self, process: Process) -> None: ...
+    def sending(self, sender: Sender, to: ServerId, messages: Sequence[PeerMessage]) -> None: ...
+    def writing(self, process: Process, records: Sequence[Record]) -> None: ...
+    def durable(self, process: Process, records: Sequence[Record]) -> None: ...
+    def accepted(self, process: Process, socket: Socket) -> None: ...
+    def output(self, process: Process, socket: Socket, data: bytes) -> None: ...
+
+
+class Process:
+    """One server: up or down, running or stopped."""
+
+    def __init__(
+        self,
+        server: ServerId,
+        peers: Sequence[ServerId],
+        settings: DriverSettings,
+        schedule: Schedule,
+        profile: Profile,
+        seed: str,
+        decode: Callable[[bytes], Sequence[PeerMessage]],
+        observer: Observer,
+    ) -> None:
+        self.server = server
+        self._peers = peers
+        self._settings = settings
+        self._schedule = schedule
+        self._profile = profile
+        self._seed = seed
+        self._rng = random.Random(f"{seed}/process/{server}")
+        self._decode = decode
+        self._observer = observer
+        self.image = DiskImage(server, random.Random(f"{seed}/disk/{server}/0"))
+        self._wipes = 0
+        self.driver: Driver | None = None
+        self.stored = Stored(HardState(), None, Log())
+        self.sender = Sender(server, Instance(b""), 0)
+        self.boots = 0
+        self.stopped_until_ms = 0
+        self.wall_skew_ms = 0
+        self.frozen_ms = 0
+        self.calm = False
+        self._clock_offset_ms = self._rng.randint(0, 10_000_000)
+        self._turn_at: int | None = None
+        self._inbox: deque[tuple[Sender, bytes]] = deque()
+        self._client_events: list[tuple[str, Socket, bytes]] = []
+        self._sockets: dict[int, Socket] = {}
+        self._frame: list[Record] | None = None
+        self._frame_number = 0
+        self._frame_done = False
+        self.turns = 0
+
+    @property
+    def up(self) -> bool:
+        return self.driver is not None
+
+    @property
+    def stopped(self) -> bool:
+        return self._schedule.now_ms < self.stopped_until_ms
+
+    @property
+    def leads(self) -> bool:
+        return self.driver is not None and self.driver.role is Role.LEADER
+
+    @property
+    def frame_in_flight(self) -> Sequence[Record] | None:
+        return self._frame
+
+    @property
+    def clock_ms(self) -> int:
+        """This machine's monotonic clock; every machine's began at another moment."""
+        return self._schedule.now_ms + self._clock_offset_ms - self.frozen_ms
+
+    # -- life
+    def boot(self) -> None:
+        """Start from whatever the disk holds."""
+        if self.driver is not None:
+            return
+        self.boots += 1
+        in_flight, self._frame = self._frame, None
+        entropy = random.Random(f"{self._seed}/entropy/{self.server}/{self.boots}")
+        identity, stored = self.image.open(entropy.randbytes)
+        self.stored = stored
+        self.driver = Driver(
+            settings=self._settings,
+            identity=identity,
+            peers=self._peers,
+            stored=stored,
+            rng=random.Random(f"{self._seed}/driver/{self.server}/{self.boots}"),
+            entropy=entropy.randbytes,
+            four_letter_word=lambda word, _: word,
+            now_ms=self.clock_ms,
+        )
+        self.sender = Sender(self.server, identity.instance, identity.boot)
+        self._observer.booted(self, in_flight)
+        self._request_turn(self._schedule.now_ms)
+
+    def crash(self, *, sockets_silent: bool = False) -> None:
+        """Power is gone: the process and what was not fsynced."""
+        if self.driver is None:
+            return
+        if self._frame is not None and not self._frame_done:
+            self.image.tear(self._frame)
+        else:
+            self._frame = None
+        self.image.crash()
+        self.driver = None
+        self._frame_done = False
+        self._frame_number += 1
+        self._turn_at = None
+        self._inbox.clear()
+        self._client_events.clear()
+        self.stopped_until_ms = 0
+        for socket in self._sockets.values():
+            socket.close_from_server(silently=sockets_silent)
+        self._sockets.clear()
+
+    def wipe(self) -> None:
+        """The disk is replaced by an empty one; the process is down."""
+        assert self.driver is None
+        self._wipes += 1
+        self._frame = None
+        self.image = DiskImage(self.server, random.Random(f"{self._seed}/disk/{self.server}/{self._wipes}"))
+
+    def stop(self, until_ms: int) -> None:
+        """SIGSTOP: no turns; sockets fill up."""
+        self.stopped_until_ms = max(self.stopped_until_ms, until_ms)
+
+    def resume(self) -> None:
+        """SIGCONT."""
+        self.stopped_until_ms = self._schedule.now_ms
+        if self.driver is not None:
+            self._request_turn(self._schedule.now_ms)
+
+    # -- input
+    def datagram(self, sender: Sender, data: bytes) -> None:
+        if self.driver is None or len(self._inbox) >= INBOX_MAX:
+            return
+        self._inbox.append((sender, data))
+        self._request_turn(self._schedule.now_ms)
+
+    def accept(self, socket: Socket) -> None:
+        if self.driver is None:
+            socket.close_from_server()
+            return
+        self._sockets[socket.number] = socket
+        self._client_event("accept", socket, b"")
+
+    def received(self, socket: Socket, data: bytes) -> None:
+        self._client_event("data", socket, data)
+
+    def closed(self, socket: Socket) -> None:
+        self._client_event("lost", socket, b"")
+
+    def _client_event(self, kind: str, socket: Socket, data: bytes) -> None:
+        if self.driver is not None:
+            self._client_events.append((kind, socket, data))
+            self._request_turn(self._schedule.now_ms)
+
+    # -- turns
+    def _request_turn(self, when_ms: int) -> None:
+        if self._turn_at is None or when_ms < self._turn_at:
+            self._turn_at = when_ms
+            self._schedule.at(when_ms, self._turn, when_ms, self.boots)
+
+    def _turn(self, planned_ms: int, boot: int) -> None:
+        driver = self.driver
+        if driver is None or self._turn_at != planned_ms or boot != self.boots:
+            return
+        if self.stopped:
+            self._turn_at = self.stopped_until_ms
+            self._schedule.at(self.stopped_until_ms, self._turn, self.stopped_until_ms, boot)
+            return
+        self._turn_at = None
+        self.turns += 1
+        if self._frame_done:
+            self._frame, self._frame_done = None, False
+            driver.persisted()
+        while self._inbox:
+            sender, data = self._inbox.popleft()
+            driver.receive(sender, self._decode(data))
+        if self._client_events:
+            events, self._client_events = self._client_events, []
+            for kind, socket, data in events:
+                self._feed(driver, kind, socket, data)
+        effects = driver.turn(self.clock_ms, self._schedule.now_ms + WALL_EPOCH_MS + self.wall_skew_ms)
+        self._observer.turned(self)
+        self._carry_out(effects)
+
+    def _feed(self, driver: Driver, kind: str, socket: Socket, data: bytes) -> None:
+        if kind == "accept":
+            connection = driver.connect(f"10.0.0.{socket.number % 250}:{socket.number}", _ANYONE)
+            if connection is None:
+                self._hang_up(socket)
+                return
+            connection.handle = socket
+            socket.connection = connection
+            self._observer.accepted(self, socket)
+        elif socket.connection is not None and socket.number in self._sockets:
+            if kind == "data":
+                socket.connection.data_received(data)
+            else:
+                self._sockets.pop(socket.number)
+                socket.connection.connection_lost()
+
+    def _carry_out(self, effects: Effects) -> None:
+        for to, messages in effects.sends:
+            self._observer.sending(self.sender, to, messages)
+        for output in effects.outputs:
+            socket = output.connection.handle
+            if socket.number not in self._sockets:
+                continue
+            if output.data:
+                self._observer.output(self, socket, output.data)
+                socket.to_client(output.data)
+            if output.close:
+                self._hang_up(socket)
+        if effects.write is not None:
+            assert self._frame is None, "a second frame while one is in flight"
+            self._write(effects.write)
+        now = self._schedule.now_ms
+        self._request_turn(max(now + 1, now + effects.wake_at - self.clock_ms))
+
+    def _hang_up(self, socket: Socket) -> None:
+        self._sockets.pop(socket.number, None)
+        socket.close_from_server()
+
+    # -- disk
+    def _write(self, records: list[Record]) -> None:
+        profile, rng = self._profile, self._rng
+        self._observer.writing(self, records)
+        self._frame = records
+        self._frame_number += 1
+        delay = rng.randint(0, profile.fsync_ms_max)
+        if not self.calm and rng.random() < profile.slow_fsync:
+            delay += rng.randint(0, profile.slow_fsync_ms_max)
+        self._schedule.after(delay, self._written, self._frame_number)
+
+    def _written(self, number: int) -> None:
+        if self.driver is None or number != self._frame_number or self._frame is None:
+            return
+        self.image.append(self._frame)
+        self._observer.durable(self, self._frame)
+        self._frame_done = True
+        self._request_turn(self._schedule.now_ms)
+
+
+_ANYONE: Final = (("ip", "10.0.0.1"),)

@@ -1,0 +1,109 @@
+"""What kind of run a seed makes: sizes, how bad network and disks are, and which faults prevail.
+
+Everything is rolled from the seed alone, before the run begins. Swarm testing: each run switches
+whole classes of trouble off, because a bug that needs many crashes hides in runs that also cut
+every link, and the other way round.
+"""
+
+from __future__ import annotations
+
+import random
+from enum import Enum
+from typing import Final
+
+from attrs import frozen
+
+RUN_MS: Final = 16_000
+"""Length of the phase with faults; about 20 session timeouts."""
+
+HEAL_MS: Final = 6_000
+"""Bound of the phase without faults in which everything must make progress again."""
+
+TICK_TIME_MS: Final = 200
+HEARTBEAT_MS: Final = 30
+ELECTION_TIMEOUT_MS: Final = 120
+SESSION_TIMEOUTS_MS: Final = (800, 1000, 1400)
+"""What clients ask for; the smallest is 4 ticks."""
+
+
+class Mode(Enum):
+    """Which class of faults prevails (7 of 10 faults are drawn from it)."""
+
+    ALL = "all"
+    EXPIRY = "expiry"
+    VOTES = "votes"
+    BOOTS = "boots"
+    READS = "reads"
+
+
+@frozen
+class Profile:
+    """The rolled parameters of one run; probabilities are per message, delays in milliseconds."""
+
+    mode: Mode
+    gentle: bool
+    """Faults that a healthy deployment sees: at most one server down, no loss. No session may expire."""
+
+    servers: int
+    clients: int
+    loss: float
+    duplicate: float
+    late: float
+    """Probability of a second copy that arrives up to `late_ms_max` later."""
+    late_ms_max: int
+    delay_ms_max: int
+    reorder: float
+    """Probability of an extra delay that lets later messages pass."""
+
+    fsync_ms_max: int
+    slow_fsync: float
+    slow_fsync_ms_max: int
+    snipe: float
+    """Probability, per write of a vote, that the writer crashes while the fsync runs."""
+
+    fault_gaps_ms: tuple[int, ...]
+    think_ms_max: int
+    burst_max: int
+    wipes: bool
+    fragment: bool
+    """Client bytes arrive in arbitrary pieces."""
+
+
+def roll(seed: int, mode: Mode | None = None) -> Profile:
+    """The profile of a seed; `mode` overrides the rolled one (directed schedules of planted bugs)."""
+    rng = random.Random(f"zraft/{seed}/profile")
+    gentle = rng.random() < 0.25
+    rolled = rng.choice((Mode.ALL, Mode.ALL, Mode.EXPIRY, Mode.VOTES, Mode.BOOTS, Mode.READS))
+    loss = rng.choice((0.0, 0.0, 0.02, 0.10))
+    duplicate = rng.choice((0.0, 0.02, 0.10))
+    late = rng.choice((0.0, 0.01, 0.05))
+    snipe = rng.choice((0.0, 0.02, 0.10))
+    slow_fsync = rng.choice((0.02, 0.10, 0.40))
+    wipes = rng.random() < 0.15
+    if mode is not None:
+        rolled, gentle = mode, False
+    if rolled is Mode.VOTES:
+        snipe = 0.25
+    if rolled is Mode.BOOTS:
+        late = 0.15
+    return Profile(
+        mode=rolled,
+        gentle=gentle,
+        servers=3 if rng.random() < 0.8 else 5,
+        clients=rng.choice((3, 4, 5)),
+        loss=0.0 if gentle else loss,
+        duplicate=0.0 if gentle else duplicate,
+        late=0.0 if gentle else late,
+        late_ms_max=2_500,
+        delay_ms_max=rng.choice((2, 5, 12)),
+        reorder=0.0 if gentle else rng.choice((0.0, 0.05, 0.2)),
+        fsync_ms_max=rng.choice((1, 3, 8)),
+        slow_fsync=0.0 if gentle else slow_fsync,
+        slow_fsync_ms_max=rng.choice((30, 150)),
+        snipe=0.0 if gentle else snipe,
+        fault_gaps_ms=(2_400, 3_000) if gentle else (60, 200, 500, 900, 1_400),
+        think_ms_max=rng.choice((120, 200) if gentle else (60, 90, 160)),
+        burst_max=rng.choice((2, 4) if gentle else (2, 4, 8)),
+        wipes=wipes and not gentle,
+        fragment=rng.random() < 0.3,
+    )
