@@ -88,16 +88,25 @@ class Server:
         self.address = Address(HOST, port)
         self.process: subprocess.Popen[bytes] | None = None
         self.starts = 0
+        self._log_offset = 0
 
     @property
     def running(self) -> bool:
         return self.process is not None and self.process.poll() is None
 
+    def begin_log(self) -> None:
+        """The next start's lines begin here; those before it stay in the file."""
+        self._log_offset = self.log.stat().st_size if self.log.exists() else 0
+
     def log_text(self) -> str:
-        return self.log.read_text(errors="replace") if self.log.exists() else ""
+        """What the server has logged since its last start."""
+        if not self.log.exists():
+            return ""
+        return self.log.read_bytes()[self._log_offset :].decode(errors="replace")
 
     def log_tail(self) -> str:
-        return self.log_text()[-LOG_TAIL_BYTES:]
+        """The end of its log, earlier starts included."""
+        return self.log.read_text(errors="replace")[-LOG_TAIL_BYTES:] if self.log.exists() else ""
 
 
 class Cluster:
@@ -147,6 +156,7 @@ class Cluster:
         server = self.servers[number]
         assert not server.running, f"server {number} runs already"
         server.starts += 1
+        server.begin_log()
         with server.log.open("ab") as log:
             server.process = subprocess.Popen(
                 self.command(number),
