@@ -219,10 +219,10 @@ class Node:
             self._wal_thread.submit(effects.write)
         for to, messages in effects.sends:
             self._send(to, messages)
-        for output in effects.outputs:
-            protocol = output.connection.handle
+        for connection, data, close in effects.outputs:
+            protocol = connection.handle
             if protocol is not None:
-                protocol.write(output.data, close=output.close)
+                protocol.write(data, close=close)
         if self._paused:
             for protocol in list(self._paused):
                 protocol.maybe_resume()
@@ -247,10 +247,10 @@ class Node:
             self._endpoint.send(address, datagram)
 
     def _write_outputs(self) -> None:
-        for output in self.driver.clients.flush(now_ms()):
-            protocol = output.connection.handle
+        for connection, data, close in self.driver.clients.flush(now_ms()):
+            protocol = connection.handle
             if protocol is not None:
-                protocol.write(output.data, close=output.close)
+                protocol.write(data, close=close)
 
     # -- what arrives
 
