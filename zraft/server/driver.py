@@ -250,6 +250,14 @@ class Driver:
         return self._leader
 
     @property
+    def settings_differ(self) -> dict[str, tuple[object, object]]:
+        """Settings of this server's configuration that are not in force: name -> (configured, replicated) (D-5)."""
+        if not self._applied_index:
+            return {}
+        ours, theirs = asdict(self.settings.tree), asdict(self.machine.settings)
+        return {name: (ours[name], theirs[name]) for name in ours if ours[name] != theirs[name]}
+
+    @property
     def leader_uptime_ms(self) -> int:
         """Time that this leadership ran; 0 while not leading."""
         return self._run - self._led_since if self._intake is not None else 0
@@ -376,7 +384,7 @@ class Driver:
             self._intake = BatchIntake(
                 {origin: (row.boot, row.seq) for origin, row in self.machine.rows.items()}
             )
-            self.applier.expiry = SessionExpiry(self.settings.tree.tick_time_ms)
+            self.applier.expiry = SessionExpiry(self.machine.settings.tick_time_ms)
             self._log_time_base = self.machine.log_time
             self._led_since = self._run
             if raft.noop_index == 1:

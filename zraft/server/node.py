@@ -105,6 +105,7 @@ class Node:
         self._fsyncs = 0
         self._fsync_s = 0.0
         self._fsync_s_max = 0.0
+        self._settings_compared = False
         self._shown: tuple[object, ...] = ()
         self._wal_thread = WalThread(
             wal,
@@ -331,6 +332,15 @@ class Node:
                     log.info("became leader", term=raft.term, last_index=raft.log.last_index)
                 elif driver.leader is not None:
                     log.info("follows", leader=driver.leader, term=raft.term)
+        if not self._settings_compared and driver.serving and driver.applied_index > 2:
+            self._settings_compared = True
+            for name, (ours, theirs) in driver.settings_differ.items():
+                log.warning(
+                    "a configured value is not in force: the cluster's is kept since it was founded",
+                    setting=name,
+                    configured=ours,
+                    in_force=theirs,
+                )
         while driver.clients.refusals:
             connection, why = driver.clients.refusals.popleft()
             log.warning("connection closed", address=connection.address, reason=why)
