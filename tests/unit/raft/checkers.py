@@ -54,7 +54,9 @@ class Checkers:
         """A leader's log holds every entry committed in earlier terms (section 5.4)."""
         for entry in self.committed:
             if entry.index > raft.log.last_index or raft.log.entry(entry.index) != entry:
-                raise Violation(f"leader completeness: server {server} leads term {raft.term} without {entry}")
+                raise Violation(
+                    f"leader completeness: server {server} leads term {raft.term} without {entry}"
+                )
 
     def log_matching(self, server: int, raft: Raft, entry: Entry) -> None:
         """Entries of equal index and term are equal, and so is everything before them (section 5.3)."""
@@ -63,7 +65,9 @@ class Checkers:
         before = raft.log.term_at(entry.index - 1)
         known = self.written.setdefault((entry.index, entry.term), (entry, before))
         if known != (entry, before):
-            raise Violation(f"log matching: server {server} writes {entry} after term {before}, but {known} exists")
+            raise Violation(
+                f"log matching: server {server} writes {entry} after term {before}, but {known} exists"
+            )
 
     def state_machine_safety(self, server: int, raft: Raft, upto: int) -> None:
         """What is committed is the same everywhere (5.4.3) and durable on a majority of disks (D-7)."""

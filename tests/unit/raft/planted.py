@@ -78,7 +78,9 @@ class TrustsHeartbeatReply(Raft):
 
     def _on_heartbeat_reply(self, progress, message):  # type: ignore[no-untyped-def]
         super()._on_heartbeat_reply(progress, message)
-        if self.role is Role.LEADER and progress.accepted(min(message.last_index, self.log.last_index), self.now):
+        if self.role is Role.LEADER and progress.accepted(
+            min(message.last_index, self.log.last_index), self.now
+        ):
             self._maybe_commit()
 
 
