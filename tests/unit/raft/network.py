@@ -1,4 +1,4 @@
-"""Servers of one group in memory: disks that lose what was not synced, and a network that delivers when told to.
+"""Servers of one group in memory: disks that lose what was not synced, a network that delivers when told to.
 
 Nothing here knows what is correct; `checkers` does. All randomness comes from the seed.
 """
@@ -99,7 +99,7 @@ def hear(raft: Raft, sender: int, message: Message) -> list[tuple[int, Message]]
 class Disk:
     """What survives a crash, and the writes that may or may not."""
 
-    hard_state: HardState = HardState()
+    hard_state: HardState = field(factory=HardState)
     entries: list[Entry] = field(factory=list)
     pending: list[Write] = field(factory=list)
     synced: int = 0
