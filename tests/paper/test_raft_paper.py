@@ -1,4 +1,4 @@
-"""Claims of "In Search of an Understandable Consensus Algorithm" (extended version) and the dissertation behind it.
+"""Claims of "In Search of an Understandable Consensus Algorithm" (extended) and the dissertation behind it.
 
 One test per claim, named after it and citing its section.
 """

@@ -9,6 +9,7 @@ from tests.unit.raft.network import (
     SETTINGS,
     Network,
     drain,
+    entries_of,
     hear,
     instance_of,
     lead,
@@ -19,6 +20,7 @@ from tests.unit.raft.network import (
 from zraft.errors import ProtocolError
 from zraft.ids import ServerId
 from zraft.raft.core import Raft
+from zraft.raft.log import Log
 from zraft.raft.messages import (
     AppendEntries,
     AppendEntriesReply,
@@ -322,3 +324,37 @@ def test_steady_state_takes_four_messages_for_each_proposal_of_three_servers() -
             network.rafts[packet.to].step(ServerId(packet.sender), instance_of(packet.sender), packet.message)
     assert count <= 4 * 20
     assert leader.commit_index >= 19
+
+
+def test_follower_catches_up_from_the_archive() -> None:
+    """Entries that left the leader's memory are read back, bounded in bytes, and nothing else changes."""
+    entries = entries_of([1] * 50)
+    asked = []
+
+    def archive(lo: int, hi: int, bytes_max: int) -> tuple[Entry, ...]:
+        asked.append((lo, hi, bytes_max))
+        return entries[lo - 1 : min(hi - 1, lo + 9)]
+
+    log = Log(entries=entries, archive=archive)
+    log.evict_to(45)
+    raft = make_raft(1, log=log)
+    lead(raft)
+    refuse(raft, 50, last=0)
+    got = [1]
+    messages = of_kind(accept(raft, 1), AppendEntries, to=2)
+    while messages:
+        got += [entry.index for message in messages for entry in message.entries]
+        messages = of_kind(accept(raft, got[-1]), AppendEntries, to=2)
+    assert got == list(range(1, 52))
+    assert {bytes_max for _, _, bytes_max in asked[1:]} == {SETTINGS.append_bytes_max}
+    assert max(hi for _, hi, _ in asked) == 46, "what is in memory is not read from disk"
+    assert raft.commit_index == 51
+
+
+def test_follower_behind_the_log_is_named_in_the_statistics() -> None:
+    log = Log(entries=entries_of([2, 2], first_index=11), first_index=11, base_term=1, base_position=11)
+    raft = make_raft(1, log=log)
+    lead(raft)
+    assert of_kind(refuse(raft, 12, last=3), AppendEntries, to=2) == []
+    second, third = raft.statistics().followers
+    assert (second.needs_snapshot, third.needs_snapshot) == (True, False)
