@@ -102,6 +102,7 @@ class Node:
         self._collector = Collector()
         self._last_tick = self._loop.time()
         self._stall_ms_max = 0.0
+        self._turns = 0
         self._fsyncs = 0
         self._fsync_s = 0.0
         self._fsync_s_max = 0.0
@@ -209,6 +210,7 @@ class Node:
         self._scheduled = False
         if self._stop.is_set():
             return
+        self._turns += 1
         driver = self.driver
         try:
             now = now_ms()
@@ -352,6 +354,7 @@ class Node:
             open_file_descriptors=len(os.listdir("/proc/self/fd")),
             max_file_descriptors=resource.getrlimit(resource.RLIMIT_NOFILE)[0],
             metrics={
+                "loop_turns_total": self._turns,
                 "loop_stall_ms_max": round(self._stall_ms_max, 1),
                 "fsync_count": self._fsyncs,
                 "fsync_ms_avg": round(self._fsync_s * 1000 / self._fsyncs, 3) if self._fsyncs else 0.0,
