@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Iterator
-from typing import Final
+from typing import Final, NamedTuple
 
 from attrs import frozen
 from crc32c import crc32c
@@ -105,8 +105,7 @@ def decode_header(data: bytes, path: str) -> SegmentHeader:
     return header
 
 
-@frozen
-class FrameHead:
+class FrameHead(NamedTuple):
     """`length` and `body_crc` describe the bytes that follow the head."""
 
     number: int
@@ -114,9 +113,8 @@ class FrameHead:
     body_crc: int
 
 
-@frozen
-class Frame:
-    """A frame whose checksums were right. `end` is the offset after it; `body` is valid until the next frame is read."""
+class Frame(NamedTuple):
+    """A frame whose checksums were right; `end` is the offset after it."""
 
     number: int
     offset: int

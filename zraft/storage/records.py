@@ -67,6 +67,11 @@ class RosterRecord:
 Record = EntryRecord | HardStateRecord | TruncateRecord | RosterRecord
 
 
+_END: Final = b"\0"
+"""Fed after each body. Unpacker tells "nothing left" and "half an object left" apart only by what comes next:
+a whole body is followed by this zero, an incomplete record swallows it."""
+
+
 class RecordFormatError(ValueError):
     """A frame's body is not a sequence of records; the caller knows the file and offset and says so."""
 
@@ -122,16 +127,19 @@ class RecordReader:
             RecordFormatError: the body is not whole MessagePack. The reader is of no use afterwards.
         """
         unpacker = self._unpacker
-        self._fed += len(body)
+        self._fed += len(body) + len(_END)
         try:
             unpacker.feed(body)
-            yield from unpacker
+            unpacker.feed(_END)
+            for fields in unpacker:
+                if fields == 0 and unpacker.tell() == self._fed:
+                    return
+                yield fields
         except (ValueError, TypeError, msgpack.UnpackException) as error:
             raise RecordFormatError(
                 f"not MessagePack as we write it ({type(error).__name__}: {error})"
             ) from error
-        if unpacker.tell() != self._fed:
-            raise RecordFormatError("the last record is incomplete")
+        raise RecordFormatError("the last record is incomplete")
 
 
 def is_entry(fields: Any) -> bool:

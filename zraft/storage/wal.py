@@ -18,7 +18,7 @@ from zraft.ids import GroupId
 from zraft.raft.messages import Entry
 from zraft.storage.directory import DataDirectory
 from zraft.storage.durable import reading, sync_directory, sync_file, writing
-from zraft.storage.errors import CorruptionError, DiskFullError, WriteError
+from zraft.storage.errors import CorruptionError, DiskFullError, FsyncError, WriteError
 from zraft.storage.filesystem import FileSystem
 from zraft.storage.frames import (
     HEAD_BYTES,
@@ -360,7 +360,8 @@ class Wal:
                 fs.pwrite(file, encode_header(header), 0)
                 sync_file(fs, file, temporary)
                 fs.rename(temporary, path)
-            except DiskFullError:
+            except FsyncError:
+                fs.close(file)
                 raise
             except OSError:
                 fs.close(file)
