@@ -387,7 +387,7 @@ class Wal:
             self._directory.note_segment(len(self._segments))
 
     def _cut(self) -> None:
-        """Cut the last segment to its frames; durable on return."""
+        """Cut the last segment to its frames. After a power failure zeros may still follow them; readers stop there."""
         span = self._segments[-1]
         if self._allocated == span.end:
             return
@@ -395,7 +395,6 @@ class Wal:
         path = segment_path(self._path, span.number)
         with writing(path):
             self._fs.ftruncate(self._file, span.end)
-        sync_file(self._fs, self._file, path)
         self._allocated = span.end
 
     def _close_file(self) -> None:
