@@ -27,6 +27,9 @@ RECORD_BYTES_MAX: Final = 256 << 20
 ARRAY_ITEMS_MAX: Final = 1 << 10
 """No array of ours is longer (a roster has at most 254 rows); keeps damaged lengths from allocating memory."""
 
+_ENTRY_KINDS: Final = tuple(EntryKind)  # calling the Enum costs more than the rest of an entry
+assert all(kind == at for at, kind in enumerate(_ENTRY_KINDS))
+
 Roster = tuple[tuple[ServerId, Instance], ...]
 EntryFields = tuple[int, GroupId, int, int, int, int, int, bytes]
 """An ENTRY record as unpacked: kind, group, index, term, entry kind, position, count, payload."""
@@ -152,7 +155,7 @@ def is_entry(fields: Any) -> bool:
         and type(index) is int
         and type(term) is int
         and type(kind) is int
-        and 0 <= kind <= EntryKind.MEMBERSHIP
+        and 0 <= kind < len(_ENTRY_KINDS)
         and type(position) is int
         and type(count) is int
         and type(payload) is bytes
@@ -165,7 +168,7 @@ def is_entry(fields: Any) -> bool:
 def entry_of(fields: EntryFields) -> Entry:
     """The entry of fields that `is_entry` accepted."""
     _, _, index, term, kind, position, count, payload = fields
-    return Entry(index, term, EntryKind(kind), position, count, payload)
+    return Entry(index, term, _ENTRY_KINDS[kind], position, count, payload)
 
 
 def decode_record(fields: Any) -> Record:
