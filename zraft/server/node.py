@@ -218,8 +218,6 @@ class Node:
         except ZraftError as error:
             self._fail(error)
             return
-        if effects.write is not None:
-            self._wal_thread.submit(effects.write)
         for to, messages in effects.sends:
             self._send(to, messages)
         for connection, data, close in effects.outputs:
@@ -231,6 +229,9 @@ class Node:
                 protocol.maybe_resume()
         self._show(driver)
         self._collector.step(now, idle=driver.origin.idle)
+        if effects.write is not None:
+            # Last: from here on the disk thread wants the interpreter, and the loop is about to wait for sockets.
+            self._wal_thread.submit(effects.write)
         if effects.wake_at <= now:
             self.schedule()
 
