@@ -81,7 +81,7 @@ class DriverSettings:
     clients: ClientSettings = field(factory=ClientSettings)
     tree: Settings = field(factory=Settings)
     entry_bytes_max: int = 512 * 1024
-    entries_in_flight_max: int = 2
+    entries_in_flight_max: int = 1
     """Uncommitted entries of a leader at which it lets commands gather: fuller entries cost less per command."""
     log_memory_bytes_max: int = 32 * 1024 * 1024
 
