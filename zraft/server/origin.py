@@ -102,6 +102,8 @@ class OriginStream:
 
     def cut(self, now: int) -> None:
         """Number what was collected, as far as the window of batches in flight allows."""
+        if not self._runs:
+            return
         settings = self._settings
         while self._runs and len(self._unapplied) < settings.batches_in_flight_max:
             runs: list[Run] = []
