@@ -26,6 +26,7 @@ WAL_SETTINGS: Final = WalSettings(
 )
 """Small enough that a run of a few seconds begins several segments and reads old entries back from them."""
 
+
 class DiskImage:
     """One disk through all boots of its server, until it is replaced."""
 

@@ -109,7 +109,7 @@ class Adversary:
         if leaders and rng.random() < (0.7 if profile.gentle else 0.4):
             process = rng.choice(leaders)
         if kind is None:
-            kinds = GENTLE_KINDS if profile.gentle else ALL_KINDS
+            kinds: tuple[str, ...] = GENTLE_KINDS if profile.gentle else ALL_KINDS
             if not profile.gentle and profile.mode in PREVAILING and rng.random() < 0.7:
                 kinds = PREVAILING[profile.mode]
             kind = rng.choice(kinds)

@@ -17,7 +17,15 @@ from zraft.errors import Code
 from zraft.ids import COORDINATION_GROUP, ServerId
 from zraft.raft.core import Raft
 from zraft.raft.membership import Membership
-from zraft.raft.messages import AppendEntries, Entry, HardState, Heartbeat, HeartbeatReply, Member, ReadIndexReply
+from zraft.raft.messages import (
+    AppendEntries,
+    Entry,
+    HardState,
+    Heartbeat,
+    HeartbeatReply,
+    Member,
+    ReadIndexReply,
+)
 from zraft.server import connection as connection_module
 from zraft.server import driver as driver_module
 from zraft.server import intake as intake_module
@@ -62,21 +70,29 @@ def _plant(
 
 
 @contextmanager
-def planted(name: str) -> Iterator[None]:
-    """Everything inside runs with the bug."""
-    patches = [
-        (owner, attribute, new, getattr(owner, attribute)) for owner, attribute, new in PLANTS[name].patches()
-    ]
-    for owner, attribute, new, _ in patches:
+def _replaced(*patches: Patch) -> Iterator[None]:
+    old = [(owner, attribute, getattr(owner, attribute)) for owner, attribute, _ in patches]
+    for owner, attribute, new in patches:
         setattr(owner, attribute, new)
     try:
         yield
     finally:
-        for owner, attribute, _, old in patches:
-            setattr(owner, attribute, old)
+        for owner, attribute, value in old:
+            setattr(owner, attribute, value)
+
+
+@contextmanager
+def planted(name: str) -> Iterator[None]:
+    """Everything inside runs with the bug."""
+    with _replaced(*PLANTS[name].patches()):
+        yield
 
 
 # -- Raft and what waits for the disk
+
+
+def _send_at_once(self: Raft, to: ServerId, message: Any) -> None:
+    self._messages.append((to, message))
 
 
 @_plant("D-7", "the vote is forgotten on a restart, the term is not", Mode.VOTES)
@@ -88,12 +104,13 @@ def vote_forgotten() -> Sequence[Patch]:
     return [(Raft, "_recover_hard_state", recover)]
 
 
-@_plant("D-7", "a candidate counts its own vote before its fsync", Mode.VOTES)
+@_plant("D-7", "a candidate asks for votes and counts its own before its fsync", Mode.VOTES)
 def own_vote_early() -> Sequence[Patch]:
     original = Raft._campaign
 
     def campaign(self: Raft) -> None:
-        original(self)
+        with _replaced((Raft, "_send_with_hard_state", _send_at_once)):
+            original(self)
         self._votes[self.server] = True
 
     return [(Raft, "_campaign", campaign)]
@@ -101,10 +118,7 @@ def own_vote_early() -> Sequence[Patch]:
 
 @_plant("D-7", "votes, vote requests and replies leave before the fsync they depend on", Mode.VOTES)
 def vote_before_fsync() -> Sequence[Patch]:
-    def send(self: Raft, to: ServerId, message: Any) -> None:
-        self._messages.append((to, message))
-
-    return [(Raft, "_send_with_hard_state", send)]
+    return [(Raft, "_send_with_hard_state", _send_at_once)]
 
 
 @_plant("D-7", "entries are acknowledged before their fsync")
@@ -147,7 +161,11 @@ def vote_for_shorter_log() -> Sequence[Patch]:
     return [(Raft, "_log_is_current", lambda self, index, term: True)]
 
 
-@_plant("6.4", "a late heartbeat of an older term answers a round of the present one (found by seed 0)", Mode.BOOTS)
+@_plant(
+    "6.4",
+    "a late heartbeat of an older term answers a round of the present one (found by seed 0)",
+    Mode.BOOTS,
+)
 def stale_round() -> Sequence[Patch]:
     original = Raft._on_heartbeat
 
@@ -269,12 +287,8 @@ def table_not_read_again() -> Sequence[Patch]:
     original = SessionExpiry.confirmed
 
     def confirmed(self: SessionExpiry, sessions: Any, quorum_round: int) -> Any:
-        self_aged = SessionExpiry._aged
-        SessionExpiry._aged = lambda _, session, record: True  # type: ignore[method-assign]
-        try:
+        with _replaced((SessionExpiry, "_aged", lambda self, session, record: True)):
             return original(self, sessions, quorum_round)
-        finally:
-            SessionExpiry._aged = self_aged  # type: ignore[method-assign]
 
     return [(SessionExpiry, "confirmed", confirmed)]
 

@@ -115,7 +115,9 @@ def emptiness(reports: list[Report]) -> list[str]:
 
 def _summary(reports: list[Report], cpu_s: float, wall_s: float) -> None:
     count = len(reports)
-    table = Table(title=f"{count} seeds, {count / wall_s:.2f} seeds/s, {cpu_s / max(1, count):.2f} s CPU each")
+    table = Table(
+        title=f"{count} seeds, {count / wall_s:.2f} seeds/s, {cpu_s / max(1, count):.2f} s CPU each"
+    )
     table.add_column("per seed")
     for column in ("mean", "least", "most"):
         table.add_column(column, justify="right")
@@ -192,7 +194,7 @@ def _planted(names: list[str], start: int, seeds: int, jobs: int) -> int:
     context = multiprocessing.get_context("fork")
     with context.Pool(jobs) as pool:
         arguments = [(name, start, seeds) for name in names]
-        for name, result, tried in pool.imap(_search_plant, arguments):
+        for name, result, tried in pool.imap_unordered(_search_plant, arguments):
             plant = PLANTS[name]
             if result is None:
                 missed += 1
@@ -211,7 +213,9 @@ def _planted(names: list[str], start: int, seeds: int, jobs: int) -> int:
 @click.option("--jobs", default=os.cpu_count() or 1, show_default=True, help="Processes.")
 @click.option("--seed", type=int, help="Run this one seed only.")
 @click.option("--trace", is_flag=True, help="With --seed: print what happens.")
-@click.option("--mode", type=click.Choice([mode.value for mode in Mode]), help="With --seed: prevailing faults.")
+@click.option(
+    "--mode", type=click.Choice([mode.value for mode in Mode]), help="With --seed: prevailing faults."
+)
 @click.option("--planted", "plant", help="Plant this bug (or `all`) and demand that it is caught.")
 def main(
     seeds: int, start: int, jobs: int, seed: int | None, trace: bool, mode: str | None, plant: str | None

@@ -239,7 +239,9 @@ class Simulation:
         server, identity = process.server, driver.identity
         shadow = self.raft_checks.shadows.get(server)
         stored = process.stored
-        self.say(f"S{server} boots, boot {identity.boot}, term {stored.hard_state.term}, log {stored.log.last_index}")
+        self.say(
+            f"S{server} boots, boot {identity.boot}, term {stored.hard_state.term}, log {stored.log.last_index}"
+        )
         if shadow is None or shadow.instance != identity.instance:
             self.raft_checks.formatted(server, identity.instance)
         log = stored.log
@@ -259,7 +261,9 @@ class Simulation:
         server = process.server
         if raft.role is Role.LEADER and self._led.get(server) != raft.term:
             self._led[server] = raft.term
-            self.say(f"S{server} leads in term {raft.term}, log {raft.log.last_index}, commit {raft.commit_index}")
+            self.say(
+                f"S{server} leads in term {raft.term}, log {raft.log.last_index}, commit {raft.commit_index}"
+            )
             # The no-op of this leadership is already in its log; what matters is what it was elected with.
             terms = [raft.log.term_at(index) for index in range(1, raft.log.last_index + 1)]
             self.raft_checks.leads(server, raft.term, terms)
