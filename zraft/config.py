@@ -75,6 +75,12 @@ class WalConfig:
         4_294_967_296,
         "A segment file is preallocated to this size; a new one begins when full.",
     )
+    tail_bytes_max: int = _count(
+        67_108_864,
+        0,
+        17_179_869_184,
+        "The log's end that is kept in memory after a start, for slow followers.",
+    )
 
 
 @frozen(kw_only=True)

@@ -226,13 +226,12 @@ class Connection:
                     queue.append((opcode, xid, frame))
                 else:
                     self._answer(opcode, xid, frame)
+                    if self.closing:
+                        break
             except MarshallingError:
                 self._fail(xid, Code.MARSHALLING_ERROR)
             except requests.UnimplementedError:
-                # ZooKeeper answers and closes; whatever the client sent after it is not looked at.
-                self.ending = True
                 self._fail(xid, Code.UNIMPLEMENTED)
-                break
         if commands:
             self._clients.submit(self, commands, size)
 
@@ -248,8 +247,6 @@ class Connection:
 
     def _failed(self, xid: int, code: Code) -> None:
         self._emit(replies.encode_error_reply(xid, self._clients.machine.last_zxid, code))
-        if code is Code.UNIMPLEMENTED:
-            self.closing = True
 
     def _emit(self, data: bytes) -> None:
         self.out.append(data)
@@ -374,4 +371,6 @@ class Connection:
                 self.out.append(encode_watch_event(zxid, event_type, path))
             self._emit(replies.encode_empty_reply(xid, zxid))
         else:
+            # ZooKeeper answers an operation it does not know and closes; nothing after it is looked at.
             self._failed(xid, Code.UNIMPLEMENTED)
+            self.ending = self.closing = True

@@ -15,7 +15,7 @@ import random
 from collections.abc import Callable, Sequence
 from typing import Final
 
-from attrs import asdict, field, frozen
+from attrs import asdict, define, field, frozen
 
 from zraft.errors import StorageError
 from zraft.ids import COORDINATION_GROUP, Instance, ServerId
@@ -34,7 +34,7 @@ from zraft.raft.messages import (
 from zraft.raft.ready import Write
 from zraft.raft.settings import RaftSettings
 from zraft.server.applier import Applier
-from zraft.server.bootstrap import Bootstrap, Roster, cluster_id
+from zraft.server.bootstrap import Bootstrap, Roster
 from zraft.server.clients import Clients, ClientSettings, Output
 from zraft.server.connection import Connection
 from zraft.server.expiry import SessionExpiry
@@ -95,7 +95,7 @@ class Stored:
     log: Log
 
 
-@frozen
+@define
 class Effects:
     """What the shell does after a turn, in any order.
 
@@ -243,12 +243,19 @@ class Driver:
     @property
     def cluster(self) -> bytes | None:
         """The cluster id, once the roster is agreed and the cluster founded."""
-        roster = self.bootstrap.roster
-        return cluster_id(roster) if roster is not None and self.bootstrap.founded else None
+        return self.bootstrap.cluster
 
     @property
     def leader(self) -> ServerId | None:
         return self._leader
+
+    @property
+    def settings_differ(self) -> dict[str, tuple[object, object]]:
+        """Settings of this server's configuration that are not in force: name -> (configured, replicated) (D-5)."""
+        if not self._applied_index:
+            return {}
+        ours, theirs = asdict(self.settings.tree), asdict(self.machine.settings)
+        return {name: (ours[name], theirs[name]) for name in ours if ours[name] != theirs[name]}
 
     @property
     def leader_uptime_ms(self) -> int:
@@ -377,7 +384,7 @@ class Driver:
             self._intake = BatchIntake(
                 {origin: (row.boot, row.seq) for origin, row in self.machine.rows.items()}
             )
-            self.applier.expiry = SessionExpiry(self.settings.tree.tick_time_ms)
+            self.applier.expiry = SessionExpiry(self.machine.settings.tick_time_ms)
             self._log_time_base = self.machine.log_time
             self._led_since = self._run
             if raft.noop_index == 1:

@@ -173,9 +173,9 @@ class Machine:
         tree = self._tree
         if not _are_ids(ids) or session.__class__ is not int:
             return self._end_run(Code.MARSHALLING_ERROR)
+        tree.ids = ids
         if session == 0:
             tree.session = None
-            tree.ids = ids
             self._run_code = Code.OK
             self._run_handlers = self._leader_handlers if self._owner[0] == LEADER else self._origin_handlers
             return Code.OK
@@ -185,7 +185,6 @@ class Machine:
         if found.owner != self._owner:
             return self._end_run(Code.SESSION_MOVED)
         tree.session = found
-        tree.ids = ids
         tree.digest.dirty_sessions.add(session)  # its write_position will move
         self._run_code = Code.OK
         self._run_handlers = self._session_handlers

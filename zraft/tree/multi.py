@@ -1,4 +1,4 @@
-"""MULTI: several commands that all happen, at one zxid, or leave no trace at all (zookeeper.md 1.5)."""
+"""MULTI: several commands that all happen, at one zxid, or leave no trace at all."""
 
 from __future__ import annotations
 

@@ -141,7 +141,7 @@ class NodeTable:
 
 
 def table_at_birth() -> NodeTable:
-    """The znodes every cluster is born with; their stats are all zero (zookeeper.md 1.3 names them)."""
+    """The znodes every cluster is born with; their stats are all zero."""
     table = NodeTable()
     config = Znode(b"", ((1, "world", "anyone"),), 0, 0, 0)
     zookeeper = Znode(b"", OPEN_ACL, 0, 0, 0)

@@ -1,7 +1,7 @@
 """What clients may read of the applied state. Order of checks: ZooKeeper's `FinalRequestProcessor`.
 
-Paths of reads are hardly validated there: what cannot exist is simply not found. The znodes returned are live:
-encode the reply before the next command is executed.
+Paths of reads are hardly validated there: what cannot exist is simply not found. The znodes returned are
+live: encode the reply before the next command is executed.
 """
 
 from __future__ import annotations

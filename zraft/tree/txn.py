@@ -113,8 +113,8 @@ def command_count(runs: Iterable[Run]) -> int:
 def unpack_entry(payload: bytes) -> tuple[int, int, tuple[Batch, ...]]:
     """(log_time_ms, wall_time_ms, batches).
 
-    A batch of the wrong shape is left out: it is in the log of every server, and all must get past it. What is
-    inside its commands is judged by `Machine.execute`.
+    A batch of the wrong shape is left out: it is in the log of every server, and all must get past it. What
+    is inside its commands is judged by `Machine.execute`.
 
     Raises:
         ValueError: the payload is not of a format this release knows; the caller must stop, not guess (D-5).

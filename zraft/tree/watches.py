@@ -1,7 +1,7 @@
 """One-shot watches of one server's connections: who is to be told what. Not replicated, no part of the state.
 
-Source: ZooKeeper's `WatchManager` and `DataTree.setWatches`. A watcher is any hashable object, one per connection.
-Limits are ZooKeeper's: none but the client's own requests; `count_of` lets the front end set one.
+Source: ZooKeeper's `WatchManager` and `DataTree.setWatches`. A watcher is any hashable object, one per
+connection. Limits are ZooKeeper's: none but the client's own requests; `count_of` lets the front end set one.
 """
 
 from __future__ import annotations
@@ -27,6 +27,10 @@ class WatchTable(Generic[W]):
         self._data: _Table[W] = {}
         self._child: _Table[W] = {}
         self._by_watcher: dict[W, tuple[set[str], set[str]]] = {}
+
+    def __bool__(self) -> bool:
+        """Whether anybody watches anything; most servers most of the time need not look further."""
+        return bool(self._by_watcher)
 
     def add_data(self, path: str, watcher: W) -> None:
         """Tell `watcher` once of the next creation, deletion or change of data at `path`."""

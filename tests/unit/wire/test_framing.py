@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import tracemalloc
+
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -91,6 +93,23 @@ def test_no_more_than_one_incomplete_frame_is_buffered():
     for start in range(0, len(stream), 7):
         reader.feed(stream[start : start + 7])
         assert reader.buffered <= 1004
+
+
+def test_a_large_frame_in_tiny_chunks_is_not_copied_again_and_again():
+    """A hostile client must not cost quadratic time: a byte more may at most let the buffer grow once."""
+    reader = FrameReader()
+    reader.feed(frame(b"x" * 1_000_000)[:900_000])
+    copies = 0
+    tracemalloc.start()
+    try:
+        for _ in range(100):
+            tracemalloc.reset_peak()
+            before = tracemalloc.get_traced_memory()[0]
+            reader.feed(b"x")
+            copies += tracemalloc.get_traced_memory()[1] - before > 100_000
+    finally:
+        tracemalloc.stop()
+    assert copies <= 1
 
 
 def test_sniff_knows_zookeepers_words_and_no_others():

@@ -115,7 +115,9 @@ def test_a_multi_with_an_operation_that_zraft_lacks_is_unimplemented(opcode):
         decode_write(MULTI, frame)
 
 
-@pytest.mark.parametrize("opcode", [Opcode.SET_ACL, Opcode.GET_DATA, Opcode.MULTI, Opcode.CLOSE_SESSION, 77])
+@pytest.mark.parametrize(
+    "opcode", [-1, Opcode.SET_ACL, Opcode.GET_DATA, Opcode.MULTI, Opcode.CLOSE_SESSION, 77]
+)
 def test_a_multi_with_an_operation_that_cannot_stand_there_is_malformed(opcode):
     frame = raw(14, f"{opcode & 0xFFFFFFFF:08x} 00 ffffffff", PATH, "00000000", END)
     with pytest.raises(MarshallingError, match="in a multi"):

@@ -1,0 +1,262 @@
+"""Messages to bytes and back; docs/PROTOCOL-PEERS.md, "Messages"."""
+
+from __future__ import annotations
+
+from typing import Any, get_args
+
+import msgpack
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from zraft.errors import ProtocolError
+from zraft.ids import INSTANCE_BYTES
+from zraft.raft.messages import (
+    AppendEntries,
+    AppendEntriesReply,
+    Entry,
+    EntryKind,
+    Heartbeat,
+    HeartbeatReply,
+    PreVote,
+    PreVoteReply,
+    ReadIndex,
+    ReadIndexReply,
+    RequestVote,
+    RequestVoteReply,
+)
+from zraft.transport import codec
+from zraft.transport.messages import Hello, OriginBatch, PeerMessage, TouchAck, TouchReport
+
+numbers = st.integers(0, codec.NUMBER_MAX)
+terms = st.integers(0, codec.TERM_MAX)
+sessions = st.integers(codec.SESSION_MIN, codec.SESSION_MAX)
+booleans = st.booleans()
+instances = st.binary(min_size=INSTANCE_BYTES, max_size=INSTANCE_BYTES)
+rosters = st.dictionaries(st.integers(1, 254), instances, max_size=5).map(
+    lambda roster: tuple(roster.items())
+)
+
+
+@st.composite
+def appends(draw: st.DrawFn) -> AppendEntries:
+    entry_terms = sorted(draw(st.lists(terms, min_size=1, max_size=5)))
+    prev_log_index = draw(st.integers(0, codec.NUMBER_MAX - len(entry_terms)))
+    position = draw(st.integers(1, 2**62))
+    entries = []
+    for at, term in enumerate(entry_terms):
+        kind = draw(st.sampled_from(EntryKind))
+        count = draw(st.integers(0, 2**50)) if kind == EntryKind.COMMANDS else 0
+        entries.append(Entry(prev_log_index + 1 + at, term, kind, position, count, draw(st.binary())))
+        position += count
+    return AppendEntries(
+        draw(numbers),
+        draw(st.integers(entry_terms[-1], codec.TERM_MAX)),
+        prev_log_index,
+        draw(st.integers(0, entry_terms[0])),
+        draw(numbers),
+        tuple(entries),
+    )
+
+
+messages: dict[type[Any], st.SearchStrategy[Any]] = {
+    AppendEntries: appends(),
+    PreVote: st.builds(PreVote, numbers, terms, numbers, terms),
+    PreVoteReply: st.builds(PreVoteReply, numbers, terms, booleans),
+    RequestVote: st.builds(RequestVote, numbers, terms, numbers, terms),
+    RequestVoteReply: st.builds(RequestVoteReply, numbers, terms, booleans),
+    AppendEntriesReply: st.builds(
+        AppendEntriesReply, numbers, terms, booleans, numbers, numbers, numbers, terms
+    ),
+    Heartbeat: st.builds(Heartbeat, numbers, terms, numbers, numbers),
+    HeartbeatReply: st.builds(HeartbeatReply, numbers, terms, numbers, numbers),
+    ReadIndex: st.builds(ReadIndex, numbers, terms, numbers),
+    ReadIndexReply: st.builds(ReadIndexReply, numbers, terms, numbers, numbers),
+    Hello: st.builds(
+        Hello,
+        st.none() | st.binary(min_size=1, max_size=codec.CLUSTER_ID_BYTES_MAX),
+        st.none() | rosters,
+        booleans,
+    ),
+    OriginBatch: st.builds(
+        OriginBatch, numbers, numbers, st.integers(1, codec.NUMBER_MAX), numbers, st.binary()
+    ),
+    TouchReport: st.builds(
+        TouchReport, numbers, numbers, st.lists(st.tuples(sessions, numbers), max_size=5).map(tuple)
+    ),
+    TouchAck: st.builds(TouchAck, terms, numbers, numbers, st.lists(sessions, max_size=5).map(tuple)),
+}
+any_message = st.one_of(list(messages.values()))
+scalars = (
+    st.none()
+    | st.booleans()
+    | st.integers(-(2**63), 2**64 - 1)
+    | st.floats()
+    | st.binary(max_size=20)
+    | st.text(max_size=20)
+)
+wire_values = st.recursive(
+    scalars,
+    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(max_size=3), inner, max_size=2),
+    max_leaves=8,
+)
+
+
+def test_every_class_of_message_has_a_strategy_here() -> None:
+    declared = {each for part in get_args(PeerMessage) for each in (get_args(part) or (part,))}
+    assert set(messages) == declared
+
+
+@settings(deadline=None, derandomize=True, max_examples=300)
+@given(any_message)
+def test_every_message_survives_the_wire(message: PeerMessage) -> None:
+    again = codec.decode(codec.encode(message))
+    assert again == message
+    assert type(again) is type(message)
+
+
+@settings(deadline=None, derandomize=True, max_examples=50)
+@given(st.lists(any_message, max_size=6))
+def test_a_sequence_of_messages_survives_the_wire(sequence: list[PeerMessage]) -> None:
+    body = codec.encode_sequence([codec.encode(message) for message in sequence])
+    assert codec.decode_sequence(body) == (sequence, [])
+
+
+@settings(deadline=None, derandomize=True, max_examples=300)
+@given(st.binary(max_size=200))
+def test_arbitrary_bytes_raise_only_protocol_errors(buffer: bytes) -> None:
+    try:
+        message = codec.decode(buffer)
+    except ProtocolError:
+        return
+    assert codec.decode(codec.encode(message)) == message
+
+
+@settings(deadline=None, derandomize=True, max_examples=150)
+@given(any_message, st.data())
+def test_a_wrong_field_raises_only_protocol_errors(message: PeerMessage, data: st.DataObject) -> None:
+    """One field replaced by anything, at any depth of two: what is still accepted is a well-typed message."""
+    array = msgpack.unpackb(codec.encode(message))
+    target = array
+    at = data.draw(st.integers(0, len(array) - 1))
+    if isinstance(array[at], list) and array[at] and data.draw(st.booleans()):
+        target = array[at]
+        at = data.draw(st.integers(0, len(target) - 1))
+        if isinstance(target[at], list) and data.draw(st.booleans()):
+            target = target[at]
+            at = data.draw(st.integers(0, len(target) - 1))
+    target[at] = data.draw(wire_values)
+    try:
+        again = codec.decode(msgpack.packb(array))
+    except ProtocolError:
+        return
+    assert codec.decode(codec.encode(again)) == again
+
+
+@settings(deadline=None, derandomize=True, max_examples=200)
+@given(any_message, st.data())
+def test_a_cut_or_lengthened_message_is_refused(message: PeerMessage, data: st.DataObject) -> None:
+    buffer = codec.encode(message)
+    cut = data.draw(st.integers(0, len(buffer) - 1))
+    for wrong in (buffer[:cut], buffer + b"\x00"):
+        with pytest.raises(ProtocolError):
+            codec.decode(wrong)
+
+
+@pytest.mark.parametrize(
+    ("array", "complaint"),
+    [
+        ([7, 0, True, 1, 1], r"Heartbeat\.term: expected an integer from 0 to 2147483647, found bool True"),
+        (
+            [7, 0, 2**31, 1, 1],
+            r"Heartbeat\.term: expected an integer from 0 to 2147483647, found int 2147483648",
+        ),
+        ([7, 0, -1, 1, 1], r"Heartbeat\.term"),
+        ([7, 2**63, 1, 1, 1], r"Heartbeat\.group"),
+        ([7, 0, 1, 1], r"Heartbeat: expected 4 fields after the kind, found 3"),
+        ([2, 0, 1, 1], r"PreVoteReply\.granted: expected true or false, found int 1"),
+        ([99, 0], r"expected one of the kinds \[1, 2, .*found int 99"),
+        ([True, 0, 1, 1, 1], r"expected one of the kinds"),
+        ([5.0, 0, 1, 1, 1], r"expected one of the kinds"),
+        ([], r"array that starts with its kind"),
+        (b"abc", r"found bytes of length 3"),
+        ([32, b"", None, True], r"Hello\.cluster: expected 1 to 64 bytes"),
+        ([32, None, [[1, b"x" * 15]], True], r"Hello\.roster instance: expected 16 to 16 bytes"),
+        ([32, None, [[255, b"x" * 16]], True], r"Hello\.roster server: expected an integer from 1 to 254"),
+        ([32, None, [[1, b"x" * 16], [1, b"y" * 16]], True], r"expected each server once, found \[1, 1\]"),
+        ([33, 0, 1, 0, 1, b""], r"OriginBatch\.seq: expected an integer from 1"),
+        ([34, 1, 1, [[1, -5]]], r"TouchReport\.ages age in ms"),
+        ([34, 1, 1, [[1]]], r"expected an array of 2, found tuple of length 1"),
+        ([5, 0, 5, 7, 3, 6, []], r"AppendEntries\.entries: expected at least one entry"),
+        (
+            [5, 0, 5, 7, 3, 6, [[2, 1, 1, 1, b""]]],
+            r"Entry\.term at index 8: expected 3 .* to 5 .*found int 2",
+        ),
+        (
+            [5, 0, 5, 7, 3, 6, [[6, 1, 1, 1, b""]]],
+            r"Entry\.term at index 8: expected 3 .* to 5 .*found int 6",
+        ),
+        ([5, 0, 5, 7, 3, 6, [[4, 3, 1, 1, b""]]], r"Entry\.kind at index 8: expected 0 to 2, found int 3"),
+        ([5, 0, 5, 7, 3, 6, [[4, True, 1, 1, b""]]], r"Entry\.kind"),
+        ([5, 0, 5, 7, 3, 6, [[4, 0, 1, 1, b""]]], r"Entry\.count at index 8: expected 0 for kind 0, found 1"),
+        ([5, 0, 5, 7, 3, 6, [[4, 1, 0, 1, b""]]], r"Entry\.position: expected an integer from 1"),
+        ([5, 0, 5, 7, 3, 6, [[4, 1, 1, 2, b""], [4, 1, 2, 1, b""]]], r"at index 9: expected 3, found 2"),
+        (
+            [5, 0, 5, 7, 3, 6, [[4, 1, 1, 1, None]]],
+            r"Entry\.payload at index 8: expected bytes, found NoneType",
+        ),
+        ([5, 0, 5, 2**63 - 1, 3, 6, [[4, 1, 1, 1, b""]]], r"AppendEntries\.entries last index"),
+        (
+            [5, 0, 5, 7, 3, [[4, 1, 1, 1, b""]]],
+            r"AppendEntries: expected an array of 7, found tuple of length 6",
+        ),
+    ],
+)
+def test_errors_say_what_was_found_and_expected(array: Any, complaint: str) -> None:
+    with pytest.raises(ProtocolError, match=complaint):
+        codec.decode(msgpack.packb(array))
+
+
+def test_errors_do_not_repeat_large_values() -> None:
+    with pytest.raises(ProtocolError) as caught:
+        codec.decode(msgpack.packb([7, b"x" * 100_000, 1, 1, 1]))
+    assert len(str(caught.value)) < 200
+
+
+def test_deep_nesting_is_refused_not_recursed_into() -> None:
+    with pytest.raises(ProtocolError):
+        codec.decode(b"\x91" * 60_000 + b"\xc0")
+
+
+def test_a_message_of_a_newer_release_costs_only_itself() -> None:
+    """D-5: releases roll one server at a time."""
+    known = Heartbeat(0, 1, 2, 3)
+    body = codec.encode_sequence([codec.encode(known), msgpack.packb([120, 1, 2]), codec.encode(known)])
+    decoded, errors = codec.decode_sequence(body)
+    assert decoded == [known, known]
+    assert [str(error) for error in errors] == [
+        f"message: expected one of the kinds {[*range(1, 11), 32, 33, 34, 35]}, found int 120"
+    ]
+
+
+def test_the_layout_on_the_wire_is_the_documented_one() -> None:
+    """docs/PROTOCOL-PEERS.md has these bytes; servers of different releases talk to each other (D-5)."""
+    append = AppendEntries(
+        0,
+        5,
+        7,
+        3,
+        6,
+        (Entry(8, 4, EntryKind.COMMANDS, 20, 2, b"ab"), Entry(9, 5, EntryKind.NOOP, 22, 0, b"")),
+    )
+    assert codec.encode(append).hex(" ") == (
+        "97 05 00 05 07 03 06 92 95 04 01 14 02 c4 02 61 62 95 05 00 16 00 c4 00"
+    )
+    assert codec.encode(Heartbeat(0, 5, 300, 6)).hex(" ") == "95 07 00 05 cd 01 2c 06"
+    assert codec.encode(Hello(None, None, True)).hex(" ") == "94 20 c0 c0 c3"
+
+
+def test_entries_that_are_not_consecutive_are_our_own_mistake() -> None:
+    gap = AppendEntries(0, 5, 7, 3, 6, (Entry(9, 4, EntryKind.NOOP, 1, 0, b""),))
+    with pytest.raises(AssertionError, match="consecutive"):
+        codec.encode(gap)

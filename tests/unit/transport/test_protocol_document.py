@@ -1,0 +1,76 @@
+"""The worked example of docs/PROTOCOL-PEERS.md is what the code does, byte for byte.
+
+These bytes are also the golden sample of datagram format 1: if this test fails, running servers of the last
+release will not understand this one (D-5), and the change needs a new format number, not a new example.
+"""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+from zraft.ids import Instance, ServerId
+from zraft.raft.messages import Heartbeat
+from zraft.transport import codec
+from zraft.transport.keys import ClusterKey
+from zraft.transport.link import PeerLinks
+from zraft.transport.messages import Sender
+from zraft.transport.sealing import CHALLENGE_BYTES, HELLO_BYTES, SALT_BYTES, SEAL_BYTES
+
+DOCUMENT = Path(__file__).parents[3] / "docs" / "PROTOCOL-PEERS.md"
+A, B = ServerId(1), ServerId(2)
+KEY = ClusterKey(bytes(range(32)))
+
+
+def example(server: ServerId, salt: int, challenge: int, *, keys: list[ClusterKey] | None) -> PeerLinks:
+    drawn = {SALT_BYTES: bytes([salt]) * SALT_BYTES, CHALLENGE_BYTES: bytes([challenge]) * CHALLENGE_BYTES}
+    return PeerLinks(
+        me=Sender(server, Instance(bytes([server]) * 16), 1),
+        peers={A + B - server: 1_400},  # type: ignore[dict-item]
+        keys=keys,
+        insecure=keys is None,
+        entropy=drawn.__getitem__,
+    )
+
+
+def conversation(keys: list[ClusterKey] | None) -> list[bytes]:
+    """A's hello, B's, A's, and the heartbeat."""
+    a, b = example(A, 0xAA, 0xCA, keys=keys), example(B, 0xBB, 0xCB, keys=keys)
+    (first,) = a.send(B, [Heartbeat(0, 5, 300, 6)])
+    ((_, second),) = b.receive(first, 0).replies
+    (_, third), (_, data) = a.receive(second, 0).replies
+    assert b.receive(third, 0).replies == []
+    received = b.receive(data, 0)
+    assert received.messages == [Heartbeat(0, 5, 300, 6)]
+    assert received.error is None
+    return [first, second, third, data]
+
+
+def documented(name: str) -> bytes:
+    """The bytes of the example of this name: a fenced block after the line `Example: name`."""
+    text = DOCUMENT.read_text(encoding="utf-8")
+    found = re.search(rf"^Example: {re.escape(name)}\n+```\n(.*?)```", text, re.MULTILINE | re.DOTALL)
+    assert found, f"{DOCUMENT.name} has no example {name!r}"
+    digits = "".join(line.partition("#")[0] for line in found[1].splitlines())
+    return bytes.fromhex(digits)
+
+
+def test_the_documented_datagrams_are_the_ones_on_the_wire() -> None:
+    first, second, third, data = conversation([KEY])
+    assert documented("hello of A") == first
+    assert documented("hello of B") == second
+    assert documented("answer of A") == third
+    assert documented("heartbeat, sealed") == data
+
+
+def test_the_documented_plain_datagram_is_the_one_on_the_wire() -> None:
+    assert documented("heartbeat, plain") == conversation(None)[3]
+
+
+def test_every_kind_of_message_and_the_fixed_sizes_are_documented() -> None:
+    text = DOCUMENT.read_text(encoding="utf-8")
+    rows = dict(re.findall(r"^\| (\d+) \| (\w+)", text, re.MULTILINE))
+    kinds = {str(shape.kind): shape.message.__name__ for shape in codec._SHAPES} | {"5": "AppendEntries"}
+    assert {kind: rows.get(kind) for kind in kinds} == kinds
+    assert f"\n{HELLO_BYTES} bytes; the numbers" in text
+    assert f"\n{SEAL_BYTES} bytes more than its body" in text
