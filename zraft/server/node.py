@@ -268,7 +268,8 @@ class Node:
                     self._endpoint.send(address, reply)
             if received.sender is not None and received.messages:
                 self.driver.receive(received.sender, received.messages)
-        self.schedule()
+        if self.driver.wants_turn:
+            self.schedule()
 
     def _from_thread(self, function: object, argument: object) -> None:
         # The loop may be closing while the last frame is written.
@@ -280,7 +281,7 @@ class Node:
         self._fsync_s += seconds
         self._fsync_s_max = max(self._fsync_s_max, seconds)
         self.driver.persisted()
-        if not self._scheduled:
+        if not self._scheduled and self.driver.wants_turn:
             self._scheduled = True
             self._turn()
 
