@@ -81,7 +81,7 @@ class DriverSettings:
     clients: ClientSettings = field(factory=ClientSettings)
     tree: Settings = field(factory=Settings)
     entry_bytes_max: int = 512 * 1024
-    entries_in_flight_max: int = 2
+    entries_in_flight_max: int = 1
     """Uncommitted entries of a leader at which it lets commands gather: fuller entries cost less per command."""
     log_memory_bytes_max: int = 32 * 1024 * 1024
 
@@ -270,41 +270,40 @@ class Driver:
 
     def turn(self, now_ms: int, wall_ms: int) -> Effects:
         """Everything that follows from what arrived since the last turn."""
-        elapsed = max(0, now_ms - self._now)
-        raft_settings = self.settings.raft
-        if elapsed > raft_settings.election_timeout_ticks:
+        elapsed = now_ms - self._now
+        if elapsed > self.settings.raft.election_timeout_ticks:
             self._woke = now_ms
-        step = min(elapsed, TURN_STEP_MS_MAX)
+        step = elapsed if 0 < elapsed < TURN_STEP_MS_MAX else 0 if elapsed <= 0 else TURN_STEP_MS_MAX
         self._now = self.clients.now = now_ms
         self._run += step
         raft = self.raft
-        if raft is None or not self.bootstrap.founded:
-            self._found(now_ms)
+        founded = self.bootstrap.founded
+        if not founded:
+            for peer, hello in self.bootstrap.hellos(now_ms):
+                self._send(peer, hello)
         if raft is not None:
-            if self.bootstrap.founded:
+            if founded and step:
                 raft.tick(step)
             self._follow_role(raft, step)
             self.clients.take_backlog()
             self.origin.cut(now_ms)
-            if self._leader is not None:
+            leader = self._leader
+            if leader is not None:
                 for batch in self.origin.due(now_ms):
-                    self._send(self._leader, batch)
-                if now_ms >= self.touches.due_at():
+                    self._send(leader, batch)
+                if now_ms >= self.touches.due_at:
                     for report in self.touches.make_reports(now_ms):
-                        self._send(self._leader, report)
+                        self._send(leader, report)
                 self._ask_reads(raft)
-            self._deliver_local()
+            if self._local:
+                self._deliver_local()
             if self._intake is not None:
                 self._lead(raft, wall_ms)
             self._advance(raft)
-        self.clients.serving = self.serving
+        self.clients.serving = raft is not None and not self._stale()
         self._give_up()
         outputs = self.clients.flush(now_ms)
         return Effects(self._take_sends(), self._next_write(), outputs, self._wake_at())
-
-    def _found(self, now: int) -> None:
-        for peer, hello in self.bootstrap.hellos(now):
-            self._send(peer, hello)
 
     def _on_message(
         self, server: ServerId, instance: Instance, sender: Sender | None, message: PeerMessage
@@ -485,6 +484,8 @@ class Driver:
 
     def _ask_reads(self, raft: Raft) -> None:
         """One read index for all syncs of this turn; asked again if the answer does not come."""
+        if not self._reads and not self.clients.has_syncs:
+            return
         waiting = self.clients.take_syncs()
         overdue = self._reads and self._now - self._reads_asked_at >= self.settings.origin.resend_ms
         if not waiting and not overdue:
@@ -566,12 +567,17 @@ class Driver:
         return records
 
     def _wake_at(self) -> int:
+        """When the next turn is due: at once if this one left something undone."""
+        now = self._now
         raft = self.raft
-        if raft is not None and self._applied_index < raft.applicable_index:
-            return self._now
-        if self._local or (self._led_term and self._intake is None and self._leads()):
-            return self._now
-        return min(self._now + IDLE_TURN_MS, max(self._now + 1, self.touches.due_at()))
+        if raft is not None and (
+            self._applied_index < raft.applicable_index or (self._intake is None and self._leads())
+        ):
+            return now
+        if self._local:
+            return now
+        due = self.touches.due_at
+        return now + IDLE_TURN_MS if due >= now + IDLE_TURN_MS else due if due > now else now + 1
 
     def _on_latency(self, cut_at: int, count: int) -> None:
         self.latencies.add(self._now - cut_at, count)
