@@ -184,7 +184,8 @@ class Driver:
         self._last_round = 0
         self._quorum_at = NEVER
 
-        self._read_context = 0
+        # No number is used twice, also not by an earlier boot: a late answer would pass for that of a later read.
+        self._read_context = identity.boot << 32
         self._reads: dict[int, list[Connection]] = {}
         self._reads_asked_at = 0
         self._ready_reads: list[tuple[int, int]] = []
