@@ -93,7 +93,7 @@ class Simulation:
         self._applied_by: dict[ServerId, int] = {}
         self._led: dict[ServerId, int] = {}
         self._digests = 0
-        settings = DriverSettings(
+        self._settings = settings = DriverSettings(
             raft=RaftSettings(
                 election_timeout_ticks=ELECTION_TIMEOUT_MS,
                 heartbeat_ticks=HEARTBEAT_MS,
@@ -212,6 +212,8 @@ class Simulation:
                 )
             if machine.digest() != machine.full_digest():
                 fail("digest", f"S{process.server}: the kept digest is not that of its state")
+            if machine.settings != self._settings.tree:
+                fail("settings", f"S{process.server} works with {machine.settings}, given were {self._settings.tree}")
         for server in self.adversary.wiped:
             driver = self._by_server[server].driver
             if driver is None or driver.problem is None:
