@@ -188,7 +188,8 @@ class Driver:
         self._last_round = 0
         self._quorum_at = NEVER
 
-        self._read_context = 0
+        # No number is used twice, also not by an earlier boot: a late answer would pass for that of a later read.
+        self._read_context = identity.boot << 32
         self._reads: dict[int, list[Connection]] = {}
         self._reads_asked_at = 0
         self._ready_reads: list[tuple[int, int]] = []
@@ -412,7 +413,9 @@ class Driver:
             self.applier.expiry = SessionExpiry(self.machine.settings.tick_time_ms)
             self._log_time_base = self.machine.log_time
             self._led_since = self._run
-            if raft.noop_index == 1:
+            if self.machine.position == 0:
+                # Nothing was ever applied, so no earlier leader got its settings through; they are part of the
+                # first entry with commands, whoever writes it.
                 self._commands.append((SETTINGS, asdict(self.settings.tree)))
         elif self.applier.expiry is not None:
             self.applier.expiry.advance(step)
@@ -436,7 +439,9 @@ class Driver:
             blobs, count = intake.take(self.settings.entry_bytes_max)
             if self._commands:
                 commands, self._commands = self._commands, []
-                blobs.append(pack_batch(ServerId(0), NO_INSTANCE, 0, 0, [(0, (), commands)]))
+                own = pack_batch(ServerId(0), NO_INSTANCE, 0, 0, [(0, (), commands)])
+                # Settings hold for the first session already; an EXPIRE leaves its session the last word.
+                blobs.insert(0 if self.machine.position == 0 else len(blobs), own)
                 count += len(commands)
             log_time = self._log_time_base + self._run - self._led_since
             payload = pack_entry(log_time, wall_ms, blobs)

@@ -32,7 +32,7 @@ from zraft.server import intake as intake_module
 from zraft.server.bootstrap import Bootstrap
 from zraft.server.clients import Clients, Output
 from zraft.server.connection import Connection, Phase
-from zraft.server.driver import Driver
+from zraft.server.driver import Driver, Effects
 from zraft.server.expiry import SessionExpiry
 from zraft.server.origin import NumberedBatch, OriginStream
 from zraft.testing.profile import Mode
@@ -279,7 +279,14 @@ def keep_old_connection() -> Sequence[Patch]:
 
 @_plant("D-11", "time in which the process did not run ages sessions", Mode.EXPIRY)
 def expiry_on_waking() -> Sequence[Patch]:
-    return [(driver_module, "TURN_STEP_MS_MAX", 10**9)]
+    original = Driver.turn
+
+    def turn(self: Driver, now_ms: int, wall_ms: int) -> Effects:
+        if self.applier.expiry is not None:
+            self.applier.expiry.advance(max(0, now_ms - self._now - driver_module.TURN_STEP_MS_MAX))
+        return original(self, now_ms, wall_ms)
+
+    return [(Driver, "turn", turn)]
 
 
 @_plant("D-11", "the touch table is not read again after the quorum round", Mode.EXPIRY)
@@ -326,7 +333,7 @@ def nothing_held() -> Sequence[Patch]:
         outputs: list[Output] = []
         for connection in dirty:
             connection.dirty = False
-            outputs.append(Output(connection, b"".join(connection.out), connection.closing))
+            outputs.append((connection, b"".join(connection.out), connection.closing))
             connection.out.clear()
             if connection.closing:
                 self.release(connection)
