@@ -63,7 +63,10 @@ class Membership:
             raise ProtocolError(f"MEMBERSHIP entry is not MessagePack: {error}") from error
         match fields:
             case (int(version), tuple(rows)) if version == FORMAT:
-                return cls(dict(_decode_row(row) for row in rows))
+                members = dict(_decode_row(row) for row in rows)
+                if len(members) < len(rows):
+                    raise ProtocolError(f"MEMBERSHIP entry names a server twice: {rows!r}")
+                return cls(members)
             case (int(version), *_):
                 raise ProtocolError(
                     f"MEMBERSHIP entry of format {version}, expected {FORMAT}: upgrade this server"

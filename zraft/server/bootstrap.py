@@ -48,6 +48,7 @@ class Bootstrap:
         self._peers = tuple(p for p in peers if p != server)
         self._seen: dict[ServerId, tuple[Instance, Hello]] = {}
         self._next_hello = 0
+        self._cluster: bytes | None = None
         self.roster = roster
         """The roster this server agreed to; durable before it is said to anybody."""
         self._durable = roster is not None
@@ -134,5 +135,11 @@ class Bootstrap:
 
     def _hello(self, *, wants_reply: bool) -> Hello:
         said = self.roster if self._durable else None
-        cluster = cluster_id(self.roster) if self.founded and self.roster is not None else None
-        return Hello(cluster, said, wants_reply)
+        return Hello(self.cluster, said, wants_reply)
+
+    @property
+    def cluster(self) -> bytes | None:
+        """The cluster's id once it is founded."""
+        if self._cluster is None and self.founded and self.roster is not None:
+            self._cluster = cluster_id(self.roster)
+        return self._cluster

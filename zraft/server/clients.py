@@ -41,13 +41,8 @@ class ClientSettings:
     connections_max: int = 20_000
 
 
-@frozen
-class Output:
-    """Bytes to write to one connection now, and whether to close it after them."""
-
-    connection: Connection
-    data: bytes
-    close: bool
+Output = tuple[Connection, bytes, bool]
+"""Bytes to write to one connection now, and whether to close it after them."""
 
 
 class Clients:
@@ -125,6 +120,10 @@ class Clients:
     def request_sync(self, connection: Connection) -> None:
         """`connection.complete_sync()` is due when all that is committed by now is applied here."""
         self._syncs.append(connection)
+
+    @property
+    def has_syncs(self) -> bool:
+        return bool(self._syncs)
 
     def take_syncs(self) -> list[Connection]:
         """Connections that asked for a sync since the last call."""
@@ -216,6 +215,8 @@ class Clients:
 
     def publish(self, events: Sequence[Event], zxid: int) -> None:
         """Tell watchers, before any reply of the same or a later zxid is written to them."""
+        if not self.watches:
+            return
         for event_type, path, acl in events:
             for connection in self.watches.trigger(event_type, path):
                 if connection.phase is Phase.ATTACHED and permits(acl, READ, connection.ids):
@@ -232,6 +233,8 @@ class Clients:
 
     def take_backlog(self) -> None:
         """Requests that waited for room in the origin stream."""
+        if not self._backlogged:
+            return
         for connection in list(self._backlogged):
             if self._origin.full:
                 return
@@ -262,7 +265,7 @@ class Clients:
             out = connection.out
             connection.sent += len(out)
             self.sent_total += len(out)
-            outputs.append(Output(connection, b"".join(out), connection.closing))
+            outputs.append((connection, b"".join(out), connection.closing))
             out.clear()
             if connection.closing:
                 self.release(connection)

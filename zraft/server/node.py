@@ -51,6 +51,9 @@ from zraft.wire import four_letter
 TICK_S: Final = 0.01
 """The loop's own heartbeat: sockets are drained, then timers judged, at least this often."""
 
+IDLE_FOLD_ITEMS: Final = 200
+"""Changed items hashed per idle tick: less than a millisecond."""
+
 LISTEN_BACKLOG: Final = 4096
 
 log = structlog.get_logger()
@@ -102,9 +105,11 @@ class Node:
         self._collector = Collector()
         self._last_tick = self._loop.time()
         self._stall_ms_max = 0.0
+        self._turns = 0
         self._fsyncs = 0
         self._fsync_s = 0.0
         self._fsync_s_max = 0.0
+        self._settings_compared = False
         self._shown: tuple[object, ...] = ()
         self._wal_thread = WalThread(
             wal,
@@ -202,12 +207,18 @@ class Node:
         if not self._scheduled:
             self._scheduled = True
             self._turn()
+        driver = self.driver
+        self._show(driver)
+        self._collector.step(now_ms(), idle=driver.origin.idle)
+        if driver.origin.idle and driver.machine.undigested:
+            driver.machine.fold_digest(IDLE_FOLD_ITEMS)
 
     def _turn(self) -> None:
         """One batch: decide, then send, write and answer."""
         self._scheduled = False
         if self._stop.is_set():
             return
+        self._turns += 1
         driver = self.driver
         try:
             now = now_ms()
@@ -215,19 +226,18 @@ class Node:
         except ZraftError as error:
             self._fail(error)
             return
-        if effects.write is not None:
-            self._wal_thread.submit(effects.write)
         for to, messages in effects.sends:
             self._send(to, messages)
-        for output in effects.outputs:
-            protocol = output.connection.handle
+        for connection, data, close in effects.outputs:
+            protocol = connection.handle
             if protocol is not None:
-                protocol.write(output.data, close=output.close)
+                protocol.write(data, close=close)
         if self._paused:
             for protocol in list(self._paused):
                 protocol.maybe_resume()
-        self._show(driver)
-        self._collector.step(now, idle=driver.origin.idle)
+        if effects.write is not None:
+            # Last: from here on the disk thread wants the interpreter, and the loop is about to wait for sockets.
+            self._wal_thread.submit(effects.write)
         if effects.wake_at <= now:
             self.schedule()
 
@@ -247,10 +257,10 @@ class Node:
             self._endpoint.send(address, datagram)
 
     def _write_outputs(self) -> None:
-        for output in self.driver.clients.flush(now_ms()):
-            protocol = output.connection.handle
+        for connection, data, close in self.driver.clients.flush(now_ms()):
+            protocol = connection.handle
             if protocol is not None:
-                protocol.write(output.data, close=output.close)
+                protocol.write(data, close=close)
 
     # -- what arrives
 
@@ -264,7 +274,8 @@ class Node:
                     self._endpoint.send(address, reply)
             if received.sender is not None and received.messages:
                 self.driver.receive(received.sender, received.messages)
-        self.schedule()
+        if self.driver.wants_turn:
+            self.schedule()
 
     def _from_thread(self, function: object, argument: object) -> None:
         # The loop may be closing while the last frame is written.
@@ -276,7 +287,7 @@ class Node:
         self._fsync_s += seconds
         self._fsync_s_max = max(self._fsync_s_max, seconds)
         self.driver.persisted()
-        if not self._scheduled:
+        if not self._scheduled and self.driver.wants_turn:
             self._scheduled = True
             self._turn()
 
@@ -331,6 +342,15 @@ class Node:
                     log.info("became leader", term=raft.term, last_index=raft.log.last_index)
                 elif driver.leader is not None:
                     log.info("follows", leader=driver.leader, term=raft.term)
+        if not self._settings_compared and driver.serving and driver.applied_index > 2:
+            self._settings_compared = True
+            for name, (ours, theirs) in driver.settings_differ.items():
+                log.warning(
+                    "a configured value is not in force: the cluster's is kept since it was founded",
+                    setting=name,
+                    configured=ours,
+                    in_force=theirs,
+                )
         while driver.clients.refusals:
             connection, why = driver.clients.refusals.popleft()
             log.warning("connection closed", address=connection.address, reason=why)
@@ -342,6 +362,7 @@ class Node:
             open_file_descriptors=len(os.listdir("/proc/self/fd")),
             max_file_descriptors=resource.getrlimit(resource.RLIMIT_NOFILE)[0],
             metrics={
+                "loop_turns_total": self._turns,
                 "loop_stall_ms_max": round(self._stall_ms_max, 1),
                 "fsync_count": self._fsyncs,
                 "fsync_ms_avg": round(self._fsync_s * 1000 / self._fsyncs, 3) if self._fsyncs else 0.0,

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Iterator
-from typing import Final
+from typing import Final, NamedTuple
 
 from attrs import frozen
 from crc32c import crc32c
@@ -105,8 +105,7 @@ def decode_header(data: bytes, path: str) -> SegmentHeader:
     return header
 
 
-@frozen
-class FrameHead:
+class FrameHead(NamedTuple):
     """`length` and `body_crc` describe the bytes that follow the head."""
 
     number: int
@@ -114,9 +113,8 @@ class FrameHead:
     body_crc: int
 
 
-@frozen
-class Frame:
-    """A frame whose checksums were right. `end` is the offset after it; `body` is valid until the next frame is read."""
+class Frame(NamedTuple):
+    """A frame whose checksums were right; `end` is the offset after it."""
 
     number: int
     offset: int
@@ -163,13 +161,14 @@ class FrameReader:
 
     def __iter__(self) -> Iterator[Frame]:
         fs, file, seed, size = self._fs, self._file, self._seed, self._size
-        base = self.end
+        start, number = self.end, self.number
+        base = start
         data = b""
         view = memoryview(data)
-        while self.end < size:
-            at = self.end - base
+        while start < size:
+            at = start - base
             if len(data) - at < HEAD_BYTES:
-                base, at = self.end, 0
+                base, at = start, 0
                 data = fs.pread(file, min(READ_BYTES, size - base), base)
                 view = memoryview(data)
                 if not data:
@@ -181,26 +180,25 @@ class FrameReader:
             if head is None:
                 self.damage = "no frame head that its checksum confirms"
                 return
-            if head.number != self.number:
-                self.damage = f"frame {head.number} where frame {self.number} was expected"
+            found, length, body_crc = head
+            if found != number:
+                self.damage = f"frame {found} where frame {number} was expected"
                 return
-            end = self.end + HEAD_BYTES + head.length
+            end = start + HEAD_BYTES + length
             if end > size:
-                self.damage = (
-                    f"frame {head.number} of {head.length} bytes runs past the end of the file at {size}"
-                )
+                self.damage = f"frame {number} of {length} bytes runs past the end of the file at {size}"
                 return
             if end - base > len(data):
-                base, at = self.end, 0
+                base, at = start, 0
                 data = fs.pread(file, min(max(READ_BYTES, end - base), size - base), base)
                 view = memoryview(data)
             body = view[at + HEAD_BYTES : end - base]
-            if len(body) != head.length or crc32c(body, seed) != head.body_crc:
-                self.damage = f"the body of frame {head.number} does not match its checksum"
+            if len(body) != length or crc32c(body, seed) != body_crc:
+                self.damage = f"the body of frame {number} does not match its checksum"
                 return
-            frame = Frame(head.number, self.end, end, body)
-            self.end = end
-            self.number += 1
+            frame = Frame(number, start, end, body)
+            self.end = start = end
+            self.number = number = number + 1
             yield frame
 
 

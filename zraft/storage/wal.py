@@ -18,7 +18,7 @@ from zraft.ids import GroupId
 from zraft.raft.messages import Entry
 from zraft.storage.directory import DataDirectory
 from zraft.storage.durable import reading, sync_directory, sync_file, writing
-from zraft.storage.errors import CorruptionError, DiskFullError, WriteError
+from zraft.storage.errors import CorruptionError, DiskFullError, FsyncError, WriteError
 from zraft.storage.filesystem import FileSystem
 from zraft.storage.frames import (
     HEAD_BYTES,
@@ -360,7 +360,8 @@ class Wal:
                 fs.pwrite(file, encode_header(header), 0)
                 sync_file(fs, file, temporary)
                 fs.rename(temporary, path)
-            except DiskFullError:
+            except FsyncError:
+                fs.close(file)
                 raise
             except OSError:
                 fs.close(file)
@@ -386,7 +387,7 @@ class Wal:
             self._directory.note_segment(len(self._segments))
 
     def _cut(self) -> None:
-        """Cut the last segment to its frames; durable on return."""
+        """Cut the last segment to its frames. After a power failure zeros may still follow them; readers stop there."""
         span = self._segments[-1]
         if self._allocated == span.end:
             return
@@ -394,7 +395,6 @@ class Wal:
         path = segment_path(self._path, span.number)
         with writing(path):
             self._fs.ftruncate(self._file, span.end)
-        sync_file(self._fs, self._file, path)
         self._allocated = span.end
 
     def _close_file(self) -> None:

@@ -124,7 +124,7 @@ class Process:
             stored=stored,
             rng=random.Random(f"{self._seed}/driver/{self.server}/{self.boots}"),
             entropy=entropy.randbytes,
-            four_letter_word=lambda word, _: word,
+            four_letter_word=str.encode,
             now_ms=self.clock_ms,
         )
         self.sender = Sender(self.server, identity.instance, identity.boot)
@@ -242,14 +242,14 @@ class Process:
     def _carry_out(self, effects: Effects) -> None:
         for to, messages in effects.sends:
             self._observer.sending(self.sender, to, messages)
-        for output in effects.outputs:
-            socket = output.connection.handle
+        for connection, data, close in effects.outputs:
+            socket = connection.handle
             if socket.number not in self._sockets:
                 continue
-            if output.data:
-                self._observer.output(self, socket, output.data)
-                socket.to_client(output.data)
-            if output.close:
+            if data:
+                self._observer.output(self, socket, data)
+                socket.to_client(data)
+            if close:
                 self._hang_up(socket)
         if effects.write is not None:
             assert self._frame is None, "a second frame while one is in flight"

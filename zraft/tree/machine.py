@@ -173,9 +173,9 @@ class Machine:
         tree = self._tree
         if not _are_ids(ids) or session.__class__ is not int:
             return self._end_run(Code.MARSHALLING_ERROR)
+        tree.ids = ids
         if session == 0:
             tree.session = None
-            tree.ids = ids
             self._run_code = Code.OK
             self._run_handlers = self._leader_handlers if self._owner[0] == LEADER else self._origin_handlers
             return Code.OK
@@ -185,7 +185,6 @@ class Machine:
         if found.owner != self._owner:
             return self._end_run(Code.SESSION_MOVED)
         tree.session = found
-        tree.ids = ids
         tree.digest.dirty_sessions.add(session)  # its write_position will move
         self._run_code = Code.OK
         self._run_handlers = self._session_handlers
@@ -318,6 +317,15 @@ class Machine:
     def digest(self) -> int:
         """128 bits that equal states share (D-26). Costs about 3 us per item changed since the last call."""
         return self._tree.digest.folded_total(self._small_shares())
+
+    @property
+    def undigested(self) -> int:
+        """Items that `digest` would have to hash now."""
+        return self._tree.digest.pending
+
+    def fold_digest(self, limit: int) -> None:
+        """Hash up to `limit` changed items ahead of the next `digest`; changes no result."""
+        self._tree.digest.fold(limit)
 
     def full_digest(self) -> int:
         """The same, computed from every item; for tests and checkers."""

@@ -28,6 +28,10 @@ class WatchTable(Generic[W]):
         self._child: _Table[W] = {}
         self._by_watcher: dict[W, tuple[set[str], set[str]]] = {}
 
+    def __bool__(self) -> bool:
+        """Whether anybody watches anything; most servers most of the time need not look further."""
+        return bool(self._by_watcher)
+
     def add_data(self, path: str, watcher: W) -> None:
         """Tell `watcher` once of the next creation, deletion or change of data at `path`."""
         self._data.setdefault(path, {})[watcher] = None

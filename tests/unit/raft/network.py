@@ -1,4 +1,4 @@
-"""Servers of one group in memory: disks that lose what was not synced, and a network that delivers when told to.
+"""Servers of one group in memory: disks that lose what was not synced, a network that delivers when told to.
 
 Nothing here knows what is correct; `checkers` does. All randomness comes from the seed.
 """
@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable, Iterable
+from typing import TypeVar
 
 from attrs import define, field, frozen
 
@@ -14,10 +15,19 @@ from zraft.ids import COORDINATION_GROUP, Instance, ServerId
 from zraft.raft.core import Raft, Role
 from zraft.raft.log import Log
 from zraft.raft.membership import Membership
-from zraft.raft.messages import Entry, EntryKind, HardState, Member, Message
+from zraft.raft.messages import (
+    Entry,
+    EntryKind,
+    HardState,
+    Member,
+    Message,
+    PreVoteReply,
+    RequestVoteReply,
+)
 from zraft.raft.ready import Ready, Write
 from zraft.raft.settings import RaftSettings
 
+M = TypeVar("M")
 GROUP = COORDINATION_GROUP
 SETTINGS = RaftSettings(election_timeout_ticks=100, heartbeat_ticks=20, resend_ticks=20)
 
@@ -89,7 +99,7 @@ def hear(raft: Raft, sender: int, message: Message) -> list[tuple[int, Message]]
 class Disk:
     """What survives a crash, and the writes that may or may not."""
 
-    hard_state: HardState = HardState()
+    hard_state: HardState = field(factory=HardState)
     entries: list[Entry] = field(factory=list)
     pending: list[Write] = field(factory=list)
     synced: int = 0
@@ -262,3 +272,21 @@ class Network:
     def leader(self) -> Raft | None:
         leading = [raft for raft in self.rafts.values() if raft.role is Role.LEADER]
         return max(leading, key=lambda raft: raft.term, default=None)
+
+
+def lead(raft: Raft, voters: Iterable[int] = (2,)) -> list[tuple[int, Message]]:
+    """Make it leader by the votes of `voters`, played by hand; returns what it says as a new leader."""
+    raft.tick(2 * raft.settings.election_timeout_ticks)
+    drain(raft)
+    for voter in voters:
+        hear(raft, voter, PreVoteReply(GROUP, raft.term + 1, True))
+    messages: list[tuple[int, Message]] = []
+    for voter in voters:
+        messages += hear(raft, voter, RequestVoteReply(GROUP, raft.term, True))
+    assert raft.role is Role.LEADER
+    return messages
+
+
+def of_kind(messages: Iterable[tuple[int, Message]], kind: type[M], to: int | None = None) -> list[M]:
+    """The messages of one kind, to everybody or to one server."""
+    return [message for target, message in messages if isinstance(message, kind) and to in (None, target)]

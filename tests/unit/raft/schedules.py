@@ -1,4 +1,4 @@
-"""Random schedules: one seed decides time, delivery, loss, duplication, order, syncs, crashes and partitions."""
+"""Random schedules: one seed decides time, delivery, loss, duplication, order, syncs, crashes, partitions."""
 
 from __future__ import annotations
 

@@ -122,6 +122,12 @@ def test_failed_multi_leaves_no_trace(scenario: Scenario) -> None:
     assert scenario.node("/r").acl is machine._tree.acls.hold(restricted)
 
 
+@pytest.mark.parametrize("part", [create("/b"), NO_SUCH])
+def test_inverses_are_kept_only_while_a_multi_runs(scenario: Scenario, part: Command) -> None:
+    scenario.multi(part)
+    assert scenario.machine._tree.journal is None
+
+
 def test_failed_multi_is_a_write_of_the_session_and_takes_a_zxid(scenario: Scenario) -> None:
     zxid = scenario.machine.last_zxid
     scenario.multi(NO_SUCH)

@@ -288,6 +288,15 @@ def test_expire_of_a_session_that_is_gone_is_ignored(scenario: Scenario) -> None
     assert scenario.by_leader(proposed) is Code.UNKNOWN_SESSION
 
 
+@pytest.mark.parametrize("place", [2, 3])
+def test_expire_must_name_both_positions_as_they_are(scenario: Scenario, place: int) -> None:
+    """D-11: one that was proposed from another history counts for nothing."""
+    scenario.set_data("/", b"x")
+    right = expire_command(scenario.session)
+    assert scenario.by_leader((*right[:place], right[place] - 1, *right[place + 1 :])) is Code.BAD_VERSION
+    assert scenario.by_leader(right) is Code.OK
+
+
 @pytest.mark.parametrize(
     "command",
     [(EXPIRE,), (EXPIRE, 1, 2, 3, 4, 5), (EXPIRE, "1", 2, 3, 4, 5, 6), (EXPIRE, 1, 2, 3, 4, 5, None)],
