@@ -76,7 +76,7 @@ class Applier:
                 continue
             mine = (server, instance) == self._me
             if mine and boot > self._boot:
-                raise self._copied(boot)
+                raise self.copied(boot)
             batch = self._origin.take_applied(seq) if mine and boot == self._boot else None
             if batch is None:
                 self._apply_foreign(runs, mine)
@@ -143,7 +143,7 @@ class Applier:
         opcode = command[0]
         if opcode == REGISTER:
             if mine and command[1] != self._boot_id and self._machine.rows[self._me].boot == self._boot:
-                raise self._copied(self._boot)
+                raise self.copied(self._boot)
         elif isinstance(result, Session):
             if self.expiry is not None:
                 self.expiry.touch(result.id)
@@ -158,7 +158,8 @@ class Applier:
             if result == Code.OK:
                 self._clients.on_session_moved(command[1], None)
 
-    def _copied(self, boot: int) -> CopiedDirectoryError:
+    def copied(self, boot: int) -> CopiedDirectoryError:
+        """The error to raise: `boot` of our own directory was registered, and not by us."""
         server, instance = self._me
         return CopiedDirectoryError(
             f"server {server}: another process has registered boot {boot} of this data directory's instance "
