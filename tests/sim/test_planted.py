@@ -31,7 +31,7 @@ KNOWN_SEEDS = {
     "event_after_reply": 0,
     "read_ahead": 0,
     "local_sync": 2,
-    "touch_while_expiring": 65,
+    "touch_while_expiring": 97,
     "batches_recut": 0,
     "read_index_without_quorum": 98,
 }

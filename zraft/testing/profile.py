@@ -90,9 +90,6 @@ def roll(seed: int, mode: Mode | None = None) -> Profile:
         snipe = 0.25
     if rolled in (Mode.BOOTS, Mode.ELECTIONS):
         late = 0.15
-    if rolled is Mode.EXPIRY:
-        # What is proposed stays uncommitted for a while, so that touches come in between.
-        slow_fsync = 0.4
     if rolled is Mode.WIPES:
         wipes = True
     return Profile(
