@@ -54,7 +54,7 @@ TURN_STEP_MS_MAX: Final = 100
 IDLE_TURN_MS: Final = 20
 """Longest time between two turns; finer than every timeout, coarse enough to cost nothing when idle."""
 
-APPLY_BYTES_PER_TURN: Final = 1024 * 1024
+APPLY_BYTES_PER_TURN: Final = 128 * 1024
 """Entries applied in one turn, so that a server that catches up still answers heartbeats and pings."""
 
 SERVER_MESSAGES: Final = frozenset({Hello, OriginBatch, TouchAck, TouchReport})
