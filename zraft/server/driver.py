@@ -54,8 +54,10 @@ TURN_STEP_MS_MAX: Final = 100
 IDLE_TURN_MS: Final = 20
 """Longest time between two turns; finer than every timeout, coarse enough to cost nothing when idle."""
 
-APPLY_BYTES_PER_TURN: Final = 1024 * 1024
+APPLY_BYTES_PER_TURN: Final = 128 * 1024
 """Entries applied in one turn, so that a server that catches up still answers heartbeats and pings."""
+
+SERVER_MESSAGES: Final = frozenset({Hello, OriginBatch, TouchAck, TouchReport})
 
 NO_INSTANCE: Final = Instance(b"")
 """The leader's own commands stand in a batch of no origin."""
@@ -143,6 +145,8 @@ class Driver:
         self._sends: dict[ServerId, list[PeerMessage]] = {}
         self._local: list[PeerMessage] = []
 
+        self._stirred = False
+        self._seen_commit = 0
         self._pending_writes: list[Write] = []
         self._writing: int | None = None
         self._writing_roster = False
@@ -203,7 +207,7 @@ class Driver:
     # -- what happened
 
     def receive(self, sender: Sender, messages: Sequence[PeerMessage]) -> None:
-        """Messages of one authenticated peer, in the order they came."""
+        """Messages of one authenticated peer, in the order they came; see `wants_turn`."""
         for message in messages:
             self._on_message(sender.server, sender.instance, sender, message)
 
@@ -223,6 +227,24 @@ class Driver:
     def connect(self, address: str, ids: tuple[tuple[str, str], ...]) -> Connection | None:
         """A client connected; None if there are too many connections."""
         return self.clients.connect(address, ids)
+
+    @property
+    def wants_turn(self) -> bool:
+        """Whether what arrived since the last turn gives one something to do before the next regular one.
+
+        The second of two acknowledgements, or the leader's own fsync when no follower has answered yet, changes
+        nothing that anybody waits for; a turn for each would be a third of all turns under light load.
+        """
+        raft = self.raft
+        return (
+            self._stirred
+            or raft is None
+            or self._applied_index < raft.applicable_index
+            or raft.commit_index != self._seen_commit
+            or raft.leader != self._leader
+            or raft.has_ready
+            or (self._writing is None and bool(self._pending_writes))
+        )
 
     # -- state that the shell and the four-letter words show
 
@@ -301,6 +323,8 @@ class Driver:
             if self._intake is not None:
                 self._lead(raft, wall_ms)
             self._advance(raft)
+            self._seen_commit = raft.commit_index
+        self._stirred = False
         self.clients.serving = raft is not None and not self._stale()
         self._give_up()
         outputs = self.clients.flush(now_ms)
@@ -310,6 +334,8 @@ class Driver:
         self, server: ServerId, instance: Instance, sender: Sender | None, message: PeerMessage
     ) -> None:
         raft = self.raft
+        if message.__class__ in SERVER_MESSAGES:
+            self._stirred = True
         match message:
             case OriginBatch():
                 if self._intake is not None:

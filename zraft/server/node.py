@@ -51,6 +51,9 @@ from zraft.wire import four_letter
 TICK_S: Final = 0.01
 """The loop's own heartbeat: sockets are drained, then timers judged, at least this often."""
 
+IDLE_FOLD_ITEMS: Final = 200
+"""Changed items hashed per idle tick: less than a millisecond."""
+
 LISTEN_BACKLOG: Final = 4096
 
 log = structlog.get_logger()
@@ -204,8 +207,11 @@ class Node:
         if not self._scheduled:
             self._scheduled = True
             self._turn()
-        self._show(self.driver)
-        self._collector.step(now_ms(), idle=self.driver.origin.idle)
+        driver = self.driver
+        self._show(driver)
+        self._collector.step(now_ms(), idle=driver.origin.idle)
+        if driver.origin.idle and driver.machine.undigested:
+            driver.machine.fold_digest(IDLE_FOLD_ITEMS)
 
     def _turn(self) -> None:
         """One batch: decide, then send, write and answer."""
@@ -268,7 +274,8 @@ class Node:
                     self._endpoint.send(address, reply)
             if received.sender is not None and received.messages:
                 self.driver.receive(received.sender, received.messages)
-        self.schedule()
+        if self.driver.wants_turn:
+            self.schedule()
 
     def _from_thread(self, function: object, argument: object) -> None:
         # The loop may be closing while the last frame is written.
@@ -280,7 +287,7 @@ class Node:
         self._fsync_s += seconds
         self._fsync_s_max = max(self._fsync_s_max, seconds)
         self.driver.persisted()
-        if not self._scheduled:
+        if not self._scheduled and self.driver.wants_turn:
             self._scheduled = True
             self._turn()
 
