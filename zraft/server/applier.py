@@ -96,7 +96,12 @@ class Applier:
                 if events:
                     self._clients.publish(events, machine.last_zxid)
                     events.clear()
-                if command[0] in SESSION_COMMANDS:
+                try:
+                    more_than_the_tree = command[0] in SESSION_COMMANDS
+                except (TypeError, LookupError):
+                    # No command at all: a faulty origin's, in the log of every server, and answered with a code.
+                    continue
+                if more_than_the_tree:
                     self._session_command(session, command, result, None, mine)
             if expiry is not None and session:
                 expiry.touch(session)
