@@ -86,8 +86,9 @@ def test_request_of_an_older_term_is_rejected_with_the_newer_one() -> None:
     ]
     (reply,) = of_kind(hear(raft, 2, AppendEntries(GROUP, 4, 0, 0, 0, entries_of([4]))), AppendEntriesReply)
     assert (reply.term, reply.accepted) == (5, False)
+    # Round 0 answers nothing: the round number is of another leadership than the term of the reply.
     assert of_kind(hear(raft, 2, Heartbeat(GROUP, 4, 3, 0)), HeartbeatReply) == [
-        HeartbeatReply(GROUP, 5, 3, 1)
+        HeartbeatReply(GROUP, 5, 0, 1)
     ]
     assert raft.leader is None
 

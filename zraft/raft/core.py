@@ -330,6 +330,28 @@ class Raft:
             self._read_states.clear()
         return Ready(messages, write, self.commit_index, read_states)
 
+    @property
+    def has_ready(self) -> bool:
+        """Whether `ready` would bring something to do now: many a message only confirms what is known."""
+        if (
+            self._messages
+            or self._ack_index
+            or self._unwritten
+            or self._hard_state_dirty
+            or self._read_states
+            or self._truncate_from is not None
+        ):
+            return True
+        if self.role is not Role.LEADER:
+            return False
+        if self._round_wanted or self._reads.need_round:
+            return True
+        last_index = self.log.last_index
+        return any(
+            progress.next_index <= last_index or progress.commit_sent < self._heartbeat_commit(progress)
+            for progress in self._progress.values()
+        )
+
     def persisted(self, number: int) -> None:
         """Write `number` and all before it are durable: the next ready() brings what waited for them."""
         assert number <= self._write_number, (

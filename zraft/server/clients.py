@@ -123,6 +123,10 @@ class Clients:
         """`connection.complete_sync()` is due when all that is committed by now is applied here."""
         self._syncs.append(connection)
 
+    @property
+    def has_syncs(self) -> bool:
+        return bool(self._syncs)
+
     def take_syncs(self) -> list[Connection]:
         """Connections that asked for a sync since the last call."""
         taken, self._syncs = self._syncs, []
@@ -232,6 +236,8 @@ class Clients:
 
     def take_backlog(self) -> None:
         """Requests that waited for room in the origin stream."""
+        if not self._backlogged:
+            return
         for connection in list(self._backlogged):
             if self._origin.full:
                 return

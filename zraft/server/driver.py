@@ -62,6 +62,8 @@ APPLY_BYTES_PER_TURN: Final = 1024 * 1024
 MISTAKES_KEPT_MAX: Final = 16
 """Messages that no correct peer sends, remembered between two turns for the log; all are counted."""
 
+SERVER_MESSAGES: Final = frozenset({Hello, OriginBatch, TouchAck, TouchReport})
+
 NO_INSTANCE: Final = Instance(b"")
 """The leader's own commands stand in a batch of no origin."""
 
@@ -86,7 +88,7 @@ class DriverSettings:
     clients: ClientSettings = field(factory=ClientSettings)
     tree: Settings = field(factory=Settings)
     entry_bytes_max: int = 512 * 1024
-    entries_in_flight_max: int = 2
+    entries_in_flight_max: int = 1
     """Uncommitted entries of a leader at which it lets commands gather: fuller entries cost less per command."""
     log_memory_bytes_max: int = 32 * 1024 * 1024
 
@@ -148,6 +150,8 @@ class Driver:
         self._sends: dict[ServerId, list[PeerMessage]] = {}
         self._local: list[PeerMessage] = []
 
+        self._stirred = False
+        self._seen_commit = 0
         self._pending_writes: list[Write] = []
         self._writing: int | None = None
         self._writing_roster = False
@@ -193,7 +197,8 @@ class Driver:
         self._last_round = 0
         self._quorum_at = NEVER
 
-        self._read_context = 0
+        # No number is used twice, also not by an earlier boot: a late answer would pass for that of a later read.
+        self._read_context = identity.boot << 32
         self._reads: dict[int, list[Connection]] = {}
         self._reads_asked_at = 0
         self._ready_reads: list[tuple[int, int]] = []
@@ -211,7 +216,7 @@ class Driver:
     # -- what happened
 
     def receive(self, sender: Sender, messages: Sequence[PeerMessage]) -> None:
-        """Messages of one authenticated peer, in the order they came."""
+        """Messages of one authenticated peer, in the order they came; see `wants_turn`."""
         for message in messages:
             self._on_message(sender.server, sender.instance, sender, message)
 
@@ -231,6 +236,24 @@ class Driver:
     def connect(self, address: str, ids: tuple[tuple[str, str], ...]) -> Connection | None:
         """A client connected; None if there are too many connections."""
         return self.clients.connect(address, ids)
+
+    @property
+    def wants_turn(self) -> bool:
+        """Whether what arrived since the last turn gives one something to do before the next regular one.
+
+        The second of two acknowledgements, or the leader's own fsync when no follower has answered yet, changes
+        nothing that anybody waits for; a turn for each would be a third of all turns under light load.
+        """
+        raft = self.raft
+        return (
+            self._stirred
+            or raft is None
+            or self._applied_index < raft.applicable_index
+            or raft.commit_index != self._seen_commit
+            or raft.leader != self._leader
+            or raft.has_ready
+            or (self._writing is None and bool(self._pending_writes))
+        )
 
     # -- state that the shell and the four-letter words show
 
@@ -279,46 +302,49 @@ class Driver:
 
     def turn(self, now_ms: int, wall_ms: int) -> Effects:
         """Everything that follows from what arrived since the last turn."""
-        elapsed = max(0, now_ms - self._now)
-        raft_settings = self.settings.raft
-        if elapsed > raft_settings.election_timeout_ticks:
+        elapsed = now_ms - self._now
+        if elapsed > self.settings.raft.election_timeout_ticks:
             self._woke = now_ms
-        step = min(elapsed, TURN_STEP_MS_MAX)
+        step = elapsed if 0 < elapsed < TURN_STEP_MS_MAX else 0 if elapsed <= 0 else TURN_STEP_MS_MAX
         self._now = self.clients.now = now_ms
         self._run += step
         raft = self.raft
-        if raft is None or not self.bootstrap.founded:
-            self._found(now_ms)
+        founded = self.bootstrap.founded
+        if not founded:
+            for peer, hello in self.bootstrap.hellos(now_ms):
+                self._send(peer, hello)
         if raft is not None:
-            if self.bootstrap.founded:
+            if founded and step:
                 raft.tick(step)
             self._follow_role(raft, step)
             self.clients.take_backlog()
             self.origin.cut(now_ms)
-            if self._leader is not None:
+            leader = self._leader
+            if leader is not None:
                 for batch in self.origin.due(now_ms):
-                    self._send(self._leader, batch)
-                if now_ms >= self.touches.due_at():
+                    self._send(leader, batch)
+                if now_ms >= self.touches.due_at:
                     for report in self.touches.make_reports(now_ms):
-                        self._send(self._leader, report)
+                        self._send(leader, report)
                 self._ask_reads(raft)
-            self._deliver_local()
+            if self._local:
+                self._deliver_local()
             if self._intake is not None:
                 self._lead(raft, wall_ms)
             self._advance(raft)
-        self.clients.serving = self.serving
+            self._seen_commit = raft.commit_index
+        self._stirred = False
+        self.clients.serving = raft is not None and not self._stale()
         self._give_up()
         outputs = self.clients.flush(now_ms)
         return Effects(self._take_sends(), self._next_write(), outputs, self._wake_at())
-
-    def _found(self, now: int) -> None:
-        for peer, hello in self.bootstrap.hellos(now):
-            self._send(peer, hello)
 
     def _on_message(
         self, server: ServerId, instance: Instance, sender: Sender | None, message: PeerMessage
     ) -> None:
         raft = self.raft
+        if message.__class__ in SERVER_MESSAGES:
+            self._stirred = True
         match message:
             case OriginBatch():
                 if self._intake is not None:
@@ -404,7 +430,9 @@ class Driver:
             self.applier.expiry = SessionExpiry(self.machine.settings.tick_time_ms)
             self._log_time_base = self.machine.log_time
             self._led_since = self._run
-            if raft.noop_index == 1:
+            if self.machine.position == 0:
+                # Nothing was ever applied, so no earlier leader got its settings through; they are part of the
+                # first entry with commands, whoever writes it.
                 self._commands.append((SETTINGS, asdict(self.settings.tree)))
         elif self.applier.expiry is not None:
             self.applier.expiry.advance(step)
@@ -428,7 +456,9 @@ class Driver:
             blobs, count = intake.take(self.settings.entry_bytes_max)
             if self._commands:
                 commands, self._commands = self._commands, []
-                blobs.append(pack_batch(ServerId(0), NO_INSTANCE, 0, 0, [(0, (), commands)]))
+                own = pack_batch(ServerId(0), NO_INSTANCE, 0, 0, [(0, (), commands)])
+                # Settings hold for the first session already; an EXPIRE leaves its session the last word.
+                blobs.insert(0 if self.machine.position == 0 else len(blobs), own)
                 count += len(commands)
             log_time = self._log_time_base + self._run - self._led_since
             payload = pack_entry(log_time, wall_ms, blobs)
@@ -502,6 +532,8 @@ class Driver:
 
     def _ask_reads(self, raft: Raft) -> None:
         """One read index for all syncs of this turn; asked again if the answer does not come."""
+        if not self._reads and not self.clients.has_syncs:
+            return
         waiting = self.clients.take_syncs()
         overdue = self._reads and self._now - self._reads_asked_at >= self.settings.origin.resend_ms
         if not waiting and not overdue:
@@ -583,12 +615,17 @@ class Driver:
         return records
 
     def _wake_at(self) -> int:
+        """When the next turn is due: at once if this one left something undone."""
+        now = self._now
         raft = self.raft
-        if raft is not None and self._applied_index < raft.applicable_index:
-            return self._now
-        if self._local or (self._led_term and self._intake is None and self._leads()):
-            return self._now
-        return min(self._now + IDLE_TURN_MS, max(self._now + 1, self.touches.due_at()))
+        if raft is not None and (
+            self._applied_index < raft.applicable_index or (self._intake is None and self._leads())
+        ):
+            return now
+        if self._local:
+            return now
+        due = self.touches.due_at
+        return now + IDLE_TURN_MS if due >= now + IDLE_TURN_MS else due if due > now else now + 1
 
     def _on_latency(self, cut_at: int, count: int) -> None:
         self.latencies.add(self._now - cut_at, count)

@@ -204,6 +204,8 @@ class Node:
         if not self._scheduled:
             self._scheduled = True
             self._turn()
+        self._show(self.driver)
+        self._collector.step(now_ms(), idle=self.driver.origin.idle)
 
     def _turn(self) -> None:
         """One batch: decide, then send, write and answer."""
@@ -227,8 +229,6 @@ class Node:
         if self._paused:
             for protocol in list(self._paused):
                 protocol.maybe_resume()
-        self._show(driver)
-        self._collector.step(now, idle=driver.origin.idle)
         if effects.write is not None:
             # Last: from here on the disk thread wants the interpreter, and the loop is about to wait for sockets.
             self._wal_thread.submit(effects.write)
@@ -268,7 +268,8 @@ class Node:
                     self._endpoint.send(address, reply)
             if received.sender is not None and received.messages:
                 self.driver.receive(received.sender, received.messages)
-        self.schedule()
+        if self.driver.wants_turn:
+            self.schedule()
 
     def _from_thread(self, function: object, argument: object) -> None:
         # The loop may be closing while the last frame is written.
@@ -280,7 +281,7 @@ class Node:
         self._fsync_s += seconds
         self._fsync_s_max = max(self._fsync_s_max, seconds)
         self.driver.persisted()
-        if not self._scheduled:
+        if not self._scheduled and self.driver.wants_turn:
             self._scheduled = True
             self._turn()
 

@@ -30,7 +30,7 @@ class OriginSettings:
     batches cost less per command on every server (measured: docs/BENCHMARKS.md).
     """
 
-    batches_in_flight_max: int = 2
+    batches_in_flight_max: int = 1
     batch_bytes_max: int = 256 * 1024
     unapplied_bytes_max: int = 16 * 1024 * 1024
     resend_ms: int = 200
@@ -102,6 +102,8 @@ class OriginStream:
 
     def cut(self, now: int) -> None:
         """Number what was collected, as far as the window of batches in flight allows."""
+        if not self._runs:
+            return
         settings = self._settings
         while self._runs and len(self._unapplied) < settings.batches_in_flight_max:
             runs: list[Run] = []

@@ -37,8 +37,9 @@ class TouchReporter:
         self._acked: dict[int, int] = {}
         self._reports: OrderedDict[int, tuple[int, dict[int, int]]] = OrderedDict()
         self._number = 0
+        self.due_at = NEVER
+        """When the next report should leave."""
         self._last_report_at = NEVER
-        self._hurried = False
         self.contact = NEVER
         """When the last acknowledged report was sent, on the clock that counts sleep; NEVER before the first."""
         self.contact_run = 0
@@ -64,21 +65,16 @@ class TouchReporter:
 
     def hurry(self) -> None:
         """Output is held until the next acknowledgement: let a report leave at once."""
-        self._hurried = True
+        self.due_at = min(self.due_at, self._last_report_at + HURRY_GAP_MS)
 
     def report_now(self) -> None:
         """A new leader is known: it has none of our reports."""
-        self._last_report_at = NEVER
-
-    def due_at(self) -> int:
-        """When the next report should leave."""
-        gap = HURRY_GAP_MS if self._hurried else self._interval_ms
-        return self._last_report_at + gap
+        self.due_at = NEVER
 
     def make_reports(self, now: int) -> list[TouchReport]:
         """The reports to send now: every session touched since its last acknowledgement; possibly none touched."""
         self._last_report_at = now
-        self._hurried = False
+        self.due_at = now + self._interval_ms
         acked = self._acked
         fresh = [(s, t) for s, t in self._touched.items() if t > acked.get(s, NEVER)]
         reports = []

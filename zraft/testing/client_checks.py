@@ -86,7 +86,9 @@ class ClientChecks:
     def told_expired(self, client: SimulatedClient) -> None:
         self.told += 1
         if client.session and client.session not in self.history.ended:
-            self.fail("ended", f"C{client.number} is told that session {client.session:x} expired; it did not")
+            self.fail(
+                "ended", f"C{client.number} is told that session {client.session:x} expired; it did not"
+            )
 
     # -- the history grows
     def applied(self, outcomes: list[Outcome]) -> None:
@@ -112,10 +114,14 @@ class ClientChecks:
             for trail in self._trails.values()
             if trail.owner == outcome.owner
             and trail.found == 0
-            and (trail.session == session or (trail.session == 0 and outcome.command[0] == txn.CREATE_SESSION))
+            and (
+                trail.session == session or (trail.session == 0 and outcome.command[0] == txn.CREATE_SESSION)
+            )
         ]
         if not candidates:
-            self.fail("session order", f"session {session:x} attaches at {outcome.zxid:x}: no connection asked")
+            self.fail(
+                "session order", f"session {session:x} attaches at {outcome.zxid:x}: no connection asked"
+            )
         self._candidates[session] = candidates
 
     def _written(self, outcome: Outcome) -> None:
@@ -171,17 +177,23 @@ class ClientChecks:
         if self.gentle:
             for client in self.clients:
                 if client.session == session and not client.dead:
-                    self.fail("expiry", f"session {session:x} of running C{client.number} expires in a gentle run")
+                    self.fail(
+                        "expiry", f"session {session:x} of running C{client.number} expires in a gentle run"
+                    )
 
     # -- replies and events
     def _order(self, client: SimulatedClient, zxid: int, what: str) -> None:
         if zxid < client.last_zxid:
             self.fail("zxid order", f"C{client.number}: zxid {zxid:x} after {client.last_zxid:x} ({what})")
         if zxid > self.history.zxid:
-            self.fail("zxid order", f"C{client.number}: zxid {zxid:x}, the history ends at {self.history.zxid:x}")
+            self.fail(
+                "zxid order", f"C{client.number}: zxid {zxid:x}, the history ends at {self.history.zxid:x}"
+            )
         ended = self.history.ended.get(client.session)
         if ended is not None and zxid > ended:
-            self.fail("ended", f"C{client.number} gets zxid {zxid:x}, its session ended at {ended:x} ({what})")
+            self.fail(
+                "ended", f"C{client.number} gets zxid {zxid:x}, its session ended at {ended:x} ({what})"
+            )
 
     def event(self, client: SimulatedClient, zxid: int, kind: int, path: str) -> None:
         """A watch fires once, for the first change after it was armed, before any reply that shows it."""
@@ -234,31 +246,38 @@ class ClientChecks:
                 self.fail("sync", f"C{client.number}: sync answered with error {err}")
             if zxid < call.floor:
                 self.fail(
-                    "sync", f"C{client.number}: sync at {zxid:x} misses {call.floor:x}, acknowledged before it"
+                    "sync",
+                    f"C{client.number}: sync at {zxid:x} misses {call.floor:x}, acknowledged before it",
                 )
         elif call.opcode not in (jute.PING, jute.SET_WATCHES):
             self._read(client, call, zxid, err, reader)
         if err == 0:
             reader.finish()
 
-    def _acknowledged(
-        self, client: SimulatedClient, call: Call, zxid: int, err: int, reader: Reader
-    ) -> None:
+    def _acknowledged(self, client: SimulatedClient, call: Call, zxid: int, err: int, reader: Reader) -> None:
         outcome = self.history.outcome(zxid)
         who = f"C{client.number}: write {call.signature}"
-        if outcome is None or outcome.session != client.session or signature_of(outcome.command) != call.signature:
+        if (
+            outcome is None
+            or outcome.session != client.session
+            or signature_of(outcome.command) != call.signature
+        ):
             self.fail("acknowledged", f"{who} is acknowledged at {zxid:x}, where the history has {outcome}")
         if outcome.code is Code.SESSION_MOVED:
             self.fail("acknowledged", f"{who} of a moved session is answered")
         if err != outcome.code:
-            self.fail("acknowledged", f"{who} at {zxid:x} is answered {err}, the history says {outcome.code!r}")
+            self.fail(
+                "acknowledged", f"{who} at {zxid:x} is answered {err}, the history says {outcome.code!r}"
+            )
         self.acknowledged_zxid = max(self.acknowledged_zxid, zxid)
         if err:
             return
         if call.opcode in (jute.CREATE, jute.CREATE2):
             path = reader.text()
             if path != outcome.result:
-                self.fail("acknowledged", f"{who} at {zxid:x} created {outcome.result}, the answer says {path}")
+                self.fail(
+                    "acknowledged", f"{who} at {zxid:x} created {outcome.result}, the answer says {path}"
+                )
             if call.opcode == jute.CREATE2:
                 self._same_stat(client, call, zxid, reader.stat(), self.history.at(path, zxid))
         elif call.opcode == jute.SET_DATA:
@@ -273,12 +292,16 @@ class ClientChecks:
             kind, done, err = reader.multi_header()
             if failed:
                 if (kind, done) != (-1, False) or reader.integer() != err or err != outcome.result[nth]:
-                    self.fail("acknowledged", f"{who}: result {nth} is {kind, done, err}, not {outcome.result}")
+                    self.fail(
+                        "acknowledged", f"{who}: result {nth} is {kind, done, err}, not {outcome.result}"
+                    )
             elif (kind, done, err) != (opcode, False, 0):
                 self.fail("acknowledged", f"{who}: result {nth} is {kind, done, err}")
             elif opcode == jute.CREATE:
                 if reader.text() != outcome.result[nth]:
-                    self.fail("acknowledged", f"{who}: result {nth} is another path than {outcome.result[nth]}")
+                    self.fail(
+                        "acknowledged", f"{who}: result {nth} is another path than {outcome.result[nth]}"
+                    )
             elif opcode == jute.SET_DATA:
                 self._same_stat(client, call, outcome.zxid, reader.stat(), outcome.result[nth])
         if reader.multi_header() != (-1, True, -1):
@@ -315,7 +338,9 @@ class ClientChecks:
         self, client: SimulatedClient, call: Call, zxid: int, stat: Stat, node: Version | None
     ) -> None:
         if node is None:
-            self.fail("read", f"C{client.number}: {call.path} at {zxid:x} has a stat, the history has no such znode")
+            self.fail(
+                "read", f"C{client.number}: {call.path} at {zxid:x} has a stat, the history has no such znode"
+            )
         seen = (
             stat.czxid,
             stat.mzxid,
@@ -337,7 +362,9 @@ class ClientChecks:
             len(node.children),
         )
         if seen != expected:
-            self.fail("read", f"C{client.number}: stat of {call.path} at {zxid:x} is {seen}, expected {expected}")
+            self.fail(
+                "read", f"C{client.number}: stat of {call.path} at {zxid:x} is {seen}, expected {expected}"
+            )
 
     # -- watches across connections
     def rearming(self, client: SimulatedClient) -> tuple[list[str], list[str], list[str]]:
@@ -345,7 +372,8 @@ class ClientChecks:
         watches = client.watches
         watches.rearming = (watches.data, watches.child, client.last_zxid, [])
         watches.data, watches.child = {}, {}
-        data, exist = [], []
+        data: list[str] = []
+        exist: list[str] = []
         for path, since in watches.rearming[0].items():
             (exist if self.history.at(path, since) is None else data).append(path)
         return data, exist, list(watches.rearming[1])

@@ -53,7 +53,19 @@ class Watches:
 class Call:
     """One request: what was asked, and what was known when it was asked."""
 
-    __slots__ = ("body", "floor", "invoked_ms", "nth", "opcode", "operations", "path", "reply_zxid", "signature", "watch", "xid")
+    __slots__ = (
+        "body",
+        "floor",
+        "invoked_ms",
+        "nth",
+        "opcode",
+        "operations",
+        "path",
+        "reply_zxid",
+        "signature",
+        "watch",
+        "xid",
+    )
 
     def __init__(
         self,
@@ -188,7 +200,11 @@ class SimulatedClient:
         rng = self._rng
         if not self._reached or rng.random() < 0.6:
             self._target = (self._target + 1) % len(self._servers)
-        slow = rng.choice((40, 150)) if not self._profile.gentle and rng.random() < 0.1 and not self.finale else 0
+        slow = (
+            rng.choice((40, 150))
+            if not self._profile.gentle and rng.random() < 0.1 and not self.finale
+            else 0
+        )
         self._sockets += 1
         socket = self.socket = Socket(
             self._schedule,

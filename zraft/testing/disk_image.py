@@ -10,10 +10,9 @@ import random
 from collections.abc import Callable, Sequence
 from typing import Final
 
-from zraft.ids import COORDINATION_GROUP, ServerId
-from zraft.raft.log import Log
-from zraft.raft.messages import HardState
+from zraft.ids import ServerId
 from zraft.server.driver import Identity, Stored
+from zraft.server.stored import stored_group
 from zraft.storage.directory import DataDirectory
 from zraft.storage.records import Record
 from zraft.storage.settings import WalSettings
@@ -22,8 +21,11 @@ from zraft.testing.disk import ProcessDied, SimulatedDisk, Trouble
 
 PATH: Final = "/data"
 
-WAL_SETTINGS: Final = WalSettings(segment_bytes_max=32 * 1024)
-"""Small segments, so that a run of a few seconds begins several."""
+WAL_SETTINGS: Final = WalSettings(
+    segment_bytes_max=32 * 1024, tail_bytes_max=48 * 1024, index_stride_bytes=2 * 1024
+)
+"""Small enough that a run of a few seconds begins several segments and reads old entries back from them."""
+
 
 class DiskImage:
     """One disk through all boots of its server, until it is replaced."""
@@ -40,13 +42,19 @@ class DiskImage:
         fs = self.disk
         self.directory = directory = DataDirectory.open(fs, PATH, server=self._server, entropy=entropy)
         self._wal, recovered = Wal.open(fs, directory, settings=WAL_SETTINGS)
-        group = recovered.groups.get(COORDINATION_GROUP)
         identity = Identity(
             self._server, directory.instance, directory.boot, directory.boot_id, directory.cluster
         )
-        if group is None:
-            return identity, Stored(HardState(), None, Log())
-        return identity, Stored(group.hard_state, group.roster, Log(entries=group.tail))
+        return identity, stored_group(self._wal, recovered)
+
+    @property
+    def joined(self) -> bool:
+        return self.directory is None or self.directory.cluster is not None
+
+    def join(self, cluster: bytes) -> None:
+        """What the shell does when the cluster is founded: remember it beside the log."""
+        assert self.directory is not None
+        self.directory.set_cluster(cluster)
 
     def append(self, records: Sequence[Record]) -> None:
         """Durable on return."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Final
 
 from zraft.ids import ServerId
@@ -17,6 +17,9 @@ from zraft.testing.schedule import Schedule
 
 LENGTHS_MS: Final = (60, 150, 300, 600, 1500)
 DOWN_MS: Final = (10, 40, 150, 500)
+
+ELECTIONS_AT_MS: Final = (4_500, 7_000, 9_000, 11_000)
+"""By these moments at least one, two, three and four leader changes."""
 
 ALL_KINDS: Final = (
     "crash",
@@ -39,6 +42,8 @@ PREVAILING: Final = {
     Mode.EXPIRY: ("stop", "stop all", "client", "client", "one way", "link"),
     Mode.VOTES: ("torn", "link", "link", "crash", "cut", "power"),
     Mode.BOOTS: ("crash", "crash", "one way", "client"),
+    Mode.ELECTIONS: ("leader cut", "leader cut", "leader cut", "stop", "crash"),
+    Mode.WIPES: ("wipe", "crash", "cut"),
     Mode.READS: ("cut", "one way", "link", "stop", "client"),
 }
 GENTLE_KINDS: Final = ("crash", "stop", "cut", "link", "wall clock")
@@ -55,6 +60,7 @@ class Adversary:
         processes: Sequence[Process],
         clients: Sequence[SimulatedClient],
         network: Network,
+        leader_changes: Callable[[], int],
         *,
         begin_ms: int,
         end_ms: int,
@@ -65,6 +71,7 @@ class Adversary:
         self._processes = processes
         self._clients = clients
         self._network = network
+        self._leader_changes = leader_changes
         self._end_ms = end_ms
         self._all_stopped_until_ms = 0
         self._stopped_total_ms = 0
@@ -72,6 +79,8 @@ class Adversary:
         self.wiped: list[ServerId] = []
         self.counts: Counter[str] = Counter()
         schedule.at(begin_ms, self._strike)
+        for nth, moment in enumerate(ELECTIONS_AT_MS, start=1):
+            schedule.at(moment, self._ensure_elections, nth)
 
     def live_ms(self) -> int:
         """Simulated time in which not all servers were stopped."""
@@ -86,6 +95,12 @@ class Adversary:
         gap = rng.choice(self._profile.fault_gaps_ms)
         schedule.at(max(schedule.now_ms, self._all_stopped_until_ms) + gap, self._strike)
 
+    def _ensure_elections(self, wanted: int) -> None:
+        """No run may pass without elections: crash the leader if the rolled faults caused too few."""
+        leaders = [process for process in self._processes if process.leads]
+        if self.active and leaders and self._leader_changes() < wanted:
+            self._crash(leaders[-1])
+
     def fault(self, kind: str | None = None) -> None:
         """One fault; of a rolled kind unless `kind` says which."""
         rng, profile = self._rng, self._profile
@@ -94,7 +109,7 @@ class Adversary:
         if leaders and rng.random() < (0.7 if profile.gentle else 0.4):
             process = rng.choice(leaders)
         if kind is None:
-            kinds = GENTLE_KINDS if profile.gentle else ALL_KINDS
+            kinds: tuple[str, ...] = GENTLE_KINDS if profile.gentle else ALL_KINDS
             if not profile.gentle and profile.mode in PREVAILING and rng.random() < 0.7:
                 kinds = PREVAILING[profile.mode]
             kind = rng.choice(kinds)
@@ -121,6 +136,10 @@ class Adversary:
                 self._stop_all()
             case "cut" | "one way":
                 self._cut(process, kind, length)
+            case "leader cut":
+                # Long enough for an election, short enough to come back and lead again.
+                if leaders:
+                    self._cut(rng.choice(leaders), "cut", rng.choice((300, 500, 800)))
             case "link":
                 if len(self._processes) > 1:
                     a, b = rng.sample([p.server for p in self._processes], 2)

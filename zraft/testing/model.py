@@ -143,7 +143,9 @@ class History:
                 continue
             self._owner = (server, instance, boot)
             for session, _, commands in runs:
-                moved = session != 0 and session in self.sessions and self.sessions[session].owner != self._owner
+                moved = (
+                    session != 0 and session in self.sessions and self.sessions[session].owner != self._owner
+                )
                 for command in commands:
                     self.position += 1
                     self.zxid = zxid_after(self.zxid, term)
@@ -186,9 +188,7 @@ class History:
                     result = self._operation(session, command)
         except RefusedError as error:
             code = error.code
-        outcome = Outcome(
-            self.zxid, self.position, self.index, subject, self._owner, command, code, result
-        )
+        outcome = Outcome(self.zxid, self.position, self.index, subject, self._owner, command, code, result)
         self.outcomes.append(outcome)
         self._zxid_outcome[self.zxid] = outcome
 
@@ -234,7 +234,8 @@ class History:
         raise BrokenPromiseError("history", f"command {command!r} is in the log, no client sent such a one")
 
     def _multi(self, session: int, commands: tuple[txn.Command, ...]) -> tuple[Code, Any]:
-        self._undo = undo = []
+        undo: list[Callable[[], object]] = []
+        self._undo = undo
         results: list[Any] = []
         for nth, command in enumerate(commands):
             try:
@@ -258,7 +259,9 @@ class History:
     def _store(self, path: str, version: Version | None) -> None:
         versions = self.versions.setdefault(path, [])
         if self._undo is not None:
-            self._undo.append(partial(self._restore, path, self.nodes.get(path), versions, list(versions[-1:])))
+            self._undo.append(
+                partial(self._restore, path, self.nodes.get(path), versions, list(versions[-1:]))
+            )
         if version is None:
             del self.nodes[path]
         else:
@@ -284,7 +287,8 @@ class History:
             versions += last
 
     def _create(self, session: int, command: txn.Command) -> str:
-        _, path, data, _, flags, _ = command
+        path: str = command[1]
+        data, flags = command[2], command[4]
         parent_path, name = split(path)
         parent = self._node(parent_path)
         if flags & txn.FLAG_SEQUENTIAL:

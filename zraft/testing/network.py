@@ -22,7 +22,18 @@ Deliver = Callable[[ServerId, Sender, bytes], None]
 class Network:
     """Datagrams between servers. `cut` holds ordered pairs (from, to) that lose everything."""
 
-    __slots__ = ("_deliver", "_encode", "_profile", "_rng", "_schedule", "calm", "cuts", "delivered", "lost", "sent")
+    __slots__ = (
+        "_deliver",
+        "_encode",
+        "_profile",
+        "_rng",
+        "_schedule",
+        "calm",
+        "cuts",
+        "delivered",
+        "lost",
+        "sent",
+    )
 
     def __init__(
         self, schedule: Schedule, profile: Profile, rng: random.Random, encode: Encode, deliver: Deliver

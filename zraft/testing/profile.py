@@ -13,10 +13,10 @@ from typing import Final
 
 from attrs import frozen
 
-RUN_MS: Final = 16_000
-"""Length of the phase with faults; about 20 session timeouts."""
+RUN_MS: Final = 12_000
+"""Length of the phase with faults; about 12 session timeouts."""
 
-HEAL_MS: Final = 6_000
+HEAL_MS: Final = 5_500
 """Bound of the phase without faults in which everything must make progress again."""
 
 TICK_TIME_MS: Final = 200
@@ -34,6 +34,8 @@ class Mode(Enum):
     VOTES = "votes"
     BOOTS = "boots"
     READS = "reads"
+    ELECTIONS = "elections"
+    WIPES = "wipes"
 
 
 @frozen
@@ -73,7 +75,7 @@ def roll(seed: int, mode: Mode | None = None) -> Profile:
     """The profile of a seed; `mode` overrides the rolled one (directed schedules of planted bugs)."""
     rng = random.Random(f"zraft/{seed}/profile")
     gentle = rng.random() < 0.25
-    rolled = rng.choice((Mode.ALL, Mode.ALL, Mode.EXPIRY, Mode.VOTES, Mode.BOOTS, Mode.READS))
+    rolled = rng.choice((Mode.ALL, Mode.ALL, Mode.EXPIRY, Mode.VOTES, Mode.BOOTS, Mode.READS, Mode.ELECTIONS))
     loss = rng.choice((0.0, 0.0, 0.02, 0.10))
     duplicate = rng.choice((0.0, 0.02, 0.10))
     late = rng.choice((0.0, 0.01, 0.05))
@@ -84,8 +86,10 @@ def roll(seed: int, mode: Mode | None = None) -> Profile:
         rolled, gentle = mode, False
     if rolled is Mode.VOTES:
         snipe = 0.25
-    if rolled is Mode.BOOTS:
+    if rolled in (Mode.BOOTS, Mode.ELECTIONS):
         late = 0.15
+    if rolled is Mode.WIPES:
+        wipes = True
     return Profile(
         mode=rolled,
         gentle=gentle,

@@ -102,7 +102,9 @@ class RaftChecks:
                 for at in range(index, min(len(terms), len(self.committed))):
                     entry = self.committed[at]
                     if entry is not None and entry.term == terms[at]:
-                        self.fail("truncation", f"S{server} truncates entry {at} of term {entry.term}: committed")
+                        self.fail(
+                            "truncation", f"S{server} truncates entry {at} of term {entry.term}: committed"
+                        )
             elif isinstance(record, EntryRecord):
                 entry = record.entry
                 before = last_term.get(entry.index - 1)
@@ -152,7 +154,9 @@ class RaftChecks:
                 if message.granted:
                     self.grants += 1
                     if shadow.wiped:
-                        self.fail("wiped voter", f"S{server} lost its disk and votes in term {message.term} (D-1)")
+                        self.fail(
+                            "wiped voter", f"S{server} lost its disk and votes in term {message.term} (D-1)"
+                        )
                     if not self._vote_is_durable(shadow, message.term, to):
                         self.fail(
                             "durable vote",
@@ -162,7 +166,8 @@ class RaftChecks:
             elif isinstance(message, RequestVote):
                 if not self._vote_is_durable(shadow, message.term, server):
                     self.fail(
-                        "durable vote", f"S{server} campaigns in term {message.term}, on disk is {shadow.hard}"
+                        "durable vote",
+                        f"S{server} campaigns in term {message.term}, on disk is {shadow.hard}",
                     )
                 self._voted(server, message.term, server)
             elif isinstance(message, AppendEntriesReply):
@@ -215,8 +220,7 @@ class RaftChecks:
         if other != server:
             self.fail("election", f"S{server} and S{other} both lead in term {term}")
         votes = sum(
-            shadow.hard == HardState(term, server) and not shadow.wiped
-            for shadow in self.shadows.values()
+            shadow.hard == HardState(term, server) and not shadow.wiped for shadow in self.shadows.values()
         )
         later = sum(shadow.hard.term > term or shadow.wiped for shadow in self.shadows.values())
         if not self._majority(votes + later):
@@ -261,7 +265,9 @@ class RaftChecks:
         if known[1] != server:
             self.compared_digests += 1
         if known[0] != digest:
-            self.fail("digest", f"after entry {index}, S{server} has digest {digest:x}, S{known[1]} {known[0]:x}")
+            self.fail(
+                "digest", f"after entry {index}, S{server} has digest {digest:x}, S{known[1]} {known[0]:x}"
+            )
 
     def assert_saw_enough(self) -> None:
         """A checker that was never fed would always pass."""

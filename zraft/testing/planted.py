@@ -1,0 +1,447 @@
+"""Bugs planted into the shipped code, each of which the checkers must notice: the test of the tests.
+
+A plant replaces a few attributes of shipped classes or modules while it is in force. Each is one rule taken
+back (docs/RULES.md), or one mistake that a release could make. `mode` names the class of faults in which it
+shows; some are too rare for the general mix.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import Any, Final
+
+from attrs import frozen
+
+from zraft.errors import Code
+from zraft.ids import COORDINATION_GROUP, ServerId
+from zraft.raft.core import Raft
+from zraft.raft.membership import Membership
+from zraft.raft.messages import (
+    AppendEntries,
+    Entry,
+    HardState,
+    Heartbeat,
+    HeartbeatReply,
+    Member,
+    ReadIndexReply,
+)
+from zraft.server import connection as connection_module
+from zraft.server import driver as driver_module
+from zraft.server import intake as intake_module
+from zraft.server.bootstrap import Bootstrap
+from zraft.server.clients import Clients, Output
+from zraft.server.connection import Connection, Phase
+from zraft.server.driver import Driver, Effects
+from zraft.server.expiry import SessionExpiry
+from zraft.server.origin import NumberedBatch, OriginStream
+from zraft.testing.profile import Mode
+from zraft.transport.messages import OriginBatch, TouchReport
+from zraft.tree.machine import Machine
+from zraft.tree.origins import Origins
+from zraft.tree.txn import pack_batch, unpack_batch
+from zraft.wire.events import encode_watch_event
+
+Patch = tuple[Any, str, Any]
+"""Whose attribute is replaced, its name, and by what."""
+
+
+@frozen
+class Plant:
+    """One planted bug: the rule it breaks, what it does, where it shows, and the replacements."""
+
+    rule: str
+    text: str
+    mode: Mode | None
+    patches: Callable[[], Sequence[Patch]]
+
+
+PLANTS: Final[dict[str, Plant]] = {}
+
+
+def _plant(
+    rule: str, text: str, mode: Mode | None = None
+) -> Callable[[Callable[[], Sequence[Patch]]], Callable[[], Sequence[Patch]]]:
+    def register(patches: Callable[[], Sequence[Patch]]) -> Callable[[], Sequence[Patch]]:
+        PLANTS[patches.__name__] = Plant(rule, text, mode, patches)
+        return patches
+
+    return register
+
+
+@contextmanager
+def _replaced(*patches: Patch) -> Iterator[None]:
+    old = [(owner, attribute, getattr(owner, attribute)) for owner, attribute, _ in patches]
+    for owner, attribute, new in patches:
+        setattr(owner, attribute, new)
+    try:
+        yield
+    finally:
+        for owner, attribute, value in old:
+            setattr(owner, attribute, value)
+
+
+@contextmanager
+def planted(name: str) -> Iterator[None]:
+    """Everything inside runs with the bug."""
+    with _replaced(*PLANTS[name].patches()):
+        yield
+
+
+# -- Raft and what waits for the disk
+
+
+def _send_at_once(self: Raft, to: ServerId, message: Any) -> None:
+    self._messages.append((to, message))
+
+
+@_plant("D-7", "the vote is forgotten on a restart, the term is not", Mode.VOTES)
+def vote_forgotten() -> Sequence[Patch]:
+    def recover(self: Raft, hard_state: HardState) -> None:
+        self.term = hard_state.term
+        self._voted_for = None
+
+    return [(Raft, "_recover_hard_state", recover)]
+
+
+@_plant("D-7", "a candidate asks for votes and counts its own before its fsync", Mode.VOTES)
+def own_vote_early() -> Sequence[Patch]:
+    original = Raft._campaign
+
+    def campaign(self: Raft) -> None:
+        with _replaced((Raft, "_send_with_hard_state", _send_at_once)):
+            original(self)
+        self._votes[self.server] = True
+
+    return [(Raft, "_campaign", campaign)]
+
+
+@_plant("D-7", "votes, vote requests and replies leave before the fsync they depend on", Mode.VOTES)
+def vote_before_fsync() -> Sequence[Patch]:
+    return [(Raft, "_send_with_hard_state", _send_at_once)]
+
+
+@_plant("D-7", "entries are acknowledged before their fsync")
+def ack_before_fsync() -> Sequence[Patch]:
+    original = Raft._acknowledge
+
+    def acknowledge(self: Raft) -> None:
+        log_write, self._log_write = self._log_write, 0
+        original(self)
+        self._log_write = log_write
+
+    return [(Raft, "_acknowledge", acknowledge)]
+
+
+@_plant("D-7", "the leader counts itself before its fsync")
+def leader_counts_early() -> Sequence[Patch]:
+    return [(Raft, "_own_match_index", lambda self: self.log.last_index)]
+
+
+@_plant("D-7", "heartbeats carry the leader's commit, whatever the follower matches")
+def heartbeat_commit() -> Sequence[Patch]:
+    return [(Raft, "_heartbeat_commit", lambda self, progress: self.commit_index)]
+
+
+@_plant("Raft 5.4.2", "entries of an older term are committed by counting", Mode.VOTES)
+def commit_older_term() -> Sequence[Patch]:
+    return [(Raft, "_may_count", lambda self, index: True)]
+
+
+@_plant("Raft 5.3", "a late append truncates what follows its entries", Mode.BOOTS)
+def stale_append_truncates() -> Sequence[Patch]:
+    def new_entries(self: Raft, message: AppendEntries) -> tuple[Entry, ...]:
+        return message.entries
+
+    return [(Raft, "_new_entries", new_entries)]
+
+
+@_plant("Raft 5.4.1", "a vote is given to a candidate whose log is behind", Mode.VOTES)
+def vote_for_shorter_log() -> Sequence[Patch]:
+    return [(Raft, "_log_is_current", lambda self, index, term: True)]
+
+
+@_plant(
+    "6.4",
+    "a late heartbeat of an older term answers a round of the present one (found by seed 0)",
+    Mode.BOOTS,
+)
+def stale_round() -> Sequence[Patch]:
+    original = Raft._on_heartbeat
+
+    def on_heartbeat(self: Raft, sender: ServerId, message: Heartbeat) -> None:
+        if message.term < self.term and message.round:
+            reply = HeartbeatReply(self.group, self.term, message.round, self.log.last_index)
+            self._send_with_hard_state(sender, reply)
+        else:
+            original(self, sender, message)
+
+    return [(Raft, "_on_heartbeat", on_heartbeat)]
+
+
+@_plant("D-1", "a wiped server votes and acknowledges as if nothing had happened", Mode.WIPES)
+def wiped_voter() -> Sequence[Patch]:
+    def agree(self: Bootstrap) -> None:
+        for _, (_, hello) in sorted(self._seen.items()):
+            if hello.roster is not None:
+                self.roster = hello.roster
+                return
+        if len(self._seen) == len(self._peers):
+            seen = {peer: instance for peer, (instance, _) in self._seen.items()}
+            self.roster = tuple(sorted({self._server: self._instance, **seen}.items()))
+
+    def founded(self: Bootstrap, roster: Mapping[ServerId, bytes]) -> None:
+        self.founded = self._durable
+
+    def has(self: Membership, server: ServerId, instance: bytes) -> bool:
+        return server in self.members
+
+    def has_voter(self: Membership, server: ServerId, instance: bytes) -> bool:
+        member: Member | None = self.members.get(server)
+        return member is not None and member.voter
+
+    return [
+        (Bootstrap, "_agree", agree),
+        (Bootstrap, "_confirm", founded),
+        (Membership, "has", has),
+        (Membership, "has_voter", has_voter),
+    ]
+
+
+# -- origin streams
+
+
+@_plant("D-2", "the next number of an origin is kept from an earlier leadership", Mode.ELECTIONS)
+def stale_next() -> Sequence[Patch]:
+    original = Driver._follow_role
+
+    def follow_role(self: Driver, raft: Raft, step: int) -> None:
+        before = self._intake
+        if before is not None:
+            self.__dict__["planted_taken"] = dict(before._taken)
+        original(self, raft, step)
+        if self._intake is not None and self._intake is not before:
+            self._intake._taken.update(self.__dict__.get("planted_taken", {}))
+
+    return [(Driver, "_follow_role", follow_role)]
+
+
+@_plant("D-3", "a late batch of an old boot is accepted", Mode.BOOTS)
+def old_boot() -> Sequence[Patch]:
+    original_accept, original_next = Origins.accept, intake_module.is_next
+
+    def accept(self: Origins, origin: Any, boot: int, seq: int) -> bool:
+        row = self.rows.get(origin)
+        return (row is not None and boot < row.boot) or original_accept(self, origin, boot, seq)
+
+    def is_next(boot: int, seq: int, batch_boot: int, batch_seq: int) -> bool:
+        return batch_boot < boot or original_next(boot, seq, batch_boot, batch_seq)
+
+    return [(Origins, "accept", accept), (intake_module, "is_next", is_next)]
+
+
+@_plant("D-2", "a gap in an origin's numbers is appended and applied", Mode.READS)
+def gap() -> Sequence[Patch]:
+    original_accept, original_next = Origins.accept, intake_module.is_next
+
+    def accept(self: Origins, origin: Any, boot: int, seq: int) -> bool:
+        row = self.rows.get(origin)
+        if row is not None and boot == row.boot and seq > row.seq:
+            row.seq = seq
+            return True
+        return original_accept(self, origin, boot, seq)
+
+    def is_next(boot: int, seq: int, batch_boot: int, batch_seq: int) -> bool:
+        return (batch_boot == boot and batch_seq > seq) or original_next(boot, seq, batch_boot, batch_seq)
+
+    return [(Origins, "accept", accept), (intake_module, "is_next", is_next)]
+
+
+@_plant("D-3a", "the older connection of a session on this server is still read after a resume", Mode.EXPIRY)
+def keep_old_connection() -> Sequence[Patch]:
+    original = Clients.attach
+
+    def attach(self: Clients, connection: Connection, request: Any) -> None:
+        held, self._by_session = self._by_session, {}
+        attaching, self._attaching = self._attaching, {}
+        original(self, connection, request)
+        self._by_session = held
+        self._attaching = {**attaching, **self._attaching}
+
+    def moved(self: Clients, session: int, to: Connection | None) -> None:
+        return
+
+    return [(Clients, "attach", attach), (Clients, "on_session_moved", moved)]
+
+
+# -- expiry and silence
+
+
+@_plant("D-11", "time in which the process did not run ages sessions", Mode.EXPIRY)
+def expiry_on_waking() -> Sequence[Patch]:
+    original = Driver.turn
+
+    def turn(self: Driver, now_ms: int, wall_ms: int) -> Effects:
+        if self.applier.expiry is not None:
+            self.applier.expiry.advance(max(0, now_ms - self._now - driver_module.TURN_STEP_MS_MAX))
+        return original(self, now_ms, wall_ms)
+
+    return [(Driver, "turn", turn)]
+
+
+@_plant("D-11", "the touch table is not read again after the quorum round", Mode.EXPIRY)
+def table_not_read_again() -> Sequence[Patch]:
+    original = SessionExpiry.confirmed
+
+    def confirmed(self: SessionExpiry, sessions: Any, quorum_round: int) -> Any:
+        with _replaced((SessionExpiry, "_aged", lambda self, session, record: True)):
+            return original(self, sessions, quorum_round)
+
+    return [(SessionExpiry, "confirmed", confirmed)]
+
+
+@_plant("D-11", "EXPIRE is applied although the session attached or wrote since", Mode.EXPIRY)
+def blind_expire() -> Sequence[Patch]:
+    def expire(self: Machine, command: Any, zxid: int) -> Code:
+        session = self.sessions.get(command[1])
+        if session is None:
+            return Code.UNKNOWN_SESSION
+        self._end_session(session, zxid)
+        return Code.OK
+
+    return [(Machine, "_expire", expire)]
+
+
+@_plant("D-11a", "touches of a session whose EXPIRE is in the log are acknowledged", Mode.EXPIRY)
+def touch_of_expiring_acknowledged() -> Sequence[Patch]:
+    original = SessionExpiry.accept_report
+
+    def accept(self: SessionExpiry, server: Any, instance: Any, report: TouchReport, sessions: Any) -> Any:
+        proposed, self._proposed = self._proposed, set()
+        try:
+            return original(self, server, instance, report, sessions)
+        finally:
+            self._proposed = proposed
+
+    return [(SessionExpiry, "accept_report", accept)]
+
+
+@_plant("D-14", "nothing is held: any open connection is answered", Mode.EXPIRY)
+def nothing_held() -> Sequence[Patch]:
+    def flush(self: Clients, now: int) -> list[Output]:
+        dirty, self._dirty = self._dirty, []
+        outputs: list[Output] = []
+        for connection in dirty:
+            connection.dirty = False
+            outputs.append((connection, b"".join(connection.out), connection.closing))
+            connection.out.clear()
+            if connection.closing:
+                self.release(connection)
+        return outputs
+
+    return [(Clients, "flush", flush), (Driver, "_give_up", lambda self: None)]
+
+
+# -- what clients see
+
+
+@_plant("D-15", "the events of a turn leave after its replies")
+def event_after_reply() -> Sequence[Patch]:
+    late: dict[Connection, list[bytes]] = {}
+    original = Clients.flush
+
+    def publish(self: Clients, events: Any, zxid: int) -> None:
+        for event_type, path, _ in events:
+            for connection in self.watches.trigger(event_type, path):
+                if connection.phase is Phase.ATTACHED:
+                    late.setdefault(connection, []).append(encode_watch_event(zxid, event_type, path))
+
+    def flush(self: Clients, now: int) -> list[Output]:
+        for connection in list(late):
+            if connection._clients is self:
+                connection.out += late.pop(connection)
+                if not connection.dirty:
+                    self.mark_dirty(connection)
+        return original(self, now)
+
+    return [(Clients, "publish", publish), (Clients, "flush", flush)]
+
+
+@_plant("design 4", "a read does not wait for the session's own writes before it")
+def read_ahead() -> Sequence[Patch]:
+    original_take, original_answer = Connection._take, Connection._answer
+    early: dict[tuple[int, int], list[bytes]] = {}
+    reads = (connection_module.GET_DATA, connection_module.EXISTS)
+
+    def take(self: Connection, frames: list[bytes]) -> None:
+        for frame in frames:
+            xid, opcode = connection_module.HEADER(frame)
+            if opcode in reads and frame[-1] == 0:
+                out, self.out = self.out, []
+                original_answer(self, opcode, xid, frame)
+                early[id(self), xid], self.out = self.out, out
+        original_take(self, frames)
+
+    def answer(self: Connection, opcode: int, xid: int, frame: bytes) -> None:
+        ready = early.pop((id(self), xid), None)
+        if ready is None:
+            original_answer(self, opcode, xid, frame)
+        else:
+            self.out += ready
+
+    return [(Connection, "_take", take), (Connection, "_answer", answer)]
+
+
+@_plant("ZooKeeper", "a client whose last zxid is ahead of this server is accepted", Mode.READS)
+def connect_behind() -> Sequence[Patch]:
+    original = Clients.attach
+
+    def attach(self: Clients, connection: Connection, request: Any) -> None:
+        object.__setattr__(request, "last_zxid_seen", 0)
+        original(self, connection, request)
+
+    return [(Clients, "attach", attach)]
+
+
+@_plant("6.4", "sync is answered from local state, without asking the leader", Mode.READS)
+def local_sync() -> Sequence[Patch]:
+    def ask(self: Driver, raft: Raft) -> None:
+        for connection in self.clients.take_syncs():
+            connection.complete_sync()
+
+    return [(Driver, "_ask_reads", ask)]
+
+
+@_plant("6.4", "a leader answers ReadIndex without a quorum round", Mode.READS)
+def read_index_without_quorum() -> Sequence[Patch]:
+    def add_read(self: Raft, asker: ServerId, context: int) -> None:
+        if asker == self.server:
+            self._read_states.append((context, self.commit_index))
+        else:
+            self._send_with_hard_state(
+                asker, ReadIndexReply(self.group, self.term, context, self.commit_index)
+            )
+
+    return [(Raft, "_add_read", add_read)]
+
+
+@_plant("D-2", "what an origin has not applied is cut anew when it is sent again", Mode.ELECTIONS)
+def batches_recut() -> Sequence[Patch]:
+    original = OriginStream.on_leader_change
+
+    def on_leader_change(self: OriginStream) -> None:
+        original(self)
+        batches = list(self._unapplied.values())
+        if len(batches) < 2:
+            return
+        seq = batches[0].message.seq
+        runs = [run for batch in batches for run in unpack_batch(batch.message.blob)[4]]
+        blob = pack_batch(self._server, self._instance, self._boot, seq, runs)
+        count = sum(batch.message.count for batch in batches)
+        message = OriginBatch(COORDINATION_GROUP, self._boot, seq, count, blob)
+        owners = [owner for batch in batches for owner in batch.owners]
+        merged = NumberedBatch(message, owners, self._unapplied_bytes, batches[0].cut_at)
+        self._unapplied = {seq: merged}
+        self._last_seq = seq
+
+    return [(OriginStream, "on_leader_change", on_leader_change)]

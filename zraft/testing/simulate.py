@@ -1,0 +1,245 @@
+"""The simulator's command: many seeds on all cores, one seed with a trace, or planted bugs that must be caught.
+
+    python -m zraft.testing.simulate --seeds 2000
+    python -m zraft.testing.simulate --seed 17 --trace
+    python -m zraft.testing.simulate --planted all
+
+A seed and a commit decide everything: the same run, byte for byte. See docs/SIMULATION.md.
+"""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import time
+import traceback
+from collections.abc import Iterable
+from typing import Final
+
+import click
+from attrs import frozen
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+from rich.table import Table
+
+from zraft.testing.broken import BrokenPromiseError
+from zraft.testing.planted import PLANTS, planted
+from zraft.testing.profile import Mode
+from zraft.testing.simulation import Report, Simulation
+
+COMMANDS_MEAN_MIN: Final = 500
+LEADER_CHANGES_MEAN_MIN: Final = 3
+FAULTS_MEAN_MIN: Final = 5
+"""What a range of seeds must have seen on average to mean anything."""
+
+COMMANDS_MIN: Final = 200
+LEADER_CHANGES_MIN: Final = 1
+FAULTS_MIN: Final = 3
+"""What every single seed must have seen."""
+
+MEANS_FROM_SEEDS: Final = 20
+"""Averages of fewer seeds are not judged."""
+
+PLANTED_SEEDS_MAX: Final = 300
+"""A planted bug that so many seeds do not notice counts as missed."""
+
+console = Console(highlight=False)
+
+
+@frozen
+class Result:
+    """One seed's end: a report, or what broke. `cpu_s` is processor time in seconds."""
+
+    seed: int
+    report: Report | None
+    checker: str
+    reason: str
+    cpu_s: float
+
+
+def run_seed(seed: int, *, mode: Mode | None = None, trace: bool = False) -> Result:
+    """Run one seed; every error, of checkers or of the product itself, is a failure of the seed."""
+    began = time.process_time()
+    simulation = Simulation(seed, mode=mode, trace=trace)
+    try:
+        report = simulation.run()
+    except BrokenPromiseError as error:
+        reason = f"at {simulation.schedule.now_ms} ms: {error.found}"
+        return Result(seed, None, error.checker, reason, time.process_time() - began)
+    except Exception as error:
+        # The product raised what no input may make it raise; where is the first thing to know.
+        frame = traceback.extract_tb(error.__traceback__)[-1]
+        where = f"{os.path.basename(frame.filename)}:{frame.lineno}"
+        reason = f"at {simulation.schedule.now_ms} ms: {type(error).__name__}: {error} ({where})"
+        return Result(seed, None, "no crash", reason, time.process_time() - began)
+    return Result(seed, report, "", "", time.process_time() - began)
+
+
+def run_planted(name: str, seeds: Iterable[int]) -> tuple[Result | None, int]:
+    """Seeds until one notices the planted bug: its result, or None, and how many it took."""
+    tried = 0
+    with planted(name):
+        for seed in seeds:
+            tried += 1
+            result = run_seed(seed, mode=PLANTS[name].mode)
+            if result.report is None:
+                return result, tried
+    return None, tried
+
+
+def replay_command(result: Result) -> str:
+    return f"python -m zraft.testing.simulate --seed {result.seed} --trace"
+
+
+def emptiness(reports: list[Report]) -> list[str]:
+    """Why these runs do not mean anything: averages and single seeds that saw too little."""
+    found = []
+    for report in reports:
+        seen = (report.commands, report.leader_changes, report.faults)
+        if seen < (COMMANDS_MIN, 0, 0) or seen[1] < LEADER_CHANGES_MIN or seen[2] < FAULTS_MIN:
+            found.append(
+                f"seed {report.seed} saw only {seen[0]} commands, {seen[1]} leader changes, {seen[2]} faults "
+                f"(at least {COMMANDS_MIN}, {LEADER_CHANGES_MIN}, {FAULTS_MIN})"
+            )
+    if len(reports) >= MEANS_FROM_SEEDS:
+        for name, least in (
+            ("commands", COMMANDS_MEAN_MIN),
+            ("leader_changes", LEADER_CHANGES_MEAN_MIN),
+            ("faults", FAULTS_MEAN_MIN),
+        ):
+            mean = sum(getattr(report, name) for report in reports) / len(reports)
+            if mean < least:
+                found.append(f"{name.replace('_', ' ')} per seed: {mean:.1f}, at least {least} expected")
+    return found
+
+
+def _summary(reports: list[Report], cpu_s: float, wall_s: float) -> None:
+    count = len(reports)
+    table = Table(
+        title=f"{count} seeds, {count / wall_s:.2f} seeds/s, {cpu_s / max(1, count):.2f} s CPU each"
+    )
+    table.add_column("per seed")
+    for column in ("mean", "least", "most"):
+        table.add_column(column, justify="right")
+    for name in (
+        "commands",
+        "replies",
+        "writes",
+        "events",
+        "entries",
+        "leader_changes",
+        "faults",
+        "sessions_expired",
+        "turns",
+    ):
+        values = [getattr(report, name) for report in reports]
+        table.add_row(
+            name.replace("_", " "), f"{sum(values) / count:.1f}", str(min(values)), str(max(values))
+        )
+    console.print(table)
+
+
+def _range(start: int, seeds: int, jobs: int) -> int:
+    """Run a range of seeds; the exit code."""
+    began = time.monotonic()
+    failed: list[Result] = []
+    reports: list[Report] = []
+    cpu_s = 0.0
+    columns = (
+        TextColumn("{task.description}"),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TextColumn("{task.fields[rate]}"),
+        TimeRemainingColumn(),
+    )
+    # Forked workers inherit the loaded modules; nothing has started a thread yet.
+    context = multiprocessing.get_context("fork")
+    with context.Pool(jobs) as pool, Progress(*columns, console=console) as progress:
+        task = progress.add_task("seeds", total=seeds, rate="")
+        for result in pool.imap_unordered(run_seed, range(start, start + seeds)):
+            cpu_s += result.cpu_s
+            if result.report is not None:
+                reports.append(result.report)
+            else:
+                failed.append(result)
+                progress.console.print(f"[red]seed {result.seed}[/red] {result.checker}: {result.reason}")
+                progress.console.print(f"    {replay_command(result)}")
+            done = len(reports) + len(failed)
+            progress.update(task, advance=1, rate=f"{done / (time.monotonic() - began):.2f} seeds/s")
+    reports.sort(key=lambda report: report.seed)
+    if reports:
+        _summary(reports, cpu_s, time.monotonic() - began)
+    empty = emptiness(reports)
+    for line in empty:
+        console.print(f"[red]too little seen[/red]: {line}")
+    if failed:
+        console.print(f"[red]{len(failed)} of {seeds} seeds failed[/red]: {sorted(r.seed for r in failed)}")
+    elif not empty:
+        console.print(f"[green]no promise broken[/green] in seeds {start} to {start + seeds - 1}")
+    return 1 if failed or empty else 0
+
+
+def _search_plant(arguments: tuple[str, int, int]) -> tuple[str, Result | None, int]:
+    name, start, seeds = arguments
+    result, tried = run_planted(name, range(start, start + seeds))
+    return name, result, tried
+
+
+def _planted(names: list[str], start: int, seeds: int, jobs: int) -> int:
+    """Search a seed that notices each planted bug; the exit code."""
+    table = Table(title="planted bugs")
+    for column in ("bug", "rule", "seeds", "seed", "caught by"):
+        table.add_column(column, overflow="fold")
+    missed = 0
+    context = multiprocessing.get_context("fork")
+    with context.Pool(jobs) as pool:
+        arguments = [(name, start, seeds) for name in names]
+        for name, result, tried in pool.imap_unordered(_search_plant, arguments):
+            plant = PLANTS[name]
+            if result is None:
+                missed += 1
+                console.print(f"[red]missed[/red] {name}: {plant.text} ({tried} seeds)")
+                table.add_row(name, plant.rule, f"{tried}", "-", "[red]missed[/red]")
+            else:
+                console.print(f"caught {name} after {tried}: {result.checker}: {result.reason[:150]}")
+                table.add_row(name, plant.rule, f"{tried}", str(result.seed), result.checker)
+    console.print(table)
+    return 1 if missed else 0
+
+
+@click.command()
+@click.option("--seeds", default=100, show_default=True, help="How many seeds.")
+@click.option("--start", default=0, show_default=True, help="The first seed.")
+@click.option("--jobs", default=os.cpu_count() or 1, show_default=True, help="Processes.")
+@click.option("--seed", type=int, help="Run this one seed only.")
+@click.option("--trace", is_flag=True, help="With --seed: print what happens.")
+@click.option(
+    "--mode", type=click.Choice([mode.value for mode in Mode]), help="With --seed: prevailing faults."
+)
+@click.option("--planted", "plant", help="Plant this bug (or `all`) and demand that it is caught.")
+def main(
+    seeds: int, start: int, jobs: int, seed: int | None, trace: bool, mode: str | None, plant: str | None
+) -> None:
+    """Simulate clusters, clients and faults from seeds, and check every promise."""
+    if plant == "all":
+        raise SystemExit(_planted(list(PLANTS), start, PLANTED_SEEDS_MAX, jobs))
+    if plant is not None and plant not in PLANTS:
+        raise click.BadParameter(f"{plant!r}; known are: {', '.join(PLANTS)}", param_hint="--planted")
+    if seed is not None:
+        if plant is None:
+            result = run_seed(seed, mode=Mode(mode) if mode else None, trace=trace)
+        else:
+            with planted(plant):
+                result = run_seed(seed, mode=PLANTS[plant].mode, trace=trace)
+        if result.report is None:
+            console.print(f"[red]seed {seed}[/red] {result.checker}: {result.reason}")
+            raise SystemExit(1)
+        console.print(result.report)
+        raise SystemExit(0)
+    if plant is not None:
+        raise SystemExit(_planted([plant], start, PLANTED_SEEDS_MAX, jobs))
+    raise SystemExit(_range(start, seeds, jobs))
+
+
+if __name__ == "__main__":
+    main()
