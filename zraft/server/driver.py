@@ -12,12 +12,13 @@ Times are milliseconds of a clock that counts sleep (`now`); time in which this 
 from __future__ import annotations
 
 import random
+from collections import deque
 from collections.abc import Callable, Sequence
 from typing import Final
 
 from attrs import asdict, define, field, frozen
 
-from zraft.errors import StorageError
+from zraft.errors import ProtocolError, StorageError
 from zraft.ids import COORDINATION_GROUP, Instance, ServerId
 from zraft.raft.core import Raft, Role
 from zraft.raft.log import Log
@@ -31,6 +32,7 @@ from zraft.raft.messages import (
     PreVote,
     RequestVote,
 )
+from zraft.raft.messages import Message as RaftMessage
 from zraft.raft.ready import Write
 from zraft.raft.settings import RaftSettings
 from zraft.server.applier import Applier
@@ -56,6 +58,9 @@ IDLE_TURN_MS: Final = 20
 
 APPLY_BYTES_PER_TURN: Final = 128 * 1024
 """Entries applied in one turn, so that a server that catches up still answers heartbeats and pings."""
+
+MISTAKES_KEPT_MAX: Final = 16
+"""Messages that no correct peer sends, remembered between two turns for the log; all are counted."""
 
 SERVER_MESSAGES: Final = frozenset({Hello, OriginBatch, TouchAck, TouchReport})
 
@@ -181,6 +186,10 @@ class Driver:
 
         self.proposals = Sizes()
         self.leader_changes = 0
+        self.peer_mistakes = 0
+        """Messages that an authenticated peer should never have sent; each was dropped."""
+        self.mistakes: deque[tuple[ServerId, str]] = deque(maxlen=MISTAKES_KEPT_MAX)
+        """The last of them, for the log: (sender, what was wrong)."""
         self._leader: ServerId | None = None
         self._led_term = 0
         self._intake: BatchIntake | None = None
@@ -365,7 +374,15 @@ class Driver:
                         self.bootstrap.on_leader()
                     elif isinstance(message, (PreVote, RequestVote)):
                         return
-                raft.step(server, instance, message)
+                self._step(raft, server, instance, message)
+
+    def _step(self, raft: Raft, server: ServerId, instance: Instance, message: RaftMessage) -> None:
+        """One peer's mistake costs that one message: whoever sends it must not be able to end this server."""
+        try:
+            raft.step(server, instance, message)
+        except ProtocolError as error:
+            self.peer_mistakes += 1
+            self.mistakes.append((server, str(error)))
 
     # -- group and leadership
 

@@ -351,6 +351,9 @@ class Node:
                     configured=ours,
                     in_force=theirs,
                 )
+        while driver.mistakes:
+            server, mistake = driver.mistakes.popleft()
+            log.error("message dropped, no correct peer sends it", peer=server, error=mistake)
         while driver.clients.refusals:
             connection, why = driver.clients.refusals.popleft()
             log.warning("connection closed", address=connection.address, reason=why)
@@ -385,7 +388,9 @@ def _driver_settings(config: ServerConfig) -> DriverSettings:
         ),
         origin=OriginSettings(unapplied_bytes_max=config.client.outstanding_bytes_max),
         clients=ClientSettings(
-            jute_maxbuffer=config.client.jute_maxbuffer, connections_max=config.client.connections_max
+            jute_maxbuffer=config.client.jute_maxbuffer,
+            connections_max=config.client.connections_max,
+            output_bytes_max=config.client.output_bytes_max,
         ),
         tree=Settings(
             tick_time_ms=config.tick_time_ms,
