@@ -52,7 +52,9 @@ def _garbage(rng: random.Random) -> bytes:
             ]
             return greeting + b"".join(struct.pack(">i", len(body)) + body for body in bodies)
         case _:
-            return rng.choice((b"mntrmntr", b"ruok" * 100, b"GET / HTTP/1.1\r\n\r\n", b"\x16\x03\x01\x02\x00", b"srvr"))
+            return rng.choice(
+                (b"mntrmntr", b"ruok" * 100, b"GET / HTTP/1.1\r\n\r\n", b"\x16\x03\x01\x02\x00", b"srvr")
+            )
 
 
 def _send(address: Address, data: bytes, rng: random.Random) -> None:

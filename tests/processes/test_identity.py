@@ -31,7 +31,9 @@ def test_a_wiped_server_says_so_and_counts_for_nothing(cluster: Cluster, session
     cluster.wipe(wiped)
     cluster.start(wiped)
     server = cluster.servers[wiped]
-    wait_until(lambda: "neither votes nor serves" in server.log_text(), "the wiped server to say that it stays out")
+    wait_until(
+        lambda: "neither votes nor serves" in server.log_text(), "the wiped server to say that it stays out"
+    )
     assert cluster.ask(wiped, "ruok") == "imok"
     assert cluster.mntr(wiped) is None, "it serves although it lost everything"
     client.set("/before", b"two of three suffice")

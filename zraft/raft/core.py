@@ -624,9 +624,11 @@ class Raft:
         if prev >= log.first_index - 1:
             term = log.term_at(prev)
             if term != message.prev_log_term:
-                assert prev > self.commit_index, (
-                    f"committed entry {prev} of term {term} contradicts {message}"
-                )
+                if prev <= self.commit_index:
+                    raise ProtocolError(
+                        f"server {sender} leads term {message.term} with entry {prev} of term "
+                        f"{message.prev_log_term}, but the one of term {term} is committed here"
+                    )
                 # What is committed here the leader has too, so it need not look further back.
                 start = max(log.first_index_of_term_at(prev), self.commit_index + 1)
                 self._refuse_append(sender, message, start, term)
@@ -640,6 +642,11 @@ class Raft:
                 raise ProtocolError(
                     f"entry {first.index} of server {sender} is at position {first.position}, "
                     f"expected {position}"
+                )
+            if first.index <= self.commit_index:
+                raise ProtocolError(
+                    f"server {sender} leads term {message.term} with entry {first.index} of term {first.term}, but "
+                    f"the one of term {log.term_at(first.index)} is committed here"
                 )
             if replaces:
                 memberships_changed = True

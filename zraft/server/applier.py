@@ -34,6 +34,10 @@ SESSION_COMMANDS: Final = frozenset({ATTACH, CREATE_SESSION, CLOSE_SESSION, EXPI
 """Commands after which something beside the tree has changed."""
 
 
+EXPIRE_RESULTS: Final = frozenset({Code.OK, Code.UNKNOWN_SESSION, Code.BAD_VERSION})
+"""Any other result says that it was no EXPIRE of a leader, but something that a faulty origin made look like one."""
+
+
 class CopiedDirectoryError(ZraftError):
     """Another process runs, or ran, with this data directory's identity (D-1): this one must not go on."""
 
@@ -78,10 +82,23 @@ class Applier:
             if mine and boot > self._boot:
                 raise self.copied(boot)
             batch = self._origin.take_applied(seq) if mine and boot == self._boot else None
+            if batch is not None and batch.message.blob not in entry.payload:
+                # D-2: a batch never changes. What became of these requests, their clients must find out anew.
+                self._disown(batch)
+                batch = None
             if batch is None:
                 self._apply_foreign(runs, mine)
             else:
                 self._apply_own(runs, batch)
+
+    def _disown(self, batch: NumberedBatch) -> None:
+        """Results of commands that are not the ones sent must not pass for the answers to these."""
+        for owner in dict.fromkeys(batch.owners):
+            if owner is not None and owner.phase is not Phase.CLOSED:
+                self._clients.refuse(
+                    owner,
+                    f"the log holds another batch {batch.message.seq} of this server than it sent: a peer changed it",
+                )
 
     def _apply_foreign(self, runs: Sequence[Run], mine: bool) -> None:
         """A batch whose clients are connected elsewhere (or were, to an earlier process): only events matter."""
@@ -96,7 +113,12 @@ class Applier:
                 if events:
                     self._clients.publish(events, machine.last_zxid)
                     events.clear()
-                if command[0] in SESSION_COMMANDS:
+                try:
+                    more_than_the_tree = command[0] in SESSION_COMMANDS
+                except (TypeError, LookupError):
+                    # No command at all: a faulty origin's, in the log of every server, and answered with a code.
+                    continue
+                if more_than_the_tree:
                     self._session_command(session, command, result, None, mine)
             if expiry is not None and session:
                 expiry.touch(session)
@@ -142,7 +164,14 @@ class Applier:
         """A session began, moved or ended, or a boot registered: what that means beside the tree."""
         opcode = command[0]
         if opcode == REGISTER:
-            if mine and command[1] != self._boot_id and self._machine.rows[self._me].boot == self._boot:
+            # A register of this very boot that could not be understood says nothing about who sent it.
+            understood = result in (Code.OK, Code.BAD_ARGUMENTS)
+            if (
+                mine
+                and understood
+                and command[1] != self._boot_id
+                and self._machine.rows[self._me].boot == self._boot
+            ):
                 raise self.copied(self._boot)
         elif isinstance(result, Session):
             if self.expiry is not None:
@@ -152,7 +181,7 @@ class Applier:
             if self.expiry is not None:
                 self.expiry.ended(session)
             self._clients.on_session_moved(session, owner)
-        elif opcode == EXPIRE:
+        elif opcode == EXPIRE and result in EXPIRE_RESULTS:
             if self.expiry is not None:
                 self.expiry.ended(command[1])
             if result == Code.OK:

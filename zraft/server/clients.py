@@ -39,6 +39,7 @@ class ClientSettings:
 
     jute_maxbuffer: int = 0xFFFFF
     connections_max: int = 20_000
+    output_bytes_max: int = 64 * 1024 * 1024
 
 
 Output = tuple[Connection, bytes, bool]
@@ -70,6 +71,7 @@ class Clients:
         self._origin = origin
         self._touches = touches
         self._settings = settings
+        self.output_bytes_max = settings.output_bytes_max
         self._entropy = entropy
         self._connections: dict[Connection, None] = {}
         self._by_session: dict[int, Connection] = {}
@@ -165,6 +167,7 @@ class Clients:
             self.release(connection)
             connection.closing = True
             connection.out.clear()
+            connection.out_bytes = 0
             if not connection.dirty:
                 self.mark_dirty(connection)
 
@@ -238,7 +241,7 @@ class Clients:
         for connection in list(self._backlogged):
             if self._origin.full:
                 return
-            if connection.phase is Phase.ATTACHED:
+            if connection.phase is Phase.ATTACHED and not connection.wants_flush:
                 del self._backlogged[connection]
                 connection.take_backlog()
 
@@ -267,6 +270,7 @@ class Clients:
             self.sent_total += len(out)
             outputs.append((connection, b"".join(out), connection.closing))
             out.clear()
+            connection.out_bytes = 0
             if connection.closing:
                 self.release(connection)
         return outputs

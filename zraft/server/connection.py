@@ -37,7 +37,13 @@ HEADER: Final = struct.Struct(">ii").unpack_from
 PING_FRAME: Final = struct.pack(">ii", XID_PING, Opcode.PING)
 
 BACKLOG_BYTES_MAX: Final = 4 * 1024 * 1024
-"""Requests kept per connection while the origin stream is full; beyond it the socket is not read."""
+"""Requests kept per connection while the origin stream is full, or behind a write; beyond it the socket is not read."""
+
+REQUEST_OVERHEAD_BYTES: Final = 128
+"""Counted per kept request for its objects, so that a flood of tiny ones cannot cheat."""
+
+ANSWERS_BYTES_MAX: Final = 4 * 1024 * 1024
+"""Answers to reads gathered for one turn; further reads wait. A request of 20 bytes can ask for a megabyte."""
 
 SUBMIT_BYTES_MAX: Final = 128 * 1024
 """Writes handed to the origin stream at once, at least one always; below the size of a batch, which none may exceed."""
@@ -75,6 +81,7 @@ class Connection:
         "_backlog",
         "_backlog_bytes",
         "_clients",
+        "_queued_bytes",
         "_reader",
         "address",
         "closing",
@@ -83,6 +90,7 @@ class Connection:
         "handle",
         "ids",
         "out",
+        "out_bytes",
         "phase",
         "queue",
         "received",
@@ -102,6 +110,7 @@ class Connection:
         self._reader = FrameReader(frame_bytes_max, words=True)
         self._backlog: list[bytes] = []
         self._backlog_bytes = 0
+        self._queued_bytes = 0
         self.address = address
         self.ids = ids
         self.phase = Phase.NEW
@@ -111,6 +120,8 @@ class Connection:
         self.request: ConnectRequest | None = None
         self.queue: deque[tuple[int, int, Any]] = deque()
         self.out: list[bytes] = []
+        self.out_bytes = 0
+        """Of `out`, answers to writes left out: those are no larger than what the client sent."""
         self.dirty = False
         self.closing = False
         self.ending = False
@@ -125,7 +136,12 @@ class Connection:
     @property
     def wants_read(self) -> bool:
         """False while the shell must not read more from this client."""
-        return self._backlog_bytes < BACKLOG_BYTES_MAX
+        return self._backlog_bytes + self._queued_bytes < BACKLOG_BYTES_MAX
+
+    @property
+    def wants_flush(self) -> bool:
+        """True while so much is to be written that no more requests are answered."""
+        return self.out_bytes >= ANSWERS_BYTES_MAX
 
     def data_received(self, data: bytes) -> None:
         """Bytes arrived."""
@@ -182,7 +198,7 @@ class Connection:
                 self._pong()
             else:
                 self._backlog.append(frame)
-                self._backlog_bytes += len(frame)
+                self._backlog_bytes += len(frame) + REQUEST_OVERHEAD_BYTES
         if self._backlog:
             self._clients.on_backlog(self)
 
@@ -190,6 +206,7 @@ class Connection:
         """There is room again: handle what was kept, unless it stands behind a sync."""
         if self.sync_queued:
             return
+        assert not self.wants_flush, "more is to be answered before the answers so far are written"
         frames, self._backlog, self._backlog_bytes = self._backlog, [], 0
         if frames and not self.closing:
             self._take(frames)
@@ -220,20 +237,25 @@ class Connection:
                 elif opcode == PING:
                     self._pong()
                 elif opcode == SYNC:
+                    # Decoded first: a malformed one is answered in its turn, and nothing waits for it.
+                    path = requests.decode_sync(frame)
                     # Nothing behind a sync may be applied before it is answered: its answer shows a state at least
                     # as new as all of them, and the client would see its zxids go back.
                     self.sync_queued = True
-                    if queue:
-                        queue.append((opcode, xid, frame))
-                    else:
-                        self._answer(opcode, xid, frame)
+                    queue.append((opcode, xid, path))
+                    if len(queue) == 1:
+                        self._begin_sync()
                     self._defer(frames[place + 1 :])
                     break
                 elif queue:
                     queue.append((opcode, xid, frame))
+                    self._queued_bytes += len(frame) + REQUEST_OVERHEAD_BYTES
                 else:
                     self._answer(opcode, xid, frame)
                     if self.closing:
+                        break
+                    if self.wants_flush:
+                        self._defer(frames[place + 1 :])
                         break
             except MarshallingError:
                 self._fail(xid, Code.MARSHALLING_ERROR)
@@ -249,6 +271,7 @@ class Connection:
         """Answer a request with an error, in its turn."""
         if self.queue:
             self.queue.append((FAILED, xid, code))
+            self._queued_bytes += REQUEST_OVERHEAD_BYTES
         else:
             self._failed(xid, code)
 
@@ -257,6 +280,7 @@ class Connection:
 
     def _emit(self, data: bytes) -> None:
         self.out.append(data)
+        self.out_bytes += len(data)
         if not self.dirty:
             self._clients.mark_dirty(self)
 
@@ -284,6 +308,8 @@ class Connection:
 
     def complete(self, result: Any, zxid: int) -> None:
         """The oldest write was applied with this result at this zxid."""
+        if self.closing:
+            return  # something before it ended the connection: nothing more is said
         opcode, xid, command = self.queue.popleft()
         self.out.append(replies.encode_write_reply(opcode, xid, zxid, command, result))
         if not self.dirty:
@@ -300,7 +326,7 @@ class Connection:
         _, xid, path = self.queue.popleft()
         self.sync_pending = self.sync_queued = False
         self._emit(replies.encode_create_reply(xid, self._clients.machine.last_zxid, path))
-        if self._clients.full:
+        if self._clients.full or self.wants_flush:
             self._clients.on_backlog(self)
         else:
             self.take_backlog()
@@ -308,18 +334,33 @@ class Connection:
     def _pump(self) -> None:
         """Answer what stood behind a write, up to the next write."""
         queue = self.queue
-        while queue and not self.closing and not self.sync_pending:
+        while queue and not self.closing:
             opcode, xid, request = queue[0]
             if opcode in WRITES:
                 return
+            if opcode == SYNC:
+                self._begin_sync()
+                return
             queue.popleft()
+            self._queued_bytes -= REQUEST_OVERHEAD_BYTES
             if opcode == FAILED:
                 self._failed(xid, request)
                 continue
+            self._queued_bytes -= len(request)
             try:
                 self._answer(opcode, xid, request)
             except MarshallingError:
                 self._failed(xid, Code.MARSHALLING_ERROR)
+            if self.out_bytes > self._clients.output_bytes_max:
+                # They cannot wait: the results of the writes behind them come in order, and may come now.
+                self._clients.refuse(
+                    self, "its pipelined reads ask for more than client.output_bytes_max at once"
+                )
+
+    def _begin_sync(self) -> None:
+        """The sync at the head of the queue is asked for; what stands behind it waits, in order."""
+        self.sync_pending = True
+        self._clients.request_sync(self)
 
     def _answer(self, opcode: int, xid: int, frame: bytes) -> None:
         """Answer a request that needs no log entry, from applied state; nothing stands before it."""
@@ -358,11 +399,6 @@ class Connection:
                 self._emit(replies.encode_children_reply(xid, zxid, names))
             else:
                 self._emit(replies.encode_children2_reply(xid, zxid, names, node))
-        elif opcode == SYNC:
-            # Only one sync of a connection is under way; what stands behind it waits, in order.
-            self.queue.appendleft((SYNC, xid, requests.decode_sync(frame)))
-            self.sync_pending = True
-            self._clients.request_sync(self)
         elif opcode == SET_WATCHES:
             again = requests.decode_set_watches(frame)
             events = reregister(
@@ -375,7 +411,7 @@ class Connection:
                 again.child,
             )
             for event_type, path in events:
-                self.out.append(encode_watch_event(zxid, event_type, path))
+                self._emit(encode_watch_event(zxid, event_type, path))
             self._emit(replies.encode_empty_reply(xid, zxid))
         else:
             # ZooKeeper answers an operation it does not know and closes; nothing after it is looked at.

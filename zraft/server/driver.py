@@ -12,12 +12,13 @@ Times are milliseconds of a clock that counts sleep (`now`); time in which this 
 from __future__ import annotations
 
 import random
+from collections import deque
 from collections.abc import Callable, Sequence
 from typing import Final
 
 from attrs import asdict, define, field, frozen
 
-from zraft.errors import StorageError
+from zraft.errors import ProtocolError, StorageError
 from zraft.ids import COORDINATION_GROUP, Instance, ServerId
 from zraft.raft.core import Raft, Role
 from zraft.raft.log import Log
@@ -31,6 +32,7 @@ from zraft.raft.messages import (
     PreVote,
     RequestVote,
 )
+from zraft.raft.messages import Message as RaftMessage
 from zraft.raft.ready import Write
 from zraft.raft.settings import RaftSettings
 from zraft.server.applier import Applier
@@ -54,8 +56,11 @@ TURN_STEP_MS_MAX: Final = 100
 IDLE_TURN_MS: Final = 20
 """Longest time between two turns; finer than every timeout, coarse enough to cost nothing when idle."""
 
-APPLY_BYTES_PER_TURN: Final = 1024 * 1024
+APPLY_BYTES_PER_TURN: Final = 128 * 1024
 """Entries applied in one turn, so that a server that catches up still answers heartbeats and pings."""
+
+MISTAKES_KEPT_MAX: Final = 16
+"""Messages that no correct peer sends, remembered between two turns for the log; all are counted."""
 
 SERVER_MESSAGES: Final = frozenset({Hello, OriginBatch, TouchAck, TouchReport})
 
@@ -181,6 +186,10 @@ class Driver:
 
         self.proposals = Sizes()
         self.leader_changes = 0
+        self.peer_mistakes = 0
+        """Messages that an authenticated peer should never have sent; each was dropped."""
+        self.mistakes: deque[tuple[ServerId, str]] = deque(maxlen=MISTAKES_KEPT_MAX)
+        """The last of them, for the log: (sender, what was wrong)."""
         self._leader: ServerId | None = None
         self._led_term = 0
         self._intake: BatchIntake | None = None
@@ -213,7 +222,6 @@ class Driver:
         """Messages of one authenticated peer, in the order they came; see `wants_turn`.
 
         Raises:
-            ProtocolError: a message contradicts what every correct peer says; it and those after it are dropped.
             CopiedDirectoryError: a later boot of this very directory is registered (D-1).
         """
         row = self.machine.rows.get((sender.server, sender.instance))
@@ -358,7 +366,8 @@ class Driver:
             case TouchReport():
                 self._on_report(server, instance, message)
             case TouchAck():
-                if message.boot > self.identity.boot:
+                if message.boot > self.identity.boot and server == self._leader:
+                    # Only the leader is believed: it could write the same into the log.
                     raise self.applier.copied(message.boot)
                 if raft is not None and message.term >= raft.term:
                     self.touches.on_ack(message, self._run)
@@ -379,7 +388,15 @@ class Driver:
                         self.bootstrap.on_leader()
                     elif isinstance(message, (PreVote, RequestVote)):
                         return
-                raft.step(server, instance, message)
+                self._step(raft, server, instance, message)
+
+    def _step(self, raft: Raft, server: ServerId, instance: Instance, message: RaftMessage) -> None:
+        """One peer's mistake costs that one message: whoever sends it must not be able to end this server."""
+        try:
+            raft.step(server, instance, message)
+        except ProtocolError as error:
+            self.peer_mistakes += 1
+            self.mistakes.append((server, str(error)))
 
     # -- group and leadership
 

@@ -21,7 +21,7 @@ import structlog
 import uvloop
 
 from zraft.config import ServerConfig
-from zraft.errors import ConfigError, ProtocolError, ZraftError
+from zraft.errors import ConfigError, ZraftError
 from zraft.ids import ServerId
 from zraft.raft.core import Role
 from zraft.raft.settings import RaftSettings
@@ -276,8 +276,6 @@ class Node:
             if received.sender is not None and received.messages:
                 try:
                     self.driver.receive(received.sender, received.messages)
-                except ProtocolError as error:
-                    log.error("message of a peer refused", peer=received.sender.server, error=str(error))
                 except ZraftError as error:
                     self._fail(error)
                     return
@@ -371,6 +369,9 @@ class Node:
                     configured=ours,
                     in_force=theirs,
                 )
+        while driver.mistakes:
+            server, mistake = driver.mistakes.popleft()
+            log.error("message dropped, no correct peer sends it", peer=server, error=mistake)
         while driver.clients.refusals:
             connection, why = driver.clients.refusals.popleft()
             log.warning("connection closed", address=connection.address, reason=why)
@@ -405,7 +406,9 @@ def _driver_settings(config: ServerConfig) -> DriverSettings:
         ),
         origin=OriginSettings(unapplied_bytes_max=config.client.outstanding_bytes_max),
         clients=ClientSettings(
-            jute_maxbuffer=config.client.jute_maxbuffer, connections_max=config.client.connections_max
+            jute_maxbuffer=config.client.jute_maxbuffer,
+            connections_max=config.client.connections_max,
+            output_bytes_max=config.client.output_bytes_max,
         ),
         tree=Settings(
             tick_time_ms=config.tick_time_ms,

@@ -77,6 +77,7 @@ def server_statistics(
             "raft_applied_index": driver.applied_index,
             "raft_campaigns_total": numbers.campaigns_total,
             "raft_leader_changes_total": driver.leader_changes,
+            "raft_peer_mistakes_total": driver.peer_mistakes,
             **_digest(driver),
             **metrics,
         },

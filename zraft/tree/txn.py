@@ -117,18 +117,18 @@ def unpack_entry(payload: bytes) -> tuple[int, int, tuple[Batch, ...]]:
     is inside its commands is judged by `Machine.execute`.
 
     Raises:
-        ValueError: the payload is not of a format this release knows; the caller must stop, not guess (D-5).
+        ProtocolError: the payload is not of a format this release knows; the caller must stop, not guess (D-5).
     """
     try:
         fields = msgpack.unpackb(payload, use_list=False, strict_map_key=False)
-    except TypeError as error:  # a map whose key is a map
-        raise ValueError(f"log entry of {len(payload)} bytes cannot be decoded: {error}") from error
+    except (ValueError, TypeError) as error:  # a TypeError: a map whose key is a map
+        raise ProtocolError(f"log entry of {len(payload)} bytes cannot be decoded: {error}") from error
     if fields.__class__ is not tuple or len(fields) < 3:
-        raise ValueError(
+        raise ProtocolError(
             f"log entry of {len(payload)} bytes is not [format, log_time_ms, wall_time_ms, batch, ...]"
         )
     if fields[0] != FORMAT:
-        raise ValueError(
+        raise ProtocolError(
             f"log entry of format {fields[0]!r}, this release knows {FORMAT}: upgrade this server"
         )
     return fields[1], fields[2], tuple(filter(_is_batch, fields[3:]))

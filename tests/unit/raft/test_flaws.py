@@ -178,7 +178,7 @@ def test_flaw_8_committed_entries_are_never_truncated() -> None:
     raft = make_raft(2)
     hear(raft, 1, append(1, 0, 0, (1, 1), commit=2))
     assert raft.commit_index == 2
-    with pytest.raises(AssertionError, match="committed"):
+    with pytest.raises(ProtocolError, match="committed"):
         hear(raft, 3, append(2, 0, 0, (2,)))
     assert raft.log.last_index == 2
 

@@ -1,0 +1,90 @@
+"""Valid requests of every kind that clients send, to be spoiled: each frame stands behind its length."""
+
+from __future__ import annotations
+
+import random
+import struct
+from typing import Final
+
+from zraft.testing import jute
+
+NAMES: Final = (
+    "/",
+    "/a",
+    "/a/b",
+    "/c",
+    "/ä",
+    "/zookeeper",
+    "/never",
+    "/a/b/c",
+    "a",
+    "/a//b",
+    "/" + "x" * 300,
+)
+UNSUPPORTED: Final = (6, 7, 13, 16, 17, 18, 19, 20, 21, 22, 100, 102, 103, 104, 105, 106, 107, -10, -1, 0, 99)
+_OTHER_ACLS: Final = (
+    struct.pack(">i", 0),
+    struct.pack(">i", -1),
+    struct.pack(">ii", 1, 31) + jute.text("ip") + jute.text("10.0.0.0/8"),
+    struct.pack(">ii", 1, 1) + jute.text("digest") + jute.text("bob:x"),
+    jute.WORLD_ALL,
+)
+
+
+def valid_request(xid: int, rng: random.Random) -> bytes:
+    """One frame; all operations of the protocol come up, those that zraft does not have less often."""
+    path = rng.choice(NAMES)
+    match rng.randrange(24):
+        case 0 | 1 | 2:
+            body = jute.create_body(path, _data(rng), rng.randrange(4))
+            return jute.request(xid, rng.choice((jute.CREATE, jute.CREATE2)), body)
+        case 3:
+            body = jute.text(path) + jute.blob(_data(rng)) + rng.choice(_OTHER_ACLS)
+            return jute.request(xid, jute.CREATE, body + struct.pack(">i", rng.randrange(-2, 9)))
+        case 4 | 5:
+            return jute.request(xid, jute.DELETE, jute.delete_body(path, rng.choice((-1, 0, 1))))
+        case 6 | 7 | 8:
+            return jute.request(xid, jute.SET_DATA, jute.set_body(path, _data(rng), rng.choice((-1, 0, 1))))
+        case 9 | 10:
+            return jute.request(xid, jute.MULTI, _multi(rng))
+        case 11 | 12 | 13 | 14 | 15 | 16:
+            opcode = rng.choice((jute.EXISTS, jute.GET_DATA, jute.GET_CHILDREN, jute.GET_CHILDREN2))
+            return jute.request(xid, opcode, jute.watch_body(path, rng.random() < 0.5))
+        case 17 | 18:
+            return jute.request(xid, jute.SYNC, jute.text(path))
+        case 19 | 20:
+            return jute.request(jute.XID_PING, jute.PING)
+        case 21:
+            paths = [rng.choice(NAMES) for _ in range(3)]
+            return jute.request(
+                xid, jute.SET_WATCHES, jute.set_watches_body(0, paths[:1], paths[1:2], paths[2:])
+            )
+        case 22 if rng.random() < 0.2:
+            return jute.request(xid, jute.CLOSE)
+        case 23 if rng.random() < 0.1:
+            return jute.request(xid, rng.choice(UNSUPPORTED), jute.text(path))
+        case _:
+            return jute.request(xid, jute.SET_DATA, jute.set_body("/a", _data(rng), -1))
+
+
+def _data(rng: random.Random) -> bytes | None:
+    return rng.choice((None, b"", b"data", rng.randbytes(rng.randrange(64)), b"z" * 700))
+
+
+def _multi(rng: random.Random) -> bytes:
+    operations = []
+    for _ in range(rng.randrange(5)):
+        path = rng.choice(NAMES)
+        operations.append(
+            rng.choice(
+                (
+                    (jute.CREATE, jute.create_body(path, b"m", 0)),
+                    (jute.CREATE2, jute.create_body(path, None, 2)),
+                    (jute.DELETE, jute.delete_body(path, -1)),
+                    (jute.SET_DATA, jute.set_body(path, b"m", -1)),
+                    (jute.CHECK, jute.delete_body(path, 0)),
+                    (19, jute.create_body(path, b"", 0)),
+                )[: 6 if rng.random() < 0.05 else 5]
+            )
+        )
+    return jute.multi_body(operations)
