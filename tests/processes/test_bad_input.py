@@ -60,15 +60,20 @@ def _garbage(rng: random.Random) -> bytes:
 def _send(address: Address, data: bytes, rng: random.Random) -> None:
     """One connection: send, perhaps in two parts, and leave, perhaps without a word."""
     cut = rng.randrange(len(data) + 1)
-    with socket.create_connection((address.host, address.port), timeout=DEADLINE_S) as stranger:
-        # The server may close at any byte.
-        with suppress(ConnectionError):
-            stranger.sendall(data[:cut])
-            stranger.sendall(data[cut:])
-            if rng.random() < 0.5:
-                stranger.shutdown(socket.SHUT_WR)
-                while stranger.recv(65_536):
-                    pass
+    leaves = rng.random() < 0.5
+    # The server may close at any byte.
+    with (
+        socket.create_connection((address.host, address.port), timeout=DEADLINE_S) as stranger,
+        suppress(ConnectionError),
+    ):
+        stranger.sendall(data[:cut])
+        stranger.sendall(data[cut:])
+        if leaves:
+            return
+        with suppress(OSError):  # not connected any more
+            stranger.shutdown(socket.SHUT_WR)
+        while stranger.recv(65_536):
+            pass
 
 
 def test_garbage_on_the_client_port_disturbs_nobody(cluster: Cluster, sessions: Sessions, seed: int) -> None:
