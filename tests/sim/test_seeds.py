@@ -68,6 +68,8 @@ def test_empty_run_is_reported() -> None:
     result = run_seed(1)
     assert result.report is not None
     report = result.report
-    empty = Report(**{**{a: getattr(report, a) for a in report.__slots__ if a != "__weakref__"}, "commands": 3})
+    empty = Report(
+        **{**{a: getattr(report, a) for a in report.__slots__ if a != "__weakref__"}, "commands": 3}
+    )
     assert emptiness([report]) == []
     assert "3 commands" in emptiness([empty])[0]
