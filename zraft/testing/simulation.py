@@ -213,7 +213,10 @@ class Simulation:
             if machine.digest() != machine.full_digest():
                 fail("digest", f"S{process.server}: the kept digest is not that of its state")
             if machine.settings != self._settings.tree:
-                fail("settings", f"S{process.server} works with {machine.settings}, given were {self._settings.tree}")
+                fail(
+                    "settings",
+                    f"S{process.server} works with {machine.settings}, given were {self._settings.tree}",
+                )
         for server in self.adversary.wiped:
             driver = self._by_server[server].driver
             if driver is None or driver.problem is None:
