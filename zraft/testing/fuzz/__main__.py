@@ -82,7 +82,7 @@ def main(
         console.print(
             f"FAILED with --seed {seed} --connections {connections}", style="bold red", highlight=False
         )
-        console.print(str(error), markup=False, highlight=False)
+        console.print(str(error), markup=False, highlight=False, soft_wrap=True)
         sys.exit(1)
 
 
