@@ -45,6 +45,9 @@ REQUEST_OVERHEAD_BYTES: Final = 128
 ANSWERS_BYTES_MAX: Final = 4 * 1024 * 1024
 """Answers to reads gathered for one turn; further reads wait. A request of 20 bytes can ask for a megabyte."""
 
+SUBMIT_BYTES_MAX: Final = 128 * 1024
+"""Writes handed to the origin stream at once, at least one always; below the size of a batch, which none may exceed."""
+
 WRITES: Final = frozenset(int(opcode) for opcode in opcodes.WRITES)
 # Plain ints: comparing an int with an IntEnum member costs several times as much, and this is the hot path.
 GET_DATA: Final = int(Opcode.GET_DATA)
@@ -221,6 +224,10 @@ class Connection:
             try:
                 if opcode in WRITES:
                     command = requests.decode_write(opcode, frame)
+                    if size + len(frame) > SUBMIT_BYTES_MAX and commands:
+                        self._clients.submit(self, commands, size)
+                        commands = []
+                        size = 0
                     commands.append(command)
                     size += len(frame)
                     queue.append((opcode, xid, command))

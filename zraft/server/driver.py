@@ -56,13 +56,16 @@ TURN_STEP_MS_MAX: Final = 100
 IDLE_TURN_MS: Final = 20
 """Longest time between two turns; finer than every timeout, coarse enough to cost nothing when idle."""
 
-APPLY_BYTES_PER_TURN: Final = 1024 * 1024
+APPLY_BYTES_PER_TURN: Final = 128 * 1024
 """Entries applied in one turn, so that a server that catches up still answers heartbeats and pings."""
 
 MISTAKES_KEPT_MAX: Final = 16
 """Messages that no correct peer sends, remembered between two turns for the log; all are counted."""
 
 SERVER_MESSAGES: Final = frozenset({Hello, OriginBatch, TouchAck, TouchReport})
+
+LEADER_COMMANDS_PER_ENTRY_MAX: Final = 4096
+"""Sessions expired by one entry, about 250 KB: after a site went dark all of them are due at once."""
 
 NO_INSTANCE: Final = Instance(b"")
 """The leader's own commands stand in a batch of no origin."""
@@ -455,7 +458,8 @@ class Driver:
         while (intake or self._commands) and raft.log.last_index - raft.commit_index < window:
             blobs, count = intake.take(self.settings.entry_bytes_max)
             if self._commands:
-                commands, self._commands = self._commands, []
+                commands = self._commands[:LEADER_COMMANDS_PER_ENTRY_MAX]
+                del self._commands[:LEADER_COMMANDS_PER_ENTRY_MAX]
                 own = pack_batch(ServerId(0), NO_INSTANCE, 0, 0, [(0, (), commands)])
                 # Settings hold for the first session already; an EXPIRE leaves its session the last word.
                 blobs.insert(0 if self.machine.position == 0 else len(blobs), own)

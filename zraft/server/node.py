@@ -51,6 +51,9 @@ from zraft.wire import four_letter
 TICK_S: Final = 0.01
 """The loop's own heartbeat: sockets are drained, then timers judged, at least this often."""
 
+IDLE_FOLD_ITEMS: Final = 200
+"""Changed items hashed per idle tick: less than a millisecond."""
+
 LISTEN_BACKLOG: Final = 4096
 
 log = structlog.get_logger()
@@ -204,8 +207,11 @@ class Node:
         if not self._scheduled:
             self._scheduled = True
             self._turn()
-        self._show(self.driver)
-        self._collector.step(now_ms(), idle=self.driver.origin.idle)
+        driver = self.driver
+        self._show(driver)
+        self._collector.step(now_ms(), idle=driver.origin.idle)
+        if driver.origin.idle and driver.machine.undigested:
+            driver.machine.fold_digest(IDLE_FOLD_ITEMS)
 
     def _turn(self) -> None:
         """One batch: decide, then send, write and answer."""

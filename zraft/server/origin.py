@@ -84,9 +84,14 @@ class OriginStream:
         return not self._runs and not self._unapplied
 
     def add(self, owner: Any, session: int, ids: Ids, commands: list[Command], size: int) -> None:
-        """Queue commands of one owner, in order. `size` is about what they weigh in bytes."""
+        """Queue commands of one owner, in order. `size` is about what they weigh in bytes.
+
+        Runs are not cut apart, so one call gives at most `batch_bytes_max`, or a single command: what one client
+        sends at once must never make a batch that no datagram and no entry can carry (D-2).
+        """
         if (
             self._owners
+            and self._sizes[-1] + size <= self._settings.batch_bytes_max
             and self._owners[-1] is owner
             and self._runs[-1][0] == session
             and self._runs[-1][1] is ids

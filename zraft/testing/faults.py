@@ -12,7 +12,7 @@ from zraft.storage.records import HardStateRecord, Record
 from zraft.testing.clients import SimulatedClient
 from zraft.testing.network import Network
 from zraft.testing.process import Process
-from zraft.testing.profile import Mode, Profile
+from zraft.testing.profile import TICK_TIME_MS, Mode, Profile
 from zraft.testing.schedule import Schedule
 
 LENGTHS_MS: Final = (60, 150, 300, 600, 1500)
@@ -39,7 +39,7 @@ ALL_KINDS: Final = (
     "link",
 )
 PREVAILING: Final = {
-    Mode.EXPIRY: ("stop", "stop all", "client", "client", "one way", "link"),
+    Mode.EXPIRY: ("stop", "stop all", "client", "client sleeps", "client sleeps", "client sleeps", "link"),
     Mode.VOTES: ("torn", "link", "link", "crash", "cut", "power"),
     Mode.BOOTS: ("crash", "crash", "one way", "client"),
     Mode.ELECTIONS: ("leader cut", "leader cut", "leader cut", "stop", "crash"),
@@ -149,6 +149,13 @@ class Adversary:
                 process.wall_skew_ms += rng.choice((-86_400_000, -500, 500, 86_400_000))
             case "client":
                 self._client(length)
+            case "client sleeps":
+                # As long as its session lives, more or less, and without knowing: it goes on as if nothing were.
+                client = rng.choice(self._clients)
+                until = client.negotiated_ms + TICK_TIME_MS + rng.randint(-150, 450)
+                self.counts[kind] += 1
+                client.pause(self._schedule.now_ms + until)
+                client.excuse(until)
 
     def snipe(self, process: Process) -> None:
         """A frame with a vote is being written: perhaps the power fails before its fsync returns."""

@@ -313,7 +313,7 @@ def blind_expire() -> Sequence[Patch]:
 
 
 @_plant("D-11a", "touches of a session whose EXPIRE is in the log are acknowledged", Mode.EXPIRY)
-def touch_of_expiring_acknowledged() -> Sequence[Patch]:
+def touch_while_expiring() -> Sequence[Patch]:
     original = SessionExpiry.accept_report
 
     def accept(self: SessionExpiry, server: Any, instance: Any, report: TouchReport, sessions: Any) -> Any:
@@ -390,17 +390,6 @@ def read_ahead() -> Sequence[Patch]:
             self.out += ready
 
     return [(Connection, "_take", take), (Connection, "_answer", answer)]
-
-
-@_plant("ZooKeeper", "a client whose last zxid is ahead of this server is accepted", Mode.READS)
-def connect_behind() -> Sequence[Patch]:
-    original = Clients.attach
-
-    def attach(self: Clients, connection: Connection, request: Any) -> None:
-        object.__setattr__(request, "last_zxid_seen", 0)
-        original(self, connection, request)
-
-    return [(Clients, "attach", attach)]
 
 
 @_plant("6.4", "sync is answered from local state, without asking the leader", Mode.READS)

@@ -66,6 +66,8 @@ class Profile:
     fault_gaps_ms: tuple[int, ...]
     think_ms_max: int
     burst_max: int
+    batches_in_flight: int
+    entries_in_flight: int
     wipes: bool
     fragment: bool
     """Client bytes arrive in arbitrary pieces."""
@@ -108,6 +110,8 @@ def roll(seed: int, mode: Mode | None = None) -> Profile:
         fault_gaps_ms=(2_400, 3_000) if gentle else (60, 200, 500, 900, 1_400),
         think_ms_max=rng.choice((120, 200) if gentle else (60, 90, 160)),
         burst_max=rng.choice((2, 4) if gentle else (2, 4, 8)),
+        batches_in_flight=rng.choice((1, 2, 4)),
+        entries_in_flight=rng.choice((1, 2, 4)),
         wipes=wipes and not gentle,
         fragment=rng.random() < 0.3,
     )

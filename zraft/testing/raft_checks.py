@@ -30,13 +30,15 @@ from zraft.transport.messages import PeerMessage, Sender
 class Shadow:
     """What is certainly durable on one server: term and vote, and the term of each entry (index 0 is a sentinel)."""
 
-    __slots__ = ("hard", "instance", "terms", "wiped")
+    __slots__ = ("hard", "instance", "lost_terms", "terms", "wiped")
 
     def __init__(self, instance: Instance) -> None:
         self.instance = instance
         self.hard = HardState()
         self.terms = [0]
         self.wiped = False
+        self.lost_terms: list[int] = []
+        """What the disk held that this one replaced: its acknowledgements may still be on their way."""
 
     def write(self, records: Sequence[Record]) -> None:
         for record in records:
@@ -53,8 +55,13 @@ class Shadow:
 
     def copy(self) -> Shadow:
         other = Shadow(self.instance)
-        other.hard, other.terms, other.wiped = self.hard, list(self.terms), self.wiped
+        other.hard, other.terms = self.hard, list(self.terms)
+        other.wiped, other.lost_terms = self.wiped, self.lost_terms
         return other
+
+    def held(self, index: int, term: int) -> bool:
+        """Whether it holds the entry, or held it when its disk was lost."""
+        return self.holds(index, term) or (index < len(self.lost_terms) and self.lost_terms[index] == term)
 
     def holds(self, index: int, term: int) -> bool:
         return index < len(self.terms) and self.terms[index] == term
@@ -86,9 +93,11 @@ class RaftChecks:
 
     # -- disks
     def formatted(self, server: ServerId, instance: Instance) -> None:
-        wiped = server in self.shadows
-        self.shadows[server] = Shadow(instance)
-        self.shadows[server].wiped = wiped
+        replaced = self.shadows.get(server)
+        self.shadows[server] = shadow = Shadow(instance)
+        if replaced is not None:
+            shadow.wiped = True
+            shadow.lost_terms = replaced.terms
 
     def writing(self, server: ServerId, records: Sequence[Record]) -> None:
         """A frame is handed to the disk. Entries of equal (index, term) are equal, and so is all before them."""
@@ -236,9 +245,19 @@ class RaftChecks:
             # By log matching, equal at the last committed index means equal before it.
             break
 
-    def commits(self, server: ServerId, entries: Sequence[Entry]) -> list[Entry]:
-        """`server` takes these entries for committed, in order. Returns those nobody had committed before."""
+    def commits(self, server: ServerId, entries: Sequence[Entry], leads_term: int | None) -> list[Entry]:
+        """`server` takes these entries for committed, in order. Returns those nobody had committed before.
+
+        `leads_term` is the term it leads in: what it commits beyond all others it commits by counting.
+        """
         new: list[Entry] = []
+        last = entries[-1]
+        if leads_term not in (None, last.term) and last.index >= len(self.committed):
+            self.fail(
+                "older term",
+                f"S{server} leads in term {leads_term} and commits entry {last.index} of term {last.term} "
+                "by counting (Raft 5.4.2)",
+            )
         for entry in entries:
             if entry.index < len(self.committed):
                 if self.committed[entry.index] != entry:
@@ -249,7 +268,7 @@ class RaftChecks:
                 continue
             assert entry.index == len(self.committed)
             # A crashed voter's copy counts: it will be there again, because its disk holds it.
-            holders = sum(shadow.holds(entry.index, entry.term) for shadow in self.shadows.values())
+            holders = sum(shadow.held(entry.index, entry.term) for shadow in self.shadows.values())
             if not self._majority(holders):
                 self.fail(
                     "commit",

@@ -99,7 +99,8 @@ class Simulation:
                 heartbeat_ticks=HEARTBEAT_MS,
                 resend_ticks=HEARTBEAT_MS,
             ),
-            origin=OriginSettings(resend_ms=80),
+            origin=OriginSettings(resend_ms=80, batches_in_flight_max=profile.batches_in_flight),
+            entries_in_flight_max=profile.entries_in_flight,
             log_memory_bytes_max=LOG_MEMORY_BYTES_MAX,
             tree=Settings(
                 tick_time_ms=TICK_TIME_MS,
@@ -282,7 +283,8 @@ class Simulation:
             while before < commit:
                 entries = raft.log.slice(before + 1, commit + 1, 1 << 30)
                 before = entries[-1].index
-                for entry in self.raft_checks.commits(server, entries):
+                leads_term = raft.term if raft.role is Role.LEADER and before == commit else None
+                for entry in self.raft_checks.commits(server, entries, leads_term):
                     self._extend(entry)
         applied = driver.applied_index
         if applied > self._applied_by[server]:

@@ -1,0 +1,58 @@
+"""The test of the tests: each bug of zraft/testing/planted.py is caught by the seed that is known to show it."""
+
+from __future__ import annotations
+
+import pytest
+
+from zraft.testing.planted import PLANTS, planted
+from zraft.testing.simulate import run_planted
+from zraft.testing.simulation import Simulation
+
+KNOWN_SEEDS = {
+    "own_vote_early": 0,
+    "vote_before_fsync": 0,
+    "ack_before_fsync": 0,
+    "leader_counts_early": 0,
+    "heartbeat_commit": 0,
+    "commit_older_term": 0,
+    "stale_append_truncates": 0,
+    "vote_for_shorter_log": 4,
+    "stale_round": 0,
+    "wiped_voter": 0,
+    "stale_next": 3,
+    "old_boot": 0,
+    "gap": 0,
+    "keep_old_connection": 5,
+    "expiry_on_waking": 1,
+    "vote_forgotten": 17,
+    "blind_expire": 4,
+    "table_not_read_again": 35,
+    "nothing_held": 0,
+    "event_after_reply": 0,
+    "read_ahead": 0,
+    "local_sync": 2,
+    "touch_while_expiring": 97,
+    "batches_recut": 0,
+    "read_index_without_quorum": 98,
+}
+"""When a change of the simulator or the product moves a schedule, `--planted NAME` finds another seed."""
+
+
+def test_every_plant_has_a_known_seed() -> None:
+    """A new plant without a seed here would never run in CI."""
+    assert set(KNOWN_SEEDS) == set(PLANTS)
+
+
+@pytest.mark.parametrize(("name", "number"), KNOWN_SEEDS.items())
+def test_planted_bug_is_caught(name: str, number: int) -> None:
+    """The checkers notice this bug in this seed (or, if schedules have moved, in one of the next few)."""
+    result, tried = run_planted(name, [number, *range(number + 1, number + 40)])
+    assert result is not None, f"{name}: {PLANTS[name].text}: not noticed in {tried} seeds"
+
+
+def test_plant_is_gone_afterwards() -> None:
+    """A plant must not leak into other tests of the process."""
+    before = Simulation(3).run()
+    with planted("commit_older_term"):
+        pass
+    assert Simulation(3).run() == before

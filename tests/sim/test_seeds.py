@@ -1,0 +1,75 @@
+"""A quick set of seeds keeps every promise and sees enough; the long set is `python -m zraft.testing.simulate`."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+
+import pytest
+
+from zraft.testing.profile import Mode, roll
+from zraft.testing.simulate import emptiness, run_seed
+from zraft.testing.simulation import Report, Simulation
+
+QUICK_SEEDS = range(40)
+
+
+@pytest.mark.parametrize("first", range(0, len(QUICK_SEEDS), 5))
+def test_quick_seeds_break_no_promise(first: int) -> None:
+    """All checkers of docs/SIMULATION.md; a failure prints the seed and how to replay it."""
+    reports: list[Report] = []
+    for number in QUICK_SEEDS[first : first + 5]:
+        result = run_seed(number)
+        assert result.report is not None, f"seed {number}: {result.checker}: {result.reason}"
+        reports.append(result.report)
+    assert emptiness(reports) == []
+
+
+@pytest.mark.parametrize("mode", list(Mode))
+def test_every_mode_breaks_no_promise(mode: Mode) -> None:
+    """The directed modes in which planted bugs are searched are clean without a bug."""
+    result = run_seed(7, mode=mode)
+    assert result.report is not None, f"seed 7, mode {mode.value}: {result.checker}: {result.reason}"
+
+
+def test_same_seed_is_the_same_run_byte_for_byte() -> None:
+    """Two runs in one process agree on every byte sent and when."""
+    assert Simulation(3).run() == Simulation(3).run()
+
+
+def test_run_does_not_depend_on_hash_order() -> None:
+    """D-5: processes with different PYTHONHASHSEED agree on every byte sent and when."""
+    code = "from zraft.testing.simulation import Simulation; print(Simulation(0).run())"
+    outputs = {
+        subprocess.run(
+            [sys.executable, "-c", code],
+            env={**os.environ, "PYTHONHASHSEED": hash_seed, "PYTHONPATH": os.pathsep.join(sys.path)},
+            capture_output=True,
+            text=True,
+            check=True,
+        ).stdout
+        for hash_seed in ("1", "2")
+    }
+    assert len(outputs) == 1, outputs
+
+
+def test_profiles_differ_between_seeds() -> None:
+    """Swarm testing needs swarms: sizes, modes and loss vary over seeds."""
+    profiles = [roll(number) for number in range(60)]
+    assert {p.mode for p in profiles} >= {Mode.ALL, Mode.EXPIRY, Mode.VOTES, Mode.BOOTS, Mode.READS}
+    assert {p.servers for p in profiles} == {3, 5}
+    assert {p.gentle for p in profiles} == {True, False}
+    assert len({p.loss for p in profiles}) == 3
+
+
+def test_empty_run_is_reported() -> None:
+    """A range of seeds in which nothing happens must not pass."""
+    result = run_seed(1)
+    assert result.report is not None
+    report = result.report
+    empty = Report(
+        **{**{a: getattr(report, a) for a in report.__slots__ if a != "__weakref__"}, "commands": 3}
+    )
+    assert emptiness([report]) == []
+    assert "3 commands" in emptiness([empty])[0]
