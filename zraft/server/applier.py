@@ -80,7 +80,7 @@ class Applier:
                 continue
             mine = (server, instance) == self._me
             if mine and boot > self._boot:
-                raise self._copied(boot)
+                raise self.copied(boot)
             batch = self._origin.take_applied(seq) if mine and boot == self._boot else None
             if batch is not None and batch.message.blob not in entry.payload:
                 # D-2: a batch never changes. What became of these requests, their clients must find out anew.
@@ -172,7 +172,7 @@ class Applier:
                 and command[1] != self._boot_id
                 and self._machine.rows[self._me].boot == self._boot
             ):
-                raise self._copied(self._boot)
+                raise self.copied(self._boot)
         elif isinstance(result, Session):
             if self.expiry is not None:
                 self.expiry.touch(result.id)
@@ -187,7 +187,8 @@ class Applier:
             if result == Code.OK:
                 self._clients.on_session_moved(command[1], None)
 
-    def _copied(self, boot: int) -> CopiedDirectoryError:
+    def copied(self, boot: int) -> CopiedDirectoryError:
+        """The error to raise: `boot` of our own directory was registered, and not by us."""
         server, instance = self._me
         return CopiedDirectoryError(
             f"server {server}: another process has registered boot {boot} of this data directory's instance "

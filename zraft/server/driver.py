@@ -219,7 +219,18 @@ class Driver:
     # -- what happened
 
     def receive(self, sender: Sender, messages: Sequence[PeerMessage]) -> None:
-        """Messages of one authenticated peer, in the order they came; see `wants_turn`."""
+        """Messages of one authenticated peer, in the order they came; see `wants_turn`.
+
+        Raises:
+            CopiedDirectoryError: a later boot of this very directory is registered (D-1).
+        """
+        row = self.machine.rows.get((sender.server, sender.instance))
+        if row is not None and sender.boot < row.boot:
+            # A later boot of that directory is registered: this is a late datagram, or comes from a copy, which
+            # has forgotten votes and entries. Neither counts, and a copy is told so by the boot that does (D-1).
+            term = 0 if self.raft is None else self.raft.term
+            self._send(sender.server, TouchAck(term, row.boot, 0, ()))
+            return
         for message in messages:
             self._on_message(sender.server, sender.instance, sender, message)
 
@@ -355,6 +366,9 @@ class Driver:
             case TouchReport():
                 self._on_report(server, instance, message)
             case TouchAck():
+                if message.boot > self.identity.boot and server == self._leader:
+                    # Only the leader is believed: it could write the same into the log.
+                    raise self.applier.copied(message.boot)
                 if raft is not None and message.term >= raft.term:
                     self.touches.on_ack(message, self._run)
             case Hello():
@@ -557,8 +571,11 @@ class Driver:
             if index > self._applied_index:
                 left.append((context, index))
                 continue
-            for connection in self._reads.pop(context, ()):
-                connection.complete_sync()
+            # What was asked earlier is answered too: its own answer may be lost, and with a new question every
+            # few milliseconds nobody would ask again.
+            for asked in [number for number in self._reads if number <= context]:
+                for connection in self._reads.pop(asked):
+                    connection.complete_sync()
         self._ready_reads = [(c, i) for c, i in left if c in self._reads]
 
     # -- when to fall silent (D-14)

@@ -15,7 +15,7 @@ import resource
 import signal
 import time
 from collections.abc import Sequence
-from typing import Final
+from typing import Any, Final
 
 import structlog
 import uvloop
@@ -166,6 +166,7 @@ class Node:
             udp_receive_buffer_bytes=self._endpoint.receive_buffer_bytes,
             open_files_max=resource.getrlimit(resource.RLIMIT_NOFILE)[0],
         )
+        loop.set_exception_handler(self._on_unhandled)
         self._tick()
         await self._stop.wait()
         log.info("server stopping", server=config.id)
@@ -273,7 +274,11 @@ class Node:
                 if address is not None and self._endpoint is not None:
                     self._endpoint.send(address, reply)
             if received.sender is not None and received.messages:
-                self.driver.receive(received.sender, received.messages)
+                try:
+                    self.driver.receive(received.sender, received.messages)
+                except ZraftError as error:
+                    self._fail(error)
+                    return
         if self.driver.wants_turn:
             self.schedule()
 
@@ -297,8 +302,21 @@ class Node:
         else:
             log.info("disk has room again")
 
+    def _on_unhandled(self, loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
+        """An exception that nobody expected, in any callback: half a step may have been taken, so stop (D-5).
+
+        The loop would log it and go on, with an entry applied in part, or twice.
+        """
+        error = context.get("exception")
+        if error is None or isinstance(error, OSError):
+            # Trouble of one socket, already closed by the loop.
+            loop.default_exception_handler(context)
+        else:
+            self._fail(error)
+
     def _fail(self, error: BaseException) -> None:
-        self._failure = error
+        if self._failure is None:
+            self._failure = error
         self._stop.set()
 
     # -- what protocols report
