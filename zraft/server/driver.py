@@ -62,6 +62,9 @@ APPLY_BYTES_PER_TURN: Final = 128 * 1024
 MISTAKES_KEPT_MAX: Final = 16
 """Messages that no correct peer sends, remembered between two turns for the log; all are counted."""
 
+EARLY_BATCHES_MAX: Final = 16
+"""Batches kept between an election and the leader's first applied entry: one or two per origin."""
+
 SERVER_MESSAGES: Final = frozenset({Hello, OriginBatch, TouchAck, TouchReport})
 
 LEADER_COMMANDS_PER_ENTRY_MAX: Final = 4096
@@ -193,6 +196,7 @@ class Driver:
         self._leader: ServerId | None = None
         self._led_term = 0
         self._intake: BatchIntake | None = None
+        self._early_batches: deque[tuple[ServerId, Instance, OriginBatch]] = deque(maxlen=EARLY_BATCHES_MAX)
         self._commands: list[Command] = []
         self._log_time_base = 0
         self._led_since = 0
@@ -224,15 +228,20 @@ class Driver:
         Raises:
             CopiedDirectoryError: a later boot of this very directory is registered (D-1).
         """
-        row = self.machine.rows.get((sender.server, sender.instance))
-        if row is not None and sender.boot < row.boot:
-            # A later boot of that directory is registered: this is a late datagram, or comes from a copy, which
-            # has forgotten votes and entries. Neither counts, and a copy is told so by the boot that does (D-1).
+        later = self._later_boot(sender)
+        if later is not None:
+            # This is a late datagram, or comes from a copy, which has forgotten votes and entries. Neither counts,
+            # and a copy is told so by the boot that does (D-1).
             term = 0 if self.raft is None else self.raft.term
-            self._send(sender.server, TouchAck(term, row.boot, 0, ()))
+            self._send(sender.server, TouchAck(term, later, 0, ()))
             return
         for message in messages:
             self._on_message(sender.server, sender.instance, sender, message)
+
+    def _later_boot(self, sender: Sender) -> int | None:
+        """The boot that is registered for the sender's directory, if it is later than the sender's own."""
+        row = self.machine.rows.get((sender.server, sender.instance))
+        return row.boot if row is not None and sender.boot < row.boot else None
 
     def persisted(self) -> None:
         """The frame of the last `Effects.write` is durable."""
@@ -363,6 +372,10 @@ class Driver:
             case OriginBatch():
                 if self._intake is not None:
                     self._intake.offer(server, instance, message)
+                elif raft is not None and raft.role is Role.LEADER:
+                    # Its origin has heard of this leader before our first entry is applied; it would ask again
+                    # only after a while, and clients have waited for an election already.
+                    self._early_batches.append((server, instance, message))
             case TouchReport():
                 self._on_report(server, instance, message)
             case TouchAck():
@@ -429,6 +442,7 @@ class Driver:
                 self._intake = None
                 self.applier.expiry = None
                 self._commands.clear()
+            self._early_batches.clear()
             return
         if raft.term != self._led_term:
             self._led_term = raft.term
@@ -444,6 +458,8 @@ class Driver:
             self._intake = BatchIntake(
                 {origin: (row.boot, row.seq) for origin, row in self.machine.rows.items()}
             )
+            while self._early_batches:
+                self._intake.offer(*self._early_batches.popleft())
             self.applier.expiry = SessionExpiry(self.machine.settings.tick_time_ms)
             self._log_time_base = self.machine.log_time
             self._led_since = self._run

@@ -66,14 +66,16 @@ class BatchIntake:
         """Take `batch` if it is the next one of its origin; keep a few early ones; drop the rest."""
         origin = (server, instance)
         taken = self._taken.get(origin)
-        if (
-            taken is None
-            or self._ready_bytes >= READY_BYTES_MAX
-            or not is_well_formed(batch, server, instance)
-        ):
+        if taken is None or self._ready_bytes >= READY_BYTES_MAX:
             return
         number = (batch.boot, batch.seq)
-        if not is_next(*taken, *number):
+        next_one = is_next(*taken, *number)
+        if not next_one and number <= taken:
+            return  # a repetition: most of what is not next
+        if not is_well_formed(batch, server, instance):
+            self.malformed += 1
+            return
+        if not next_one:
             early = self._early.setdefault(origin, {})
             if len(early) < REORDERED_MAX:
                 early[number] = batch

@@ -36,7 +36,7 @@ from zraft.server.driver import Driver, Effects
 from zraft.server.expiry import SessionExpiry
 from zraft.server.origin import NumberedBatch, OriginStream
 from zraft.testing.profile import Mode
-from zraft.transport.messages import OriginBatch, TouchReport
+from zraft.transport.messages import OriginBatch, Sender, TouchReport
 from zraft.tree.machine import Machine
 from zraft.tree.origins import Origins
 from zraft.tree.txn import pack_batch, unpack_batch
@@ -237,7 +237,14 @@ def old_boot() -> Sequence[Patch]:
     def is_next(boot: int, seq: int, batch_boot: int, batch_seq: int) -> bool:
         return batch_boot < boot or original_next(boot, seq, batch_boot, batch_seq)
 
-    return [(Origins, "accept", accept), (intake_module, "is_next", is_next)]
+    def later_boot(self: Driver, sender: Sender) -> int | None:
+        return None
+
+    return [
+        (Origins, "accept", accept),
+        (intake_module, "is_next", is_next),
+        (Driver, "_later_boot", later_boot),
+    ]
 
 
 @_plant("D-2", "a gap in an origin's numbers is appended and applied", Mode.READS)

@@ -19,6 +19,7 @@ from zraft.raft.log import Log
 from zraft.raft.messages import HardState
 from zraft.server.driver import Driver, DriverSettings, Effects, Stored
 from zraft.storage.records import Record
+from zraft.testing.broken import BrokenPromiseError
 from zraft.testing.disk_image import DiskImage
 from zraft.testing.profile import Profile
 from zraft.testing.schedule import Schedule
@@ -220,6 +221,10 @@ class Process:
             for kind, socket, data in events:
                 self._feed(driver, kind, socket, data)
         effects = driver.turn(self.clock_ms, self._schedule.now_ms + WALL_EPOCH_MS + self.wall_skew_ms)
+        if driver.mistakes:
+            # The server drops such a message and lives; here every peer is ours, so somebody is wrong.
+            _, mistake = driver.mistakes.popleft()
+            raise BrokenPromiseError("no mistakes", mistake)
         self._observer.turned(self)
         self._carry_out(effects)
 

@@ -177,7 +177,7 @@ def connect_is_malformed(frame: bytes) -> bool:
 
 def frames_of(stream: bytes, frame_bytes_max: int) -> tuple[list[bytes], bool]:
     """(complete frames up to the first impossible length, whether there is one)."""
-    frames = []
+    frames: list[bytes] = []
     at = 0
     while at + 4 <= len(stream):
         length = int.from_bytes(stream[at : at + 4], signed=True)

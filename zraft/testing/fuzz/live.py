@@ -1,0 +1,252 @@
+"""Fuzzes a running server through its sockets, with well-behaved clients beside whose requests must be answered.
+
+What is sent follows from the seed; when it arrives does not, so a failure here is narrowed down in process.
+Without the cluster's key, so datagrams are bytes that nobody sealed.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import ipaddress
+import random
+import socket
+import struct
+import time
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Final
+
+from attrs import frozen
+
+from zraft.address import Address
+from zraft.errors import Code, ConfigError
+from zraft.testing.broken import BrokenPromiseError
+from zraft.testing.fuzz.frames import FrameFuzz
+from zraft.testing.fuzz.mutation import mutate_bytes
+from zraft.testing.fuzz.outcome import PROMISE, Outcome, Progress
+from zraft.tree.txn import CREATE, DELETE, SET_DATA
+from zraft.wire.client import Reply, ZkClientCodec
+from zraft.wire.connect import ConnectResponse
+from zraft.wire.opcodes import Opcode
+
+ANSWER_S_MAX: Final = 5.0
+"""A well-behaved client waits no longer for an answer: half of what clients usually give a request."""
+
+HONEST_CLIENTS: Final = 2
+HONEST_PAUSE_S: Final = 0.01
+QUIET_S: Final = 0.05
+"""A hostile connection reads on until nothing comes for so long."""
+
+DATAGRAMS_PER_PAUSE: Final = 50
+DATAGRAM_PAUSE_S: Final = 0.005
+LOOK_S: Final = 0.2
+READ_BYTES: Final = 256 * 1024
+_DATAGRAM_PREFIX: Final = struct.Struct(">BBBBB4s")
+
+
+@frozen
+class LiveSettings:
+    """`pid` is the server's process, whose resident memory may grow by `growth_bytes_max` while it is fuzzed."""
+
+    address: Address
+    connections: int
+    pid: int | None
+    growth_bytes_max: int
+
+
+def require_loopback(address: Address) -> None:
+    """Refuse to throw garbage at other people's servers.
+
+    Raises:
+        ConfigError: the host is not this machine.
+    """
+    try:
+        found = {info[4][0] for info in socket.getaddrinfo(address.host, address.port)}
+    except OSError as error:
+        raise ConfigError(f"--connect {address}: the host has no address: {error.strerror}") from error
+    if not all(ipaddress.ip_address(ip).is_loopback for ip in found):
+        raise ConfigError(
+            f"--connect {address}: fuzzing is for servers on this machine; for another one that is yours to break, "
+            f'say --remote "I may break this server"'
+        )
+
+
+def resident_bytes(pid: int) -> int:
+    """VmRSS of a process.
+
+    Raises:
+        BrokenPromiseError: there is no such process (any more).
+    """
+    try:
+        status = Path(f"/proc/{pid}/status").read_text(encoding="ascii", errors="replace")
+    except OSError as error:
+        raise BrokenPromiseError(PROMISE, f"the server's process {pid} is gone") from error
+    for line in status.splitlines():
+        if line.startswith("VmRSS:"):
+            return int(line.split()[1]) * 1024
+    raise BrokenPromiseError(PROMISE, f"the server's process {pid} has ended")
+
+
+class LiveFuzz:
+    """One run against one server: `frames`, `datagrams`, or both."""
+
+    def __init__(self, seed: int, settings: LiveSettings) -> None:
+        self._seed = seed
+        self._settings = settings
+        self._rng = random.Random(f"zraft/fuzz/live/{seed}")
+        self._streams = FrameFuzz(seed, settings.connections)
+        self._tally: Counter[str] = Counter()
+        self._peak_bytes = 0
+        self._done = 0
+
+    async def run(self, targets: frozenset[str], count: int, progress: Progress) -> Outcome:
+        """Send about `count` inputs per target.
+
+        Raises:
+            BrokenPromiseError: a well-behaved client got no or a wrong answer, or memory grew beyond its bound.
+            OSError: the server does not listen.
+        """
+        stop = asyncio.Event()
+        async with asyncio.timeout(ANSWER_S_MAX):
+            await self._honest_round(1)
+        try:
+            async with asyncio.TaskGroup() as group:
+                beside = [group.create_task(self._honest(stop)) for _ in range(HONEST_CLIENTS)]
+                if self._settings.pid is not None:
+                    beside.append(group.create_task(self._watch_memory(self._settings.pid, stop)))
+                hostile = []
+                if "frames" in targets:
+                    share = -(-count // self._settings.connections)
+                    hostile += [
+                        group.create_task(self._hostile(share, progress))
+                        for _ in range(self._settings.connections)
+                    ]
+                if "datagrams" in targets:
+                    hostile.append(group.create_task(self._datagrams(count, progress)))
+                await asyncio.wait(hostile)
+                stop.set()
+        except* BrokenPromiseError as broken:
+            raise broken.exceptions[0] from None
+        async with asyncio.timeout(ANSWER_S_MAX):
+            await self._honest_round(1)
+        return Outcome("live", self._seed, self._done, self._peak_bytes, self._tally)
+
+    async def _hostile(self, count: int, progress: Progress) -> None:
+        address = self._settings.address
+        while count > 0:
+            stream, frames = self._streams.stream()
+            try:
+                reader, writer = await asyncio.open_connection(address.host, address.port)
+            except OSError as error:
+                raise BrokenPromiseError(
+                    PROMISE, f"{address} takes no connections any more: {error}"
+                ) from error
+            # A server that closes on garbage resets the connection: that is an answer, too.
+            with contextlib.suppress(ConnectionError):
+                for chunk in _pieces(stream, self._rng):
+                    writer.write(chunk)
+                    await writer.drain()
+                while await _read_quietly(reader):
+                    pass
+            self._tally["closed by the server" if reader.at_eof() else "kept by the server"] += 1
+            writer.close()
+            count -= frames
+            self._done += frames
+            progress(frames)
+
+    async def _datagrams(self, count: int, progress: Progress) -> None:
+        rng = self._rng
+        address = self._settings.address
+        family, _, _, _, to = socket.getaddrinfo(address.host, address.port, type=socket.SOCK_DGRAM)[0]
+        with socket.socket(family, socket.SOCK_DGRAM) as sock:
+            sock.setblocking(False)
+            for number in range(count):
+                datagram = _DATAGRAM_PREFIX.pack(
+                    0x7A, 1, rng.randrange(4), *rng.choices(range(5), k=2), bytes(4)
+                )
+                datagram += rng.randbytes(rng.choice((0, 10, 121, 1_300)))
+                with contextlib.suppress(BlockingIOError, ConnectionError):
+                    sock.sendto(mutate_bytes(datagram, rng), to)
+                if number % DATAGRAMS_PER_PAUSE == 0:
+                    await asyncio.sleep(DATAGRAM_PAUSE_S)
+                self._done += 1
+                progress(1)
+
+    async def _watch_memory(self, pid: int, stop: asyncio.Event) -> None:
+        before = resident_bytes(pid)
+        limit = before + self._settings.growth_bytes_max
+        while True:
+            now = resident_bytes(pid)
+            self._peak_bytes = max(self._peak_bytes, now)
+            if now > limit:
+                raise BrokenPromiseError(PROMISE, f"process {pid} grew from {before} to {now} bytes")
+            if stop.is_set():
+                return
+            await asyncio.sleep(LOOK_S)
+
+    async def _honest(self, stop: asyncio.Event) -> None:
+        while not stop.is_set():
+            try:
+                async with asyncio.timeout(ANSWER_S_MAX):
+                    await self._honest_round(10)
+            except (TimeoutError, OSError) as error:
+                raise BrokenPromiseError(
+                    PROMISE, f"a well-behaved client was not answered in {ANSWER_S_MAX} s: {error!r}"
+                ) from error
+
+    async def _honest_round(self, znodes: int) -> None:
+        """A session that does the usual things and looks at every answer."""
+        address = self._settings.address
+        reader, writer = await asyncio.open_connection(address.host, address.port)
+        codec = ZkClientCodec()
+        try:
+            writer.write(codec.connect(timeout_ms=10_000))
+            (greeting,) = await _answers(codec, reader, 1)
+            if not isinstance(greeting, ConnectResponse) or greeting.timeout_ms <= 0:
+                raise BrokenPromiseError(PROMISE, f"a well-behaved client got {greeting}")
+            for _ in range(znodes):
+                path = f"/honest-{time.monotonic_ns()}"
+                writer.write(codec.write((CREATE, path, b"1", None, 1, 0))[1])
+                writer.write(codec.write((SET_DATA, path, b"2", 0))[1])
+                writer.write(codec.read(Opcode.GET_DATA, path)[1])
+                writer.write(codec.write((DELETE, path, 1))[1])
+                began = time.monotonic()
+                replies = [r for r in await _answers(codec, reader, 4) if isinstance(r, Reply)]
+                slowest = max(
+                    self._tally["slowest honest answer in ms"], int((time.monotonic() - began) * 1000)
+                )
+                self._tally["slowest honest answer in ms"] = slowest
+                if [reply.code for reply in replies] != [Code.OK] * 4 or replies[2].value[0] != b"2":
+                    raise BrokenPromiseError(PROMISE, f"a well-behaved client was answered {replies}")
+                self._tally["honest requests"] += 4
+                await asyncio.sleep(HONEST_PAUSE_S)
+        finally:
+            writer.close()
+
+
+async def _answers(codec: ZkClientCodec, reader: asyncio.StreamReader, count: int) -> list[object]:
+    found: list[object] = []
+    while len(found) < count:
+        chunk = await reader.read(READ_BYTES)
+        if not chunk:
+            raise BrokenPromiseError(PROMISE, "the connection of a well-behaved client was closed")
+        found += codec.receive(chunk)
+    return found
+
+
+async def _read_quietly(reader: asyncio.StreamReader) -> bool:
+    """True if more may come."""
+    try:
+        async with asyncio.timeout(QUIET_S):
+            return bool(await reader.read(READ_BYTES))
+    except TimeoutError:
+        return False
+
+
+def _pieces(stream: bytes, rng: random.Random) -> Iterator[bytes]:
+    while stream:
+        size = rng.choice((1, 30, 300, len(stream)))
+        yield stream[:size]
+        stream = stream[size:]
