@@ -107,7 +107,9 @@ class Applier:
         events = machine.events
         expiry = self.expiry
         for session, ids, commands in runs:
-            machine.begin_run(session, ids)
+            code = machine.begin_run(session, ids)
+            if expiry is not None and session and code == Code.OK:
+                expiry.touch(session)
             for command in commands:
                 result = execute(command)
                 if events:
@@ -120,8 +122,6 @@ class Applier:
                     continue
                 if more_than_the_tree:
                     self._session_command(session, command, result, None, mine)
-            if expiry is not None and session:
-                expiry.touch(session)
 
     def _apply_own(self, runs: Sequence[Run], batch: NumberedBatch) -> None:
         """Our own batch: the same, and every result goes to the connection that waits for it."""

@@ -206,7 +206,7 @@ class Clients:
             connection.refuse_session(request)
             return
         self._by_session[result.id] = connection
-        self._touches.acknowledged(result.id, cut_at)
+        self._touches.attached(result.id, cut_at)
         self._timeouts[result.timeout_ms] += 1
         connection.attached(result)
 

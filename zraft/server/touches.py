@@ -49,9 +49,17 @@ class TouchReporter:
         """A packet of this session arrived."""
         self._touched[session] = now
 
+    def attached(self, session: int, at: int) -> None:
+        """A connection of this session is here; the packet that asked for it was cut into a batch at `at`."""
+        self._acked[session] = max(at, self._acked.get(session, NEVER))
+
     def acknowledged(self, session: int, at: int) -> None:
-        """A logged write or attach of this session, received at `at`, was applied: that is a touch too."""
-        if at > self._acked.get(session, NEVER):
+        """A logged write of this session, received at `at`, was applied: that is a touch too.
+
+        Nothing is remembered of a session that is no longer here: its last writes may be applied after it left.
+        """
+        known = self._acked.get(session)
+        if known is not None and at > known:
             self._acked[session] = at
 
     def age(self, session: int, now: int) -> int:

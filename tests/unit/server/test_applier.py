@@ -1,0 +1,162 @@
+"""The apply loop: whose results go where, who ends sessions, and which boots count (D-1, D-2, D-3, D-11)."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.unit.server.one_server import BOOT, BOOT_ID, INSTANCE, ME, OneServer, create
+from zraft.server.applier import CopiedDirectoryError
+from zraft.server.expiry import SessionExpiry
+from zraft.tree.txn import CLOSE_SESSION, CREATE_SESSION, REGISTER, Command, pack_batch
+from zraft.wire.opcodes import Opcode
+
+TIMEOUT_MS = 6_000
+
+
+def _own(boot: int, seq: int, *commands: Command) -> bytes:
+    """A batch of this directory, by whichever process."""
+    return pack_batch(ME, INSTANCE, boot, seq, [(0, (), list(commands))])
+
+
+def test_a_later_boot_of_this_directory_ends_this_process() -> None:
+    """D-1: it has forgotten what the other one did."""
+    server = OneServer()
+    server.log.append(_own(BOOT + 1, 1, (REGISTER, b"somebody")))
+    with pytest.raises(CopiedDirectoryError, match=f"registered boot {BOOT + 1}"):
+        server.apply()
+
+
+def test_the_same_boot_registered_by_another_process_ends_this_one() -> None:
+    """D-1: two processes started from one copy have the same boot number, but not the same random boot id."""
+    server = OneServer()
+    server.log.append(_own(BOOT, 1, (REGISTER, b"somebody")))
+    with pytest.raises(CopiedDirectoryError, match=f"this process is boot {BOOT}"):
+        server.apply()
+
+
+def test_earlier_boots_and_this_one_are_no_reason_to_end() -> None:
+    server = OneServer()
+    server.log += [_own(BOOT - 1, 1, (REGISTER, b"before")), _own(BOOT, 1, (REGISTER, BOOT_ID))]
+    server.apply()
+    row = server.machine.rows[ME, INSTANCE]
+    assert (row.boot, row.seq, row.boot_id) == (BOOT, 1, BOOT_ID)
+
+
+def test_a_late_batch_of_an_older_boot_is_skipped_whole() -> None:
+    """D-3: server 2, boot 7, sends (7, 12) and restarts as boot 8; the session resumes; then (7, 12) comes."""
+    server = OneServer()
+    server.log += [
+        _own(BOOT - 1, 1, (CREATE_SESSION, TIMEOUT_MS, b"p" * 16)),
+        _own(BOOT, 1, (REGISTER, BOOT_ID)),
+    ]
+    server.apply()
+    (session,) = server.machine.sessions
+    zxid = server.machine.last_zxid
+    late = pack_batch(ME, INSTANCE, BOOT - 1, 2, [(session, (), [create("/late")])])
+    server.log.append(late)
+    server.apply()
+    assert "/late" not in server.machine.nodes
+    assert server.machine.last_zxid == zxid, "skipped commands take no zxid (D-15)"
+
+
+def test_a_batch_committed_twice_is_executed_once() -> None:
+    """D-2: repeated to a new leader that had it already; its client is answered once."""
+    server = OneServer()
+    client = server.attached()
+    client.send(client.codec.write(create("/once-", b"")))
+    server.propose()
+    server.log *= 2
+    server.apply()
+    server.flush()
+    assert [r.value for r in client.replies()] == ["/once-"]
+    server.run()
+    assert client.take() == []
+
+
+def test_results_of_a_client_that_left_go_to_nobody_and_the_rest_in_order() -> None:
+    server = OneServer()
+    gone, stays = server.attached(), server.attached()
+    gone.send(gone.codec.write(create("/gone")))
+    stays.send(stays.codec.write(create("/stays")))
+    gone.connection.connection_lost()
+    server.run()
+    assert "/gone" in server.machine.nodes
+    assert [r.value for r in stays.replies()] == ["/stays"]
+    assert gone.take() == []
+
+
+def test_writes_of_another_server_fire_watches_here() -> None:
+    server = OneServer()
+    client = server.attached()
+    client.send(client.codec.read(Opcode.GET_CHILDREN, "/", watch=True))
+    server.other_server((0, [(CREATE_SESSION, TIMEOUT_MS, b"q" * 16)]))
+    server.apply()
+    other = next(s for s in server.machine.sessions if s != client.session)
+    server.other_server((other, [create("/theirs")]))
+    server.apply()
+    server.flush()
+    assert client.take()[-1].path == "/"  # type: ignore[union-attr]
+
+
+def _leader() -> tuple[OneServer, SessionExpiry]:
+    server = OneServer()
+    expiry = server.applier.expiry = SessionExpiry(2_000)
+    return server, expiry
+
+
+def _other_session(server: OneServer) -> int:
+    before = set(server.machine.sessions)
+    server.other_server((0, [(CREATE_SESSION, TIMEOUT_MS, b"q" * 16)]))
+    server.apply()
+    (session,) = set(server.machine.sessions) - before
+    return session
+
+
+def _aged(expiry: SessionExpiry, server: OneServer) -> bool:
+    return expiry.wants_round(server.machine.sessions, 1)
+
+
+@pytest.mark.parametrize("how", ["own", "other"])
+def test_logged_writes_and_attaches_are_touches(how: str) -> None:
+    """D-11, wherever the client is connected."""
+    server, expiry = _leader()
+    if how == "own":
+        client = server.attached()
+        session = client.session
+    else:
+        session = _other_session(server)
+    assert not _aged(expiry, server)
+    expiry.advance(7_000)
+    if how == "own":
+        client.send(client.codec.write(create("/a")))
+        server.run()
+    else:
+        server.other_server((session, [create("/a")]))
+        server.apply()
+    expiry.advance(7_000)
+    assert not _aged(expiry, server)
+    expiry.advance(1_000)
+    assert _aged(expiry, server)
+
+
+@pytest.mark.parametrize("how", ["own", "other"])
+def test_the_leader_keeps_nothing_of_a_session_that_was_closed(how: str) -> None:
+    server, expiry = _leader()
+    if how == "own":
+        client = server.attached()
+        client.send(client.codec.write((CLOSE_SESSION,)))
+        server.run()
+    else:
+        server.other_server((_other_session(server), [(CLOSE_SESSION,)]))
+        server.apply()
+    assert server.machine.sessions == {}
+    assert expiry._touched == {}
+
+
+def test_a_write_behind_the_end_of_its_session_is_no_touch() -> None:
+    server, expiry = _leader()
+    session = _other_session(server)
+    server.other_server((session, [(CLOSE_SESSION,)]), (session, [create("/late")]))
+    server.apply()
+    assert expiry._touched == {}
+    assert "/late" not in server.machine.nodes

@@ -1,0 +1,188 @@
+"""How empty directories become a cluster, once, and what a wiped disk may not do (D-1)."""
+
+from __future__ import annotations
+
+import itertools
+
+from zraft.ids import Instance, ServerId
+from zraft.server.bootstrap import Bootstrap, Roster, cluster_id
+from zraft.transport.messages import Hello, Sender
+
+SERVERS = tuple(ServerId(n) for n in (1, 2, 3))
+
+
+def _instance(server: int, generation: int = 0) -> Instance:
+    return Instance(bytes([server, generation]) * 8)
+
+
+class Place:
+    """One server's place: its disk, and what its process knows."""
+
+    def __init__(self, server: ServerId, generation: int = 0) -> None:
+        self.server = server
+        self.instance = _instance(server, generation)
+        self.durable: Roster | None = None
+        self.has_log = False
+        self.start()
+
+    def start(self) -> None:
+        self.bootstrap = Bootstrap(self.server, self.instance, SERVERS, self.durable, self.has_log)
+
+    def write(self) -> None:
+        roster = self.bootstrap.to_make_durable()
+        if roster is not None:
+            self.durable = roster
+            self.bootstrap.roster_durable()
+
+    @property
+    def sender(self) -> Sender:
+        return Sender(self.server, self.instance, 1)
+
+    def hello(self) -> Hello:
+        return self.bootstrap._hello(wants_reply=False)
+
+
+def _talk(*places: Place) -> None:
+    """Everybody hears everybody's newest hello, and writes what there is to write."""
+    for sender, receiver in itertools.permutations(places, 2):
+        receiver.bootstrap.on_hello(sender.sender, sender.hello())
+    for place in places:
+        place.write()
+
+
+def test_roster_needs_all_listed_servers() -> None:
+    """D-1: with a majority only, a third disk could be wiped and found a second cluster with one of these."""
+    one, two, three = (Place(server) for server in SERVERS)
+    for _ in range(5):
+        _talk(one, two)
+    assert one.bootstrap.roster is None
+    assert two.bootstrap.roster is None
+    for _ in range(3):
+        _talk(one, two, three)
+    assert {p.bootstrap.roster for p in (one, two, three)} == {tuple((s, _instance(s)) for s in SERVERS)}
+    assert all(p.bootstrap.founded for p in (one, two, three))
+
+
+def test_a_roster_is_not_said_before_it_is_durable() -> None:
+    one, two, three = (Place(server) for server in SERVERS)
+    for peer in (two, three):
+        one.bootstrap.on_hello(peer.sender, peer.hello())
+    assert one.bootstrap.roster is not None
+    assert one.hello().roster is None
+    one.write()
+    assert one.hello().roster == one.bootstrap.roster
+
+
+def test_nobody_votes_before_all_listed_servers_have_the_roster_durable() -> None:
+    """Two that agreed must not found a cluster while the third may still lose its disk."""
+    one, two, three = (Place(server) for server in SERVERS)
+    for place, peer in itertools.permutations((one, two, three), 2):
+        place.bootstrap.on_hello(peer.sender, peer.hello())
+    one.write()
+    two.write()
+    _talk(one, two)
+    assert not one.bootstrap.founded
+    assert not two.bootstrap.founded
+    for _ in range(2):
+        _talk(one, two, three)
+    assert all(p.bootstrap.founded for p in (one, two, three))
+
+
+def test_a_disk_replaced_while_founding_stops_everybody_and_is_named() -> None:
+    one, two, three = (Place(server) for server in SERVERS)
+    for place, peer in itertools.permutations((one, two, three), 2):
+        place.bootstrap.on_hello(peer.sender, peer.hello())
+    one.write()
+    two.write()
+    wiped = Place(ServerId(3), generation=1)
+    for _ in range(3):
+        _talk(one, two, wiped)
+    assert not any(p.bootstrap.founded for p in (one, two, wiped))
+    assert one.bootstrap.problem is not None
+    assert wiped.instance.hex() in one.bootstrap.problem
+    assert wiped.bootstrap.problem is not None
+    assert wiped.durable is None
+
+
+def test_a_wiped_server_of_a_running_cluster_stays_out_and_says_so() -> None:
+    one, two, three = (Place(server) for server in SERVERS)
+    for _ in range(3):
+        _talk(one, two, three)
+    wiped = Place(ServerId(3), generation=1)
+    for _ in range(3):
+        _talk(one, two, wiped)
+    assert not wiped.bootstrap.founded
+    assert wiped.bootstrap.roster is None
+    assert wiped.bootstrap.problem is not None
+    assert "neither votes nor serves" in wiped.bootstrap.problem
+    assert "running cluster" in wiped.bootstrap.problem
+    assert one.bootstrap.founded, "the others go on"
+
+
+def test_a_server_that_was_seen_empty_and_is_late_joins_the_roster_that_lists_it() -> None:
+    """It has never voted, so nothing is forgotten."""
+    one, two, three = (Place(server) for server in SERVERS)
+    for place, peer in itertools.permutations((one, two, three), 2):
+        if place is not three:
+            place.bootstrap.on_hello(peer.sender, peer.hello())
+    one.write()
+    two.write()
+    three.start()
+    for _ in range(3):
+        _talk(one, two, three)
+    assert three.bootstrap.roster == one.bootstrap.roster
+    assert all(p.bootstrap.founded for p in (one, two, three))
+
+
+def test_restarts_at_any_point_of_founding_end_in_one_cluster() -> None:
+    """Every server may restart before and after each of its writes."""
+    for restarts in itertools.product((False, True), repeat=3):
+        places = [Place(server) for server in SERVERS]
+        for _ in range(4):
+            for place, restart in zip(places, restarts, strict=True):
+                if restart:
+                    place.start()
+            _talk(*places)
+        assert len({p.durable for p in places}) == 1
+        _talk(*places)
+        assert all(p.bootstrap.founded for p in places)
+
+
+def test_a_server_with_a_log_needs_nobody_to_confirm_the_roster() -> None:
+    place = Place(ServerId(1))
+    place.durable = tuple((s, _instance(s)) for s in SERVERS)
+    place.has_log = True
+    place.start()
+    assert place.bootstrap.founded
+    assert list(place.bootstrap.hellos(0)) == []
+
+
+def test_a_late_server_is_founded_by_a_leader_of_its_roster() -> None:
+    place = Place(ServerId(1))
+    place.durable = tuple((s, _instance(s)) for s in SERVERS)
+    place.start()
+    assert not place.bootstrap.founded
+    place.bootstrap.on_leader()
+    assert place.bootstrap.founded
+
+
+def test_hellos_of_servers_that_are_not_listed_are_ignored() -> None:
+    one, two = Place(ServerId(1)), Place(ServerId(2))
+    stranger = Place(ServerId(9))
+    one.bootstrap.on_hello(two.sender, two.hello())
+    one.bootstrap.on_hello(stranger.sender, stranger.hello())
+    assert one.bootstrap.roster is None
+
+
+def test_a_single_server_founds_its_cluster_alone_once_its_roster_is_durable() -> None:
+    bootstrap = Bootstrap(ServerId(1), _instance(1), [ServerId(1)], None, founded=False)
+    assert bootstrap.to_make_durable() == ((1, _instance(1)),)
+    assert not bootstrap.founded
+    bootstrap.roster_durable()
+    assert bootstrap.founded
+
+
+def test_the_cluster_id_depends_on_who_founded_it_and_on_nothing_else() -> None:
+    roster = tuple((s, _instance(s)) for s in SERVERS)
+    assert cluster_id(roster) == cluster_id(tuple(reversed(roster)))
+    assert cluster_id(roster) != cluster_id((*roster[:2], (ServerId(3), _instance(3, 1))))

@@ -1,0 +1,294 @@
+"""Who owns a session here, what may be said to whom, and when a server falls silent."""
+
+from __future__ import annotations
+
+from tests.unit.server.one_server import OTHER, TIMEOUT_MS, OneServer, create
+from zraft.ids import zxid_after
+from zraft.server.clients import ClientSettings
+from zraft.server.connection import Phase
+from zraft.tree.sessions import session_id_for
+from zraft.tree.txn import SET_DATA
+from zraft.wire.client import Pong
+from zraft.wire.opcodes import Opcode
+
+THIRD_MS = TIMEOUT_MS // 3
+
+
+def test_a_session_is_created_through_the_log() -> None:
+    server = OneServer()
+    client = server.connect()
+    server.flush()
+    assert client.greeting is None
+    server.run()
+    assert client.greeting is not None
+    assert client.greeting.timeout_ms == TIMEOUT_MS
+    assert list(server.machine.sessions) == [client.session]
+    assert client.session >> 56 == 1, "the top byte is the server's"
+
+
+def test_requests_sent_with_the_connect_request_are_answered_after_the_greeting() -> None:
+    server = OneServer()
+    probe = server.attached()
+    client = server.connect(then=[probe.codec.write(create("/early"))[1], probe.codec.ping()])
+    client.codec._pending.append((1, 1))
+    server.run()
+    assert client.greeting is not None
+    assert client.replies()[0].value == "/early"
+
+
+def test_older_connection_is_closed_before_resume_is_queued() -> None:
+    """D-3a: what the old connection still sends must not be applied behind the new one's attach."""
+    server = OneServer()
+    old = server.attached()
+    assert old.greeting is not None
+    new = server.connect(session=old.session, password=old.greeting.password)
+    assert old.connection.phase is Phase.CLOSED
+    old.send(old.codec.write(create("/from-the-past")))
+    server.run()
+    assert old.closed
+    assert "/from-the-past" not in server.machine.nodes
+    assert new.greeting is not None
+    assert new.session == old.session
+
+
+def test_writes_taken_before_the_resume_are_applied_before_it() -> None:
+    """D-3: one order, the log's; their replies are lost with the old connection."""
+    server = OneServer()
+    old = server.attached()
+    assert old.greeting is not None
+    old.send(old.codec.write(create("/sent")))
+    new = server.connect(
+        session=old.session, password=old.greeting.password, then=[old.codec.read(Opcode.EXISTS, "/sent")[1]]
+    )
+    new.codec._pending.append((2, Opcode.EXISTS))
+    server.run()
+    assert old.take() == []
+    assert new.replies()[0].value is not None
+
+
+def test_two_resumes_of_one_session_leave_the_later_connection() -> None:
+    server = OneServer()
+    first = server.attached()
+    assert first.greeting is not None
+    how = {"session": first.session, "password": first.greeting.password}
+    second, third = server.connect(**how), server.connect(**how)
+    server.run()
+    assert second.closed
+    assert second.greeting is None
+    assert third.greeting is not None
+
+
+def test_a_session_moved_elsewhere_closes_silently() -> None:
+    """The error that says so is never sent: the client is at its new server already."""
+    server = OneServer()
+    client = server.attached()
+    client.send(client.codec.write(create("/behind-the-move")))
+    server.moved(client)
+    server.propose()
+    server.apply()
+    server.flush()
+    assert client.closed
+    assert client.take() == []
+    assert "/behind-the-move" not in server.machine.nodes
+
+
+def test_a_write_overtaken_by_a_move_is_not_applied_even_if_sent_again() -> None:
+    """D-3: the owner of a session is a process, and this one is not it any more."""
+    server = OneServer()
+    client = server.attached()
+    client.send(client.codec.write(create("/lost")))
+    server.moved(client)
+    server.apply()
+    server.run()
+    assert "/lost" not in server.machine.nodes
+    assert client.closed
+
+
+def test_an_expired_session_is_closed_and_cannot_resume() -> None:
+    server = OneServer()
+    client = server.attached()
+    client.send(client.codec.write(create("/mine", ephemeral=True)))
+    server.run()
+    client.take()
+    server.expired(client)
+    server.apply()
+    server.flush()
+    assert client.closed
+    assert "/mine" not in server.machine.nodes
+    assert client.greeting is not None
+    again = server.connect(session=client.session, password=client.greeting.password)
+    server.run()
+    assert again.greeting is not None
+    assert (again.greeting.session, again.greeting.timeout_ms) == (0, 0)
+    assert again.closed
+
+
+def test_a_wrong_password_does_not_disturb_the_session() -> None:
+    server = OneServer()
+    client = server.attached()
+    thief = server.connect(session=client.session, password=b"x" * 16)
+    server.run()
+    assert thief.closed
+    assert thief.greeting is not None
+    assert thief.greeting.session == 0
+    assert not client.closed
+    client.send(client.codec.read(Opcode.EXISTS, "/"))
+    server.flush()
+    assert len(client.replies()) == 1
+
+
+def test_a_wrong_password_for_a_session_not_yet_known_here_is_refused_by_the_log() -> None:
+    server = OneServer()
+    server.other_server((0, [(-10, TIMEOUT_MS, b"q" * 16)]))
+    log, server.log = server.log, []
+    unknown = session_id_for(OTHER, zxid_after(server.machine.last_zxid, 1))
+    thief = server.connect(session=unknown, password=b"x" * 16)
+    server.log = log
+    server.run()
+    assert unknown in server.machine.sessions
+    assert thief.closed
+    assert thief.greeting is not None
+    assert thief.greeting.session == 0
+
+
+def test_a_client_that_has_seen_more_than_this_server_is_sent_elsewhere() -> None:
+    """It would see time go back; closing without a word makes it try the next server."""
+    server = OneServer()
+    client = server.connect(last_zxid_seen=server.machine.last_zxid + 1)
+    server.run()
+    assert client.closed
+    assert client.greeting is None
+    assert server.machine.sessions == {}
+
+
+def test_nobody_is_attached_while_there_is_no_contact() -> None:
+    """D-14."""
+    server = OneServer()
+    server.clients.serving = False
+    client = server.connect()
+    server.run()
+    assert client.closed
+    assert server.machine.sessions == {}
+
+
+def test_nothing_is_said_on_a_session_without_fresh_acknowledged_touch() -> None:
+    """D-14: reply, ping answer and event alike; else a majority could expire a session just answered."""
+    server = OneServer()
+    client = server.attached()
+    client.send(client.codec.read(Opcode.GET_CHILDREN, "/", watch=True))
+    server.flush()
+    client.take()
+    server.advance(THIRD_MS + 1)
+    other = server.attached()
+    other.send(other.codec.write(create("/a")))
+    server.run()
+    client.send(client.codec.ping(), client.codec.read(Opcode.EXISTS, "/a"))
+    server.flush()
+    assert client.take() == []
+    server.acknowledge_touches()
+    server.flush()
+    event, pong, reply = client.take()
+    assert event.path == "/"  # type: ignore[union-attr]
+    assert isinstance(pong, Pong)
+    assert reply.value is not None  # type: ignore[union-attr]
+
+
+def test_output_is_not_held_at_exactly_a_third_of_the_timeout() -> None:
+    """D-14: older than a third, not as old: half a tick of reports must do for the shortest timeout."""
+    server = OneServer()
+    client = server.attached()
+    server.advance(THIRD_MS)
+    client.send(client.codec.ping())
+    server.flush()
+    assert [type(one) for one in client.take()] == [Pong]
+
+
+def test_held_output_makes_a_report_leave_at_once() -> None:
+    """D-14."""
+    server = OneServer()
+    client = server.attached()
+    server.advance(THIRD_MS + 1)
+    server.touches.make_reports(server.now)
+    before = server.touches.due_at
+    client.send(client.codec.ping())
+    server.flush()
+    assert server.touches.due_at < before
+
+
+def test_an_applied_write_is_an_acknowledged_touch_of_the_moment_it_was_cut() -> None:
+    """D-14: not of the moment it was applied, which may be much later."""
+    server = OneServer()
+    client = server.attached()
+    server.advance(1_500)
+    client.send(client.codec.write(create("/a")))
+    server.propose()
+    server.advance(1_000)
+    server.apply()
+    assert server.touches.age(client.session, server.now) == 1_000
+
+
+def test_nothing_is_said_on_any_session_without_contact() -> None:
+    server = OneServer()
+    client = server.attached()
+    client.send(client.codec.ping())
+    server.clients.serving = False
+    server.flush()
+    assert client.take() == []
+    server.clients.serving = True
+    server.flush()
+    assert [type(one) for one in client.take()] == [Pong]
+
+
+def test_giving_up_closes_sessions_but_not_four_letter_words() -> None:
+    """D-14: operators ask most when nothing works."""
+    server = OneServer()
+    client, attaching = server.attached(), server.connect()
+    asking = server.clients.connect("127.0.0.1:9", ())
+    assert asking is not None
+    server.clients.close_all()
+    server.flush()
+    assert client.closed
+    assert attaching.closed
+    asking.data_received(b"ruok")
+    assert server.clients.flush(server.now) == [(asking, b"ruok", True)]
+
+
+def test_connections_beyond_the_bound_are_refused() -> None:
+    server = OneServer(clients=ClientSettings(connections_max=2))
+    first = server.attached()
+    server.attached()
+    assert server.clients.connect("127.0.0.1:9", ()) is None
+    first.connection.connection_lost()
+    assert server.clients.connect("127.0.0.1:9", ()) is not None
+
+
+def test_nothing_is_kept_of_a_client_that_left() -> None:
+    server = OneServer()
+    client = server.attached()
+    client.send(
+        client.codec.read(Opcode.EXISTS, "/a", watch=True),
+        client.codec.write(create("/a")),
+        client.codec.write((SET_DATA, "/a", b"", -1)),
+    )
+    server.propose()
+    reports = server.touches.make_reports(server.now)
+    client.connection.connection_lost()
+    server.run()
+    assert len(reports) == 1
+    assert len(server.clients) == 0
+    assert server.clients.watches.watch_count() == 0
+    assert server.clients.timeout_ms_min is None
+    assert "/a" in server.machine.nodes, "a write that was taken goes its way"
+    assert server.touches._acked == {}
+    assert server.touches._touched == {}
+
+
+def test_a_resume_through_another_server_and_back_is_followed() -> None:
+    server = OneServer()
+    client = server.attached()
+    assert client.greeting is not None
+    server.moved(client)
+    server.apply()
+    back = server.attached(session=client.session, password=client.greeting.password)
+    assert back.session == client.session
+    assert server.machine.sessions[client.session].owner[0] == 1

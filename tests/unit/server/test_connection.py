@@ -1,0 +1,335 @@
+"""What one client is told, in which order, and what closes its connection."""
+
+from __future__ import annotations
+
+import struct
+
+from tests.unit.server.one_server import OneServer, create
+from zraft.errors import Code
+from zraft.server.connection import BACKLOG_BYTES_MAX, SUBMIT_BYTES_MAX
+from zraft.server.origin import OriginSettings
+from zraft.tree.txn import CLOSE_SESSION, DELETE, MULTI, SET_DATA
+from zraft.wire.client import Pong, Reply, WatchEvent
+from zraft.wire.events import EventType
+from zraft.wire.framing import frame
+from zraft.wire.opcodes import Opcode
+from zraft.wire.requests import SetWatches
+
+
+def test_a_write_is_answered_when_it_is_applied_and_not_before() -> None:
+    server = OneServer()
+    client = server.attached()
+    client.send(client.codec.write(create("/a")))
+    server.propose()
+    server.flush()
+    assert client.take() == []
+    server.apply()
+    server.flush()
+    assert [(r.code, r.value) for r in client.replies()] == [(Code.OK, "/a")]
+
+
+def test_reads_wait_for_own_writes() -> None:
+    """A client reads its own writes, also on a follower, because what stands behind a write waits with it."""
+    server = OneServer()
+    client = server.attached()
+    client.send(client.codec.write(create("/a", b"1")), client.codec.read(Opcode.GET_DATA, "/a"))
+    server.flush()
+    assert client.take() == []
+    server.run()
+    first, second = client.replies()
+    assert second.value[0] == b"1"
+    assert (first.xid, second.xid) == (1, 2)
+
+
+def test_a_read_between_two_writes_sees_the_first_and_not_the_second() -> None:
+    """Both writes are in one entry; the answer is made between them."""
+    server = OneServer()
+    client = server.attached()
+    client.send(
+        client.codec.write(create("/a", b"1")),
+        client.codec.read(Opcode.GET_DATA, "/a"),
+        client.codec.write((SET_DATA, "/a", b"2", -1)),
+        client.codec.read(Opcode.GET_DATA, "/a"),
+    )
+    server.run()
+    assert [r.value[0] for r in client.replies()[1::2]] == [b"1", b"2"]
+
+
+def test_a_read_with_nothing_before_it_is_answered_at_once() -> None:
+    server = OneServer()
+    client = server.attached()
+    client.send(client.codec.read(Opcode.EXISTS, "/none"))
+    server.flush()
+    assert [r.code for r in client.replies()] == [Code.NO_NODE]
+
+
+def test_event_leaves_before_the_reply_of_the_write_that_caused_it() -> None:
+    """D-15: who can read the new data must not still believe that its watch is unfired."""
+    server = OneServer()
+    client = server.attached()
+    client.send(client.codec.write(create("/a")), client.codec.read(Opcode.GET_DATA, "/a", watch=True))
+    server.run()
+    client.take()
+    client.send(client.codec.write((SET_DATA, "/a", b"2", -1)))
+    server.run()
+    event, reply = client.take()
+    assert isinstance(event, WatchEvent)
+    assert isinstance(reply, Reply)
+    assert (event.type, event.path, event.zxid) == (EventType.NODE_DATA_CHANGED, "/a", reply.zxid)
+
+
+def test_replies_and_events_of_one_entry_leave_in_zxid_order() -> None:
+    """D-15, with the writes of two clients and their watches in one entry."""
+    server = OneServer()
+    watcher, writer = server.attached(), server.attached()
+    writer.send(writer.codec.write(create("/a")))
+    server.run()
+    watcher.send(watcher.codec.read(Opcode.GET_DATA, "/a", watch=True))
+    writer.send(writer.codec.write((SET_DATA, "/a", b"1", -1)))
+    watcher.send(watcher.codec.write(create("/b")))
+    writer.send(writer.codec.write((SET_DATA, "/a", b"2", -1)))
+    server.run()
+    zxids = [one.zxid for one in watcher.take()]
+    assert len(zxids) == 3
+    assert zxids == sorted(zxids)
+
+
+def test_a_write_of_another_client_is_seen_by_a_watch_with_its_own_zxid() -> None:
+    server = OneServer()
+    client = server.attached()
+    client.send(client.codec.read(Opcode.EXISTS, "/later", watch=True))
+    server.other_server((0, [(-10, 6_000, b"q" * 16)]))
+    server.apply()
+    other = next(s for s in server.machine.sessions if s != client.session)
+    server.other_server((other, [create("/later")]))
+    server.apply()
+    server.flush()
+    event = client.take()[-1]
+    assert isinstance(event, WatchEvent)
+    assert (event.type, event.zxid) == (EventType.NODE_CREATED, server.machine.last_zxid)
+
+
+def test_ping_is_answered_while_the_origin_is_full() -> None:
+    """D-2: at the bound requests are not taken, but the session must stay alive."""
+    server = OneServer(origin=OriginSettings(unapplied_bytes_max=100))
+    client = server.attached()
+    client.send(client.codec.write(create("/a", bytes(200))))
+    assert server.clients.full
+    client.send(client.codec.write(create("/b")), client.codec.ping())
+    server.flush()
+    assert [type(one) for one in client.take()] == [Pong]
+    server.run()
+    assert [r.value for r in client.replies()] == ["/a", "/b"]
+
+
+def test_a_client_that_sends_on_while_the_origin_is_full_is_not_read_beyond_a_bound() -> None:
+    server = OneServer(origin=OriginSettings(unapplied_bytes_max=100))
+    client = server.attached()
+    client.send(client.codec.write(create("/a", bytes(200))))
+    sent = 0
+    while client.connection.wants_read:
+        assert sent < 2 * BACKLOG_BYTES_MAX, "the connection wants to read for ever"
+        request = client.codec.write((SET_DATA, "/a", bytes(100_000), -1))
+        client.send(request)
+        sent += len(request[1])
+    server.run()
+    assert client.connection.wants_read
+    assert {r.code for r in client.replies()} == {Code.OK}
+
+
+def test_what_one_read_of_the_socket_brings_goes_to_the_origin_in_parts() -> None:
+    """D-2: a run is never cut, so a part must be smaller than what one batch may carry."""
+    server = OneServer()
+    client = server.attached()
+    client.send(client.codec.write(create("/a")))
+    server.run()
+    requests = [client.codec.write((SET_DATA, "/a", bytes(60_000), -1)) for _ in range(20)]
+    client.send(*requests)
+    server.propose()
+    assert server.log
+    for _ in range(20):
+        assert all(len(blob) <= 2 * SUBMIT_BYTES_MAX for blob in server.log)
+        server.apply()
+        server.propose()
+    server.flush()
+    assert [r.value.version for r in client.replies()[1:]] == list(range(1, 21))
+
+
+def test_an_unknown_operation_is_answered_then_closed() -> None:
+    """As ZooKeeper does; what the client sent behind it is not looked at."""
+    server = OneServer()
+    client = server.attached()
+    unknown = frame(struct.pack(">ii", 1, 999))
+    client.codec._pending.append((1, 999))
+    client.send(unknown, frame(struct.pack(">ii", 2, 5) + b"whatever"))
+    server.run()
+    assert [r.code for r in client.replies()] == [Code.UNIMPLEMENTED]
+    assert client.closed
+    assert server.origin.idle
+
+
+def test_an_unknown_operation_behind_a_write_is_answered_in_its_turn() -> None:
+    server = OneServer()
+    client = server.attached()
+    write = client.codec.write(create("/a"))
+    client.codec._pending.append((2, 999))
+    client.send(write, frame(struct.pack(">ii", 2, 999)))
+    server.run()
+    assert [r.code for r in client.replies()] == [Code.OK, Code.UNIMPLEMENTED]
+    assert client.closed
+
+
+def test_a_body_that_does_not_follow_the_protocol_is_answered_in_its_turn() -> None:
+    server = OneServer()
+    client = server.attached()
+    write = client.codec.write(create("/a"))
+    client.codec._pending.append((2, SET_DATA))
+    client.send(
+        write, frame(struct.pack(">iii", 2, SET_DATA, 1_000)), client.codec.read(Opcode.EXISTS, "/a")[1]
+    )
+    server.flush()
+    assert client.take() == []
+    client.codec._pending[-1] = (client.codec._pending[-1][0], Opcode.EXISTS)
+    server.run()
+    assert [r.code for r in client.replies()] == [Code.OK, Code.MARSHALLING_ERROR, Code.OK]
+
+
+def test_a_request_shorter_than_its_header_closes_the_connection() -> None:
+    server = OneServer()
+    client = server.attached()
+    client.send(frame(b"1234567"))
+    server.flush()
+    assert client.closed
+    assert client.take() == []
+    assert "a request header has 8" in server.clients.refusals[0][1]
+
+
+def test_a_frame_that_is_too_large_closes_the_connection_without_a_word() -> None:
+    server = OneServer()
+    client = server.attached()
+    client.send(struct.pack(">i", 1 << 30))
+    server.flush()
+    assert client.closed
+    assert client.take() == []
+
+
+def test_bytes_that_are_no_connect_request_close_the_connection() -> None:
+    server = OneServer()
+    connection = server.clients.connect("127.0.0.1:9", ())
+    assert connection is not None
+    connection.data_received(frame(b"GET / HTTP/1.1"))
+    assert [(c, close) for c, _, close in server.clients.flush(0)] == [(connection, True)]
+    assert len(server.clients) == 0
+
+
+def test_a_four_letter_word_is_answered_and_the_connection_closed() -> None:
+    server = OneServer()
+    connection = server.clients.connect("127.0.0.1:9", ())
+    assert connection is not None
+    connection.data_received(b"ru")
+    connection.data_received(b"ok")
+    assert server.clients.flush(0) == [(connection, b"ruok", True)]
+
+
+def test_close_session_is_answered_then_the_connection_is_closed() -> None:
+    server = OneServer()
+    client = server.attached()
+    client.send(
+        client.codec.write(create("/mine", ephemeral=True)),
+        client.codec.write((CLOSE_SESSION,)),
+        client.codec.write(create("/too-late")),
+    )
+    server.run()
+    assert [r.code for r in client.replies()] == [Code.OK, Code.OK]
+    assert client.closed
+    assert server.machine.sessions == {}
+    assert "/mine" not in server.machine.nodes
+    assert "/too-late" not in server.machine.nodes
+
+
+def test_sync_waits_for_its_answer_and_what_stands_behind_it_waits_too() -> None:
+    """Nothing behind a sync is even proposed before its answer, or the client would see zxids go back."""
+    server = OneServer()
+    client = server.attached()
+    client.send(
+        client.codec.sync("/"), client.codec.write(create("/a")), client.codec.read(Opcode.EXISTS, "/a")
+    )
+    server.run()
+    assert client.take() == []
+    assert server.clients.take_syncs() == [client.connection]
+    client.connection.complete_sync()
+    server.run()
+    assert [(r.xid, r.code) for r in client.replies()] == [(1, Code.OK), (2, Code.OK), (3, Code.OK)]
+
+
+def test_a_sync_behind_a_write_is_asked_for_when_the_write_is_applied() -> None:
+    server = OneServer()
+    client = server.attached()
+    client.send(client.codec.write(create("/a")), client.codec.sync("/a"))
+    assert server.clients.take_syncs() == []
+    server.run()
+    (asking,) = server.clients.take_syncs()
+    asking.complete_sync()
+    server.flush()
+    assert [r.value for r in client.replies()] == ["/a", "/a"]
+
+
+def test_set_watches_tells_at_once_what_happened_meanwhile_and_arms_the_rest() -> None:
+    """A client that reconnects names the last zxid it saw; events come before the answer."""
+    server = OneServer()
+    client = server.attached()
+    client.send(*(client.codec.write(create(path)) for path in ("/changed", "/same", "/gone")))
+    server.run()
+    seen = client.replies()[-1].zxid
+    client.send(
+        client.codec.write((SET_DATA, "/changed", b"", -1)), client.codec.write((DELETE, "/gone", -1))
+    )
+    server.run()
+    assert client.greeting is not None
+    again = server.attached(session=client.session, password=client.greeting.password, last_zxid_seen=seen)
+    again.send(again.codec.set_watches(SetWatches(seen, ("/changed", "/same", "/gone"), (), ())))
+    server.flush()
+    *events, reply = again.take()
+    assert [(e.type, e.path) for e in events if isinstance(e, WatchEvent)] == [
+        (EventType.NODE_DATA_CHANGED, "/changed"),
+        (EventType.NODE_DELETED, "/gone"),
+    ]
+    assert isinstance(reply, Reply)
+    assert reply.xid == -8
+    again.send(again.codec.write((SET_DATA, "/same", b"", -1)))
+    server.run()
+    event = again.take()[0]
+    assert isinstance(event, WatchEvent)
+    assert event.path == "/same"
+
+
+def test_a_failed_multi_is_answered_part_by_part() -> None:
+    server = OneServer()
+    client = server.attached()
+    client.send(client.codec.write((MULTI, (create("/a"), (DELETE, "/none", -1), create("/b")))))
+    server.run()
+    (reply,) = client.replies()
+    assert reply.value == (Code.OK, Code.NO_NODE, Code.RUNTIME_INCONSISTENCY)
+    assert "/a" not in server.machine.nodes
+
+
+def test_any_cut_of_the_stream_gives_the_same_answers() -> None:
+    answers = []
+    for step in (1, 7, 1_000):
+        server = OneServer()
+        client = server.attached()
+        stream = b"".join(
+            request[1]
+            for request in (
+                client.codec.write(create("/a", b"data")),
+                client.codec.read(Opcode.GET_CHILDREN2, "/"),
+                client.codec.write((SET_DATA, "/a", b"more", 0)),
+                client.codec.read(Opcode.GET_DATA, "/a"),
+            )
+        )
+        for start in range(0, len(stream), step):
+            client.send(stream[start : start + step])
+        server.run()
+        answers.append([(r.xid, r.code) for r in client.replies()])
+    assert answers[0] == answers[1] == answers[2]
+    assert len(answers[0]) == 4

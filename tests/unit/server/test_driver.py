@@ -1,0 +1,224 @@
+"""Whole drivers in memory: one that leads alone, and one that is told what others say."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterable
+
+import pytest
+from attrs import asdict
+
+from zraft.ids import COORDINATION_GROUP, Instance, ServerId
+from zraft.raft.core import Role
+from zraft.raft.log import Log
+from zraft.raft.messages import (
+    AppendEntries,
+    Entry,
+    EntryKind,
+    HardState,
+    Heartbeat,
+    ReadIndex,
+    ReadIndexReply,
+)
+from zraft.server.applier import CopiedDirectoryError
+from zraft.server.driver import (
+    LEADER_COMMANDS_PER_ENTRY_MAX,
+    Driver,
+    DriverSettings,
+    Effects,
+    Identity,
+    Stored,
+)
+from zraft.storage.records import EntryRecord
+from zraft.transport.messages import PeerMessage, Sender, TouchAck
+from zraft.tree.settings import Settings
+from zraft.tree.txn import CREATE, REGISTER, SET_DATA, SETTINGS, pack_batch, pack_entry, unpack_entry
+from zraft.wire.client import ZkClientCodec
+from zraft.wire.connect import ConnectResponse
+
+INSTANCES = {ServerId(n): Instance(bytes([n]) * 16) for n in (1, 2, 3)}
+BOOT = 2
+
+
+class Place:
+    """A driver with a disk that is always done at once."""
+
+    def __init__(self, *peers: int, boot: int = BOOT) -> None:
+        self.now = 0
+        server = ServerId(1)
+        self.driver = Driver(
+            settings=DriverSettings(),
+            identity=Identity(server, INSTANCES[server], boot, b"boot id!", None),
+            peers=[ServerId(p) for p in peers],
+            stored=Stored(
+                HardState(1, None),
+                tuple((ServerId(p), INSTANCES[ServerId(p)]) for p in peers) if len(peers) > 1 else None,
+                Log(entries=[Entry(1, 1, EntryKind.NOOP, 1, 0, b"")]) if len(peers) > 1 else Log(),
+            ),
+            rng=random.Random(1),
+            entropy=lambda size: b"e" * size,
+            four_letter_word=str.encode,
+            now_ms=0,
+        )
+        self.sent: list[tuple[ServerId, PeerMessage]] = []
+        self.written: list[EntryRecord] = []
+
+    def turn(self, ms: int = 0) -> Effects:
+        self.now += ms
+        effects = self.driver.turn(self.now, 1_000_000 + self.now)
+        self.sent += [(to, message) for to, messages in effects.sends for message in messages]
+        for connection, data, close in effects.outputs:
+            connection.handle(data, close)
+        if effects.write is not None:
+            self.written += [record for record in effects.write if isinstance(record, EntryRecord)]
+            self.driver.persisted()
+        return effects
+
+    def turns(self, ms: int) -> None:
+        for _ in range(0, ms, 10):
+            self.turn(10)
+
+    def hear(self, server: int, *messages: PeerMessage, boot: int = 1) -> None:
+        self.driver.receive(Sender(ServerId(server), INSTANCES[ServerId(server)], boot), messages)
+
+    def take_sent(self, kind: type) -> list[PeerMessage]:
+        taken = [message for _, message in self.sent if isinstance(message, kind)]
+        self.sent.clear()
+        return taken
+
+
+def _alone() -> Place:
+    place = Place(1)
+    place.turns(2_000)
+    assert place.driver.role is Role.LEADER
+    assert place.driver.serving
+    return place
+
+
+class Client:
+    """A client of a place; `received` holds what it was told."""
+
+    def __init__(self, place: Place) -> None:
+        self.codec = ZkClientCodec()
+        self.received: list[object] = []
+        self.closed = False
+        connection = place.driver.connect("127.0.0.1:1", ())
+        assert connection is not None
+        self.connection = connection
+        connection.handle = self._on_output
+        connection.data_received(self.codec.connect(timeout_ms=6_000))
+        place.turns(100)
+        assert isinstance(self.received.pop(0), ConnectResponse)
+
+    def _on_output(self, data: bytes, close: bool) -> None:
+        self.received += self.codec.receive(data)
+        self.closed = self.closed or close
+
+    def send(self, parts: Iterable[tuple[int, bytes]]) -> None:
+        self.connection.data_received(b"".join(data for _, data in parts))
+
+
+def test_a_single_server_serves_and_its_first_command_registers_its_boot() -> None:
+    """D-1, D-5: and the leader of a new cluster writes the settings down."""
+    place = _alone()
+    entries = [record.entry for record in place.written if record.entry.kind is EntryKind.COMMANDS]
+    commands = [
+        c for entry in entries for batch in unpack_entry(entry.payload)[2] for run in batch[4] for c in run[2]
+    ]
+    assert commands == [(SETTINGS, asdict(Settings())), (REGISTER, b"boot id!")]
+    assert place.driver.machine.rows[ServerId(1), INSTANCES[ServerId(1)]].boot == BOOT
+
+
+def test_what_a_client_sends_at_once_never_makes_an_entry_that_no_message_can_carry() -> None:
+    """D-2: 8 sets of 1 MB in one go became one batch of 8 MB, which no peer could be sent, ever."""
+    place = _alone()
+    client = Client(place)
+    client.send([client.codec.write((CREATE, "/big", b"", None, 0, 0))])
+    place.turns(50)
+    client.send([client.codec.write((SET_DATA, "/big", bytes(900_000), -1)) for _ in range(8)])
+    place.turns(500)
+    assert len(client.received) == 9
+    assert max(len(record.entry.payload) for record in place.written) < 2 * 1024 * 1024
+
+
+def test_all_sessions_expiring_at_once_are_spread_over_entries() -> None:
+    """A site that went dark: each entry must still fit a message."""
+    place = _alone()
+    count = LEADER_COMMANDS_PER_ENTRY_MAX + 100
+    place.driver._commands += [(202, n, 0, 0, 0, 6_000, 0) for n in range(1, count + 1)]
+    before = len(place.written)
+    place.turns(100)
+    assert [record.entry.count for record in place.written[before:]] == [LEADER_COMMANDS_PER_ENTRY_MAX, 100]
+
+
+def _follower() -> Place:
+    """Server 1 of three, following server 2 in term 1; of server 3 it knows that boot 5 is registered."""
+    place = Place(1, 2, 3)
+    three = ServerId(3)
+    payload = pack_entry(0, 0, [pack_batch(three, INSTANCES[three], 5, 1, [(0, (), [(REGISTER, b"three")])])])
+    roster_entry = place.driver.raft
+    assert roster_entry is not None
+    membership = Entry(2, 1, EntryKind.MEMBERSHIP, 1, 0, roster_entry.membership.encode())
+    commands = Entry(3, 1, EntryKind.COMMANDS, 1, 1, payload)
+    place.hear(2, AppendEntries(COORDINATION_GROUP, 1, 1, 1, 3, (membership, commands)))
+    for _ in range(5):
+        place.turn(1)
+    assert place.driver.leader == 2
+    assert place.driver.applied_index == 3
+    place.sent.clear()
+    return place
+
+
+def test_messages_of_a_boot_older_than_the_registered_one_count_for_nothing() -> None:
+    """D-1: server 3 was copied as boot 4; the copy has forgotten votes and entries, and is told so."""
+    place = _follower()
+    term = place.driver.raft.term  # type: ignore[union-attr]
+    place.hear(3, Heartbeat(COORDINATION_GROUP, term + 1, 3, 1), boot=4)
+    place.turn(1)
+    assert place.driver.raft.term == term  # type: ignore[union-attr]
+    answers = [(to, message) for to, message in place.sent if isinstance(message, TouchAck)]
+    assert answers == [(3, TouchAck(term, 5, 0, ()))]
+    place.hear(3, Heartbeat(COORDINATION_GROUP, term + 1, 3, 1), boot=5)
+    place.turn(1)
+    assert place.driver.raft.term == term + 1  # type: ignore[union-attr]
+
+
+def test_a_server_told_by_the_leader_of_a_later_boot_of_its_own_ends() -> None:
+    """D-1: the leader knows that another process runs, or ran, with this directory."""
+    place = _follower()
+    with pytest.raises(CopiedDirectoryError, match=f"registered boot {BOOT + 1}"):
+        place.hear(2, TouchAck(1, BOOT + 1, 0, ()))
+
+
+def test_a_server_that_does_not_lead_cannot_end_another_by_a_claim() -> None:
+    place = _follower()
+    place.hear(3, TouchAck(1, BOOT + 1, 0, ()), boot=5)
+    place.hear(2, TouchAck(1, BOOT, 0, ()))
+    place.turn(1)
+    assert place.driver.leader == 2
+
+
+def test_a_sync_whose_answer_was_lost_is_answered_with_a_later_one() -> None:
+    """With a new sync every few milliseconds nobody would ask for the old one again."""
+    place = _follower()
+
+    class Asking:
+        answered = 0
+
+        def complete_sync(self) -> None:
+            self.answered += 1
+
+    lost, later = Asking(), Asking()
+    place.driver.clients.request_sync(lost)  # type: ignore[arg-type]
+    place.turn(1)
+    place.driver.clients.request_sync(later)  # type: ignore[arg-type]
+    place.turn(1)
+    asked = place.take_sent(ReadIndex)
+    contexts = [message.context for message in asked if isinstance(message, ReadIndex)]
+    assert len(contexts) == 2
+    place.hear(2, ReadIndexReply(COORDINATION_GROUP, 1, contexts[1], 3))
+    place.turn(1)
+    assert (lost.answered, later.answered) == (1, 1)
+    place.hear(2, ReadIndexReply(COORDINATION_GROUP, 1, contexts[0], 3))
+    place.turn(1)
+    assert (lost.answered, later.answered) == (1, 1)

@@ -1,0 +1,139 @@
+"""Numbered batches: bytes that never change, order, repetition, bounds (D-2)."""
+
+from __future__ import annotations
+
+from tests.unit.server.one_server import BOOT, INSTANCE, ME
+from zraft.server.origin import OriginSettings, OriginStream
+from zraft.tree.txn import DELETE, Command, unpack_batch
+
+IDS = (("ip", "127.0.0.1"),)
+
+
+def _stream(**settings: int) -> OriginStream:
+    return OriginStream(ME, INSTANCE, BOOT, OriginSettings(**settings))
+
+
+def _command(n: int) -> Command:
+    return (DELETE, f"/{n}", -1)
+
+
+def _paths(blob: bytes) -> list[str]:
+    return [command[1] for run in unpack_batch(blob)[4] for command in run[2]]
+
+
+def test_what_arrives_in_one_turn_is_one_batch_in_order() -> None:
+    stream = _stream()
+    first, second = object(), object()
+    stream.add(first, 7, IDS, [_command(1), _command(2)], 50)
+    stream.add(second, 8, IDS, [_command(3)], 25)
+    stream.add(first, 7, IDS, [_command(4)], 25)
+    stream.cut(0)
+    (message,) = stream.due(0)
+    server, instance, boot, seq, runs = unpack_batch(message.blob)
+    assert (server, instance, boot, seq) == (ME, INSTANCE, BOOT, 1)
+    assert (message.boot, message.seq, message.count) == (BOOT, 1, 4)
+    assert [run[0] for run in runs] == [7, 8, 7]
+    assert _paths(message.blob) == ["/1", "/2", "/3", "/4"]
+    batch = stream.take_applied(1)
+    assert batch is not None
+    assert batch.owners == [first, second, first]
+
+
+def test_commands_of_one_owner_in_a_row_are_one_run() -> None:
+    """The session is looked up once per run."""
+    stream = _stream()
+    owner = object()
+    for n in range(3):
+        stream.add(owner, 7, IDS, [_command(n)], 25)
+    stream.cut(0)
+    (message,) = stream.due(0)
+    assert len(unpack_batch(message.blob)[4]) == 1
+
+
+def test_a_batch_is_repeated_byte_for_byte_until_it_is_applied() -> None:
+    """D-2: nothing that came meanwhile may slip into a number already used."""
+    stream = _stream(resend_ms=200)
+    stream.add(None, 7, IDS, [_command(1)], 25)
+    stream.cut(0)
+    (sent,) = stream.due(0)
+    stream.add(None, 7, IDS, [_command(2)], 25)
+    stream.cut(100)
+    assert list(stream.due(199)) == []
+    (again,) = stream.due(200)
+    assert again.blob == sent.blob
+    assert stream.take_applied(1) is not None
+    assert list(stream.due(1_000)) == []
+
+
+def test_another_leader_is_sent_all_that_is_unapplied_at_once() -> None:
+    stream = _stream(batches_in_flight_max=2)
+    stream.add(None, 7, IDS, [_command(1)], 25)
+    stream.cut(0)
+    stream.add(None, 7, IDS, [_command(2)], 25)
+    stream.cut(0)
+    assert [m.seq for m in stream.due(0)] == [1, 2]
+    stream.on_leader_change()
+    assert [m.seq for m in stream.due(1)] == [1, 2]
+
+
+def test_commands_gather_while_the_window_is_full() -> None:
+    stream = _stream(batches_in_flight_max=1)
+    for n in range(3):
+        stream.add(object(), n, IDS, [_command(n)], 25)
+        stream.cut(0)
+    assert [m.seq for m in stream.due(0)] == [1]
+    stream.take_applied(1)
+    stream.cut(1)
+    (message,) = stream.due(1)
+    assert (message.seq, _paths(message.blob)) == (2, ["/1", "/2"])
+
+
+def test_numbers_are_contiguous_whatever_the_cuts() -> None:
+    stream = _stream(batches_in_flight_max=1, batch_bytes_max=60)
+    for n in range(10):
+        stream.add(object(), n, IDS, [_command(n)], 25)
+    numbers: list[int] = []
+    seen: list[str] = []
+    while not stream.idle:
+        stream.cut(0)
+        for message in list(stream.due(0)):
+            numbers.append(message.seq)
+            seen += _paths(message.blob)
+            assert stream.take_applied(message.seq) is not None
+    assert seen == [f"/{n}" for n in range(10)]
+    assert numbers == list(range(1, len(numbers) + 1))
+    assert len(numbers) > 1
+
+
+def test_a_run_never_grows_beyond_a_batch() -> None:
+    """D-2: runs are not cut; a batch larger than any datagram would stand there for ever."""
+    stream = _stream(batch_bytes_max=1_000)
+    owner = object()
+    for n in range(100):
+        stream.add(owner, 7, IDS, [_command(n)], 100)
+    largest = 0
+    while not stream.idle:
+        stream.cut(0)
+        for message in list(stream.due(0)):
+            largest = max(largest, message.count)
+            stream.take_applied(message.seq)
+    assert largest <= 10
+
+
+def test_the_bound_counts_what_is_collected_and_what_is_unapplied() -> None:
+    stream = _stream(unapplied_bytes_max=100, batches_in_flight_max=1)
+    stream.add(object(), 7, IDS, [_command(1)], 60)
+    assert not stream.full
+    stream.cut(0)
+    stream.add(object(), 8, IDS, [_command(2)], 60)
+    assert stream.full
+    stream.take_applied(1)
+    assert not stream.full
+    stream.cut(0)
+    stream.take_applied(2)
+    assert stream.outstanding == 0
+    assert stream.idle
+
+
+def test_a_batch_of_an_earlier_process_has_no_owners_here() -> None:
+    assert _stream().take_applied(5) is None
