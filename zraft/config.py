@@ -120,12 +120,6 @@ class PeerConfig:
         65_000,
         "Largest UDP datagram; not set, it is 60000 when every server is on loopback, else 1400.",
     )
-    receive_buffer_bytes: int = _count(
-        4_194_304,
-        65_536,
-        1_073_741_824,
-        "Asked of the kernel for the peer socket; it grants at most net.core.rmem_max.",
-    )
 
 
 @frozen(kw_only=True)

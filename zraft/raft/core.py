@@ -309,6 +309,10 @@ class Raft:
         else:
             self._reads_dropped += 1
 
+    def hasten_election(self) -> None:
+        """Campaign at the next tick: for a group that was only just founded and has no leader to wait for."""
+        self._election_deadline = self.now
+
     def request_round(self) -> int:
         """Begin a round of heartbeats with the next ready(), whatever the timer says; returns its number."""
         assert self.role is Role.LEADER, "only a leader has rounds"

@@ -210,6 +210,7 @@ class Driver:
         self._reads_asked_at = 0
         self._ready_reads: list[tuple[int, int]] = []
 
+        self._founding = stored.log.last_index == 0
         self.bootstrap = Bootstrap(
             identity.server,
             identity.instance,
@@ -336,6 +337,12 @@ class Driver:
         if not founded:
             for peer, hello in self.bootstrap.hellos(now_ms):
                 self._send(peer, hello)
+        elif raft is not None and self._founding:
+            # Nobody leads a cluster that was founded this moment: one server need not wait to find that out.
+            self._founding = False
+            first = self.identity.server == min(raft.membership.voters)
+            if first and raft.leader is None and raft.log.last_index == 0:
+                raft.hasten_election()
         if raft is not None:
             if founded and step:
                 raft.tick(step)
@@ -347,6 +354,7 @@ class Driver:
                 for batch in self.origin.due(now_ms):
                     self._send(leader, batch)
                 if now_ms >= self.touches.due_at:
+                    self.touches.interval_ms = self.machine.settings.tick_time_ms // 2
                     for report in self.touches.make_reports(now_ms):
                         self._send(leader, report)
                 self._ask_reads(raft)
@@ -481,6 +489,7 @@ class Driver:
         intake = self._intake
         assert expiry is not None
         assert intake is not None
+        expiry.tick_time_ms = self.machine.settings.tick_time_ms
         if expiry.wants_round(self.machine.sessions, raft.round + 1):
             raft.request_round()
         self._commands.extend(expiry.confirmed(self.machine.sessions, raft.quorum_round))

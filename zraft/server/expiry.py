@@ -33,7 +33,8 @@ class SessionExpiry:
     """One leadership's table of touches. A new leadership gives every session its full timeout."""
 
     def __init__(self, tick_time_ms: int) -> None:
-        self._tick_time_ms = tick_time_ms
+        self.tick_time_ms = tick_time_ms
+        """Added to every timeout; the replicated setting, which the driver keeps up to date."""
         self._clock = 0
         self._next_scan = 0
         self._touched: dict[int, int] = {}
@@ -80,7 +81,7 @@ class SessionExpiry:
         # One tick more than the timeout: a touch may have been reported one interval late.
         return (
             self._clock - self._touched.setdefault(session, self._clock)
-            >= record.timeout_ms + self._tick_time_ms
+            >= record.timeout_ms + self.tick_time_ms
         )
 
     def wants_round(self, sessions: Mapping[int, SessionRecord], next_round: int) -> bool:

@@ -75,7 +75,11 @@ class Node:
         self._started = now_ms()
         settings = _driver_settings(config)
         wal, recovered = Wal.open(
-            self._fs, self._directory, settings=WalSettings(segment_bytes_max=config.wal.segment_bytes_max)
+            self._fs,
+            self._directory,
+            settings=WalSettings(
+                segment_bytes_max=config.wal.segment_bytes_max, tail_bytes_max=config.wal.tail_bytes_max
+            ),
         )
         self._wal = wal
         directory = self._directory

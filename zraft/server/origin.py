@@ -26,8 +26,8 @@ Ids = tuple[tuple[str, str], ...]
 class OriginSettings:
     """Bounds of one origin stream.
 
-    `batches_in_flight_max` is small on purpose: while two batches travel, the next one fills up, and fuller
-    batches cost less per command on every server (measured: docs/BENCHMARKS.md).
+    `batches_in_flight_max` is one on purpose: while a batch travels, the next one fills up, and fuller batches
+    cost less per command on every server (docs/decisions/0005).
     """
 
     batches_in_flight_max: int = 1

@@ -32,7 +32,8 @@ class TouchReporter:
 
     def __init__(self, boot: int, interval_ms: int) -> None:
         self._boot = boot
-        self._interval_ms = interval_ms
+        self.interval_ms = interval_ms
+        """Time between two regular reports: half the replicated tick time, which the driver keeps up to date."""
         self._touched: dict[int, int] = {}
         self._acked: dict[int, int] = {}
         self._reports: OrderedDict[int, tuple[int, dict[int, int]]] = OrderedDict()
@@ -82,7 +83,7 @@ class TouchReporter:
     def make_reports(self, now: int) -> list[TouchReport]:
         """The reports to send now: every session touched since its last acknowledgement; possibly none touched."""
         self._last_report_at = now
-        self.due_at = now + self._interval_ms
+        self.due_at = now + self.interval_ms
         acked = self._acked
         fresh = [(s, t) for s, t in self._touched.items() if t > acked.get(s, NEVER)]
         reports = []
