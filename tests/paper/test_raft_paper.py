@@ -22,7 +22,6 @@ from tests.unit.raft.network import (
     of_kind,
 )
 from zraft.ids import ServerId
-from zraft.raft.core import Role
 from zraft.raft.messages import (
     AppendEntries,
     AppendEntriesReply,
@@ -33,6 +32,7 @@ from zraft.raft.messages import (
     RequestVote,
     RequestVoteReply,
 )
+from zraft.raft.role import Role
 
 TIMEOUT = SETTINGS.election_timeout_ticks
 

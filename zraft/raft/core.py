@@ -17,14 +17,12 @@ from __future__ import annotations
 
 import random
 from collections import deque
-from enum import Enum
 from typing import assert_never
-
-from attrs import frozen
 
 from zraft.errors import ProtocolError, StorageError
 from zraft.ids import GroupId, Instance, ServerId
 from zraft.raft.log import Log, entry_bytes
+from zraft.raft.matching import check_entries, find_conflict, new_entries, next_probe
 from zraft.raft.membership import Membership
 from zraft.raft.messages import (
     AppendEntries,
@@ -46,49 +44,9 @@ from zraft.raft.progress import Progress, ProgressState
 from zraft.raft.quorum import VoteResult, majority_value, vote_result
 from zraft.raft.read_index import PendingReads
 from zraft.raft.ready import Ready, Write
+from zraft.raft.role import Role
 from zraft.raft.settings import RaftSettings
-
-
-class Role(Enum):
-    """A learner is a follower that its membership does not count as a voter."""
-
-    FOLLOWER = "follower"
-    PRE_CANDIDATE = "pre-candidate"
-    CANDIDATE = "candidate"
-    LEADER = "leader"
-
-
-@frozen
-class FollowerStatistics:
-    """One follower as its leader sees it. `needs_snapshot`: its next entry is older than the leader's log."""
-
-    server: ServerId
-    state: ProgressState
-    match_index: int
-    next_index: int
-    inflight_messages: int
-    inflight_bytes: int
-    needs_snapshot: bool
-
-
-@frozen
-class RaftStatistics:
-    """A moment of one `Raft`; the `_total` fields count since it was made."""
-
-    term: int
-    role: Role
-    leader: ServerId | None
-    first_index: int
-    last_index: int
-    durable_index: int
-    commit_index: int
-    uncommitted_bytes: int
-    pending_reads: int
-    messages_ignored_total: int
-    proposals_refused_total: int
-    reads_dropped_total: int
-    campaigns_total: int
-    followers: tuple[FollowerStatistics, ...]
+from zraft.raft.statistics import FollowerStatistics, RaftStatistics
 
 
 class Raft:
@@ -612,7 +570,7 @@ class Raft:
         return True
 
     def _on_append_entries(self, sender: ServerId, message: AppendEntries) -> None:
-        memberships_changed = self._check_entries(message)
+        memberships_changed = check_entries(message)
         if not self._follow(sender, message.term):
             # Only the new term is told: its sender may lead again by now, and must not take this for an answer
             # about its present log.
@@ -621,23 +579,11 @@ class Raft:
             )
             return
         log = self.log
-        prev = message.prev_log_index
-        if prev > log.last_index:
-            self._refuse_append(sender, message, log.last_index + 1, 0)
+        conflict = find_conflict(log, self.commit_index, sender, message)
+        if conflict is not None:
+            self._refuse_append(sender, message, *conflict)
             return
-        if prev >= log.first_index - 1:
-            term = log.term_at(prev)
-            if term != message.prev_log_term:
-                if prev <= self.commit_index:
-                    raise ProtocolError(
-                        f"server {sender} leads term {message.term} with entry {prev} of term "
-                        f"{message.prev_log_term}, but the one of term {term} is committed here"
-                    )
-                # What is committed here the leader has too, so it need not look further back.
-                start = max(log.first_index_of_term_at(prev), self.commit_index + 1)
-                self._refuse_append(sender, message, start, term)
-                return
-        entries = self._new_entries(message)
+        entries = new_entries(self.log, message)
         if entries:
             first = entries[0]
             replaces = first.index <= log.last_index
@@ -661,56 +607,9 @@ class Raft:
             self._log_write = self._write_number + 1
             if memberships_changed:
                 self._adopt_newest_membership()
-        match_index = prev + len(message.entries)
+        match_index = message.prev_log_index + len(message.entries)
         self._ack_index = max(self._ack_index, match_index)
         self._commit_to(min(message.leader_commit, match_index))
-
-    def _check_entries(self, message: AppendEntries) -> bool:
-        """Before anything is changed: is this a piece of a log that fits ours? True if it holds a membership.
-
-        Raises:
-            ProtocolError: it is not.
-        """
-        index, term, position = message.prev_log_index, message.prev_log_term, None
-        membership = False
-        for entry in message.entries:
-            index += 1
-            if (
-                entry.index != index
-                or not term <= entry.term <= message.term
-                or (position is not None and entry.position != position)
-            ):
-                raise ProtocolError(
-                    f"AppendEntries of term {message.term} holds entry {entry.index} of term {entry.term} at "
-                    f"position {entry.position}, expected entry {index} of term {term} to {message.term} at "
-                    f"position {position}"
-                )
-            term = entry.term
-            position = entry.position + entry.count
-            if entry.kind is EntryKind.MEMBERSHIP:
-                Membership.decode(entry.payload)
-                membership = True
-        if not message.entries:
-            raise ProtocolError(
-                f"AppendEntries of term {message.term} without entries, expected at least one"
-            )
-        return membership
-
-    def _new_entries(self, message: AppendEntries) -> tuple[Entry, ...]:
-        """The entries from the first on that we lack or that conflicts with ours (section 3.5, step 3).
-
-        A late or repeated message is a prefix of what we hold and must not shorten it.
-        """
-        log = self.log
-        entries = message.entries
-        if message.prev_log_index == log.last_index:
-            return entries
-        for place, entry in enumerate(entries):
-            if entry.index > log.last_index or (
-                entry.index >= log.first_index and log.term_at(entry.index) != entry.term
-            ):
-                return entries[place:]
-        return ()
 
     def _truncate(self, index: int) -> None:
         assert index > self.commit_index, (
@@ -924,22 +823,7 @@ class Raft:
             if progress.accepted(message.match_index, self.now):
                 self._maybe_commit()
         elif progress.is_current_refusal(message.prev_log_index):
-            progress.probe_from(self._next_probe(message))
-
-    def _next_probe(self, message: AppendEntriesReply) -> int:
-        """Where the logs may agree, from a refusal (section 5.3 of the paper, last but one paragraph).
-
-        Our last entry not above the question whose term is not above the follower's there: if it is of that
-        term, the logs may agree up to it; otherwise nothing of that term agrees, and the follower's run of it
-        is skipped as a whole. So a probe settles one term, however many entries it has.
-        """
-        prev = message.prev_log_index
-        if message.conflict_term == 0:
-            return min(message.conflict_index, prev)
-        index = self.log.last_index_of_term_at_most(message.conflict_term, prev)
-        if index >= self.log.first_index and self.log.term_at(index) == message.conflict_term:
-            return min(index + 1, prev)
-        return min(index + 1, message.conflict_index, prev)
+            progress.probe_from(next_probe(self.log, message))
 
     def _on_heartbeat_reply(self, progress: Progress, message: HeartbeatReply) -> None:
         if message.round > self.round:

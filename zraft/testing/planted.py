@@ -15,7 +15,9 @@ from attrs import frozen
 
 from zraft.errors import Code
 from zraft.ids import COORDINATION_GROUP, ServerId
+from zraft.raft import core as core_module
 from zraft.raft.core import Raft
+from zraft.raft.log import Log
 from zraft.raft.membership import Membership
 from zraft.raft.messages import (
     AppendEntries,
@@ -150,10 +152,10 @@ def commit_older_term() -> Sequence[Patch]:
 
 @_plant("Raft 5.3", "a late append truncates what follows its entries", Mode.BOOTS)
 def stale_append_truncates() -> Sequence[Patch]:
-    def new_entries(self: Raft, message: AppendEntries) -> tuple[Entry, ...]:
+    def new_entries(log: Log, message: AppendEntries) -> tuple[Entry, ...]:
         return message.entries
 
-    return [(Raft, "_new_entries", new_entries)]
+    return [(core_module, "new_entries", new_entries)]
 
 
 @_plant("Raft 5.4.1", "a vote is given to a candidate whose log is behind", Mode.VOTES)

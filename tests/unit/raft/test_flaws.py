@@ -24,7 +24,7 @@ from tests.unit.raft.network import (
 from tests.unit.raft.planted import CommitsOldTermsByCounting, ForgetsVote
 from zraft.errors import ProtocolError
 from zraft.ids import GroupId, Instance, ServerId
-from zraft.raft.core import Raft, Role
+from zraft.raft.core import Raft
 from zraft.raft.messages import (
     AppendEntries,
     AppendEntriesReply,
@@ -40,6 +40,7 @@ from zraft.raft.messages import (
     RequestVote,
     RequestVoteReply,
 )
+from zraft.raft.role import Role
 from zraft.raft.settings import RaftSettings
 
 TIMEOUT = SETTINGS.election_timeout_ticks
