@@ -40,13 +40,15 @@ from zraft.raft.messages import (
     RequestVote,
     RequestVoteReply,
 )
+from zraft.raft.outbox import Outbox
 from zraft.raft.progress import Progress, ProgressState
 from zraft.raft.quorum import VoteResult, majority_value, vote_result
 from zraft.raft.read_index import PendingReads
-from zraft.raft.ready import Ready, Write
+from zraft.raft.ready import Ready
 from zraft.raft.role import Role
 from zraft.raft.settings import RaftSettings
 from zraft.raft.statistics import FollowerStatistics, RaftStatistics
+from zraft.raft.writes import Writes
 
 
 class Raft:
@@ -74,7 +76,6 @@ class Raft:
         now: ticks (of 1 ms) since the start, the sum of what `tick` was given.
         term, role, leader: of this server; leader is None while unknown.
         commit_index: known to be committed. May be above `durable_index`.
-        durable_index: end of the log that survives a crash.
         noop_index: first entry of this leadership, 0 while not leading.
         round, quorum_round: newest round of heartbeats begun, and newest one answered by a quorum, in this
             leadership; 0 before the first.
@@ -105,7 +106,6 @@ class Raft:
         self.role = Role.FOLLOWER
         self.leader: ServerId | None = None
         self.commit_index = log.first_index - 1
-        self.durable_index = log.last_index
         self.noop_index = 0
         self.round = 0
         self.quorum_round = 0
@@ -125,19 +125,8 @@ class Raft:
         self._is_voter = False
         self._adopt_newest_membership()
 
-        # Writes. A number stands for "that write and all before it are durable".
-        self._write_number = 0  # newest handed out
-        self._persisted_number = 0
-        self._hard_state_write = 0  # the write that holds the newest hard state
-        self._log_write = 0  # the write that holds the newest entries
-        self._hard_state_dirty = False
-        self._truncate_from: int | None = None
-        self._unwritten: list[Entry] = []
-        self._writing: deque[tuple[int, int]] = deque()  # (number, last index once it is durable)
-
-        # Output.
-        self._messages: list[tuple[ServerId, Message]] = []
-        self._held: dict[int, list[tuple[ServerId, Message]]] = {}  # by the write waited for
+        self._writes = Writes(durable_index=log.last_index)
+        self._outbox = Outbox()
         self._ack_index = 0  # to be acknowledged to the leader by the next ready(), 0 if nothing
         self._read_states: list[tuple[int, int]] = []
 
@@ -283,26 +272,16 @@ class Raft:
             self._lead()
         if self._ack_index:
             self._acknowledge()
-        write = self._take_write()
-        messages = tuple(self._messages)
-        if messages:
-            self._messages.clear()
+        write = self._writes.take(self.log.last_index)
         read_states = tuple(self._read_states)
         if read_states:
             self._read_states.clear()
-        return Ready(messages, write, self.commit_index, read_states)
+        return Ready(self._outbox.take(), write, self.commit_index, read_states)
 
     @property
     def has_ready(self) -> bool:
         """Whether `ready` would bring something to do now: many a message only confirms what is known."""
-        if (
-            self._messages
-            or self._ack_index
-            or self._unwritten
-            or self._hard_state_dirty
-            or self._read_states
-            or self._truncate_from is not None
-        ):
+        if self._outbox.messages or self._ack_index or self._read_states or self._writes.pending:
             return True
         if self.role is not Role.LEADER:
             return False
@@ -316,21 +295,18 @@ class Raft:
 
     def persisted(self, number: int) -> None:
         """Write `number` and all before it are durable: the next ready() brings what waited for them."""
-        assert number <= self._write_number, (
-            f"write {number} was never handed out, the newest is {self._write_number}"
-        )
-        if number <= self._persisted_number:
+        if not self._writes.persisted(number):
             return
-        self._persisted_number = number
-        while self._writing and self._writing[0][0] <= number:
-            self.durable_index = self._writing.popleft()[1]
-        if self._held:
-            for waited_for in sorted(held for held in self._held if held <= number):
-                self._messages += self._held.pop(waited_for)
+        self._outbox.release(number)
         if self.role is Role.LEADER:
             self._maybe_commit()
-        elif self.role is Role.CANDIDATE and self._hard_state_write <= number:
+        elif self.role is Role.CANDIDATE and self._writes.hard_state_write <= number:
             self._count_own_vote()
+
+    @property
+    def durable_index(self) -> int:
+        """End of the log that survives a crash."""
+        return self._writes.durable_index
 
     @property
     def applicable_index(self) -> int:
@@ -379,7 +355,7 @@ class Raft:
         self.membership = self._bootstrap_membership if entry is None else Membership.decode(entry.payload)
         self._is_voter = self.membership.has_voter(self.server, self.instance)
 
-    # -- hard state and what waits for writes
+    # -- hard state, and what waits for it
 
     def _recover_hard_state(self, hard_state: HardState) -> None:
         self.term = hard_state.term
@@ -389,35 +365,15 @@ class Raft:
         """Term and vote change together, in one durable record: a vote belongs to its term."""
         self.term = term
         self._voted_for = voted_for
-        self._hard_state_dirty = True
-        self._hard_state_write = self._write_number + 1
-
-    def _take_write(self) -> Write | None:
-        if not (self._unwritten or self._hard_state_dirty or self._truncate_from is not None):
-            return None
-        self._write_number += 1
-        write = Write(
-            self._write_number,
-            HardState(self.term, self._voted_for) if self._hard_state_dirty else None,
-            self._truncate_from,
-            tuple(self._unwritten),
-        )
-        self._hard_state_dirty = False
-        self._truncate_from = None
-        self._unwritten.clear()
-        self._writing.append((self._write_number, self.log.last_index))
-        return write
+        self._writes.replace_hard_state(HardState(term, voted_for))
 
     def _send_after(self, number: int, to: ServerId, message: Message) -> None:
         """Send once write `number`, maybe the one of the next ready(), is durable; at once if it is."""
-        if number <= self._persisted_number:
-            self._messages.append((to, message))
-        else:
-            self._held.setdefault(number, []).append((to, message))
+        self._outbox.send_after(number, to, message)
 
     def _send_with_hard_state(self, to: ServerId, message: Message) -> None:
         """Send what claims nothing but term and vote."""
-        self._send_after(self._hard_state_write, to, message)
+        self._send_after(self._writes.hard_state_write, to, message)
 
     # -- elections
 
@@ -603,8 +559,7 @@ class Raft:
                 self._truncate(first.index)
             for entry in entries:
                 log.append(entry)
-            self._unwritten += entries
-            self._log_write = self._write_number + 1
+            self._writes.append(entries)
             if memberships_changed:
                 self._adopt_newest_membership()
         match_index = message.prev_log_index + len(message.entries)
@@ -616,16 +571,7 @@ class Raft:
             f"entry {index} conflicts with the leader's, but {self.commit_index} is committed"
         )
         self.log.truncate_from(index)
-        unwritten = self._unwritten
-        if unwritten and unwritten[0].index <= index:
-            del unwritten[index - unwritten[0].index :]
-        else:
-            unwritten.clear()
-            if self._truncate_from is None or index < self._truncate_from:
-                self._truncate_from = index
-        # Writes under way will put back what was just dropped: it must not count as durable.
-        self.durable_index = min(self.durable_index, index - 1)
-        self._writing = deque((number, min(last_index, index - 1)) for number, last_index in self._writing)
+        self._writes.truncate_from(index)
 
     def _refuse_append(
         self, sender: ServerId, message: AppendEntries, conflict_index: int, conflict_term: int
@@ -646,7 +592,7 @@ class Raft:
     def _acknowledge(self) -> None:
         """One reply for all appends of a turn, once durable: accepting the last proves all before it."""
         index, self._ack_index = self._ack_index, 0
-        number = max(self._hard_state_write, self._log_write if index > self.durable_index else 0)
+        number = self._writes.holding(index)
         if self.leader is not None and self.role is Role.FOLLOWER:
             self._send_after(
                 number,
@@ -697,8 +643,7 @@ class Raft:
         log = self.log
         entry = Entry(log.last_index + 1, self.term, kind, log.next_position, count, payload)
         log.append(entry)
-        self._unwritten.append(entry)
-        self._log_write = self._write_number + 1
+        self._writes.append((entry,))
         return entry.index
 
     def _lead(self) -> None:

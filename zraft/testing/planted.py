@@ -94,7 +94,7 @@ def planted(name: str) -> Iterator[None]:
 
 
 def _send_at_once(self: Raft, to: ServerId, message: Any) -> None:
-    self._messages.append((to, message))
+    self._outbox.messages.append((to, message))
 
 
 @_plant("D-7", "the vote is forgotten on a restart, the term is not", Mode.VOTES)
@@ -128,9 +128,10 @@ def ack_before_fsync() -> Sequence[Patch]:
     original = Raft._acknowledge
 
     def acknowledge(self: Raft) -> None:
-        log_write, self._log_write = self._log_write, 0
+        writes = self._writes
+        log_write, writes.log_write = writes.log_write, 0
         original(self)
-        self._log_write = log_write
+        writes.log_write = log_write
 
     return [(Raft, "_acknowledge", acknowledge)]
 
