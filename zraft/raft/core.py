@@ -21,8 +21,8 @@ from typing import assert_never
 
 from zraft.errors import ProtocolError, StorageError
 from zraft.ids import GroupId, Instance, ServerId
-from zraft.raft.log import Log, entry_bytes
-from zraft.raft.matching import check_entries, find_conflict, new_entries, next_probe
+from zraft.raft.log import Log
+from zraft.raft.matching import check_entries, find_conflict, new_entries
 from zraft.raft.membership import Membership
 from zraft.raft.messages import (
     AppendEntries,
@@ -41,13 +41,15 @@ from zraft.raft.messages import (
     RequestVoteReply,
 )
 from zraft.raft.outbox import Outbox
-from zraft.raft.progress import Progress, ProgressState
+from zraft.raft.progress import Progress
 from zraft.raft.quorum import VoteResult, majority_value, vote_result
 from zraft.raft.read_index import PendingReads
 from zraft.raft.ready import Ready
+from zraft.raft.replication import Replication
 from zraft.raft.role import Role
+from zraft.raft.rounds import Rounds
 from zraft.raft.settings import RaftSettings
-from zraft.raft.statistics import FollowerStatistics, RaftStatistics
+from zraft.raft.statistics import RaftStatistics
 from zraft.raft.writes import Writes
 
 
@@ -77,10 +79,6 @@ class Raft:
         term, role, leader: of this server; leader is None while unknown.
         commit_index: known to be committed. May be above `durable_index`.
         noop_index: first entry of this leadership, 0 while not leading.
-        round, quorum_round: newest round of heartbeats begun, and newest one answered by a quorum, in this
-            leadership; 0 before the first.
-        quorum_contact: tick at which `quorum_round` was *sent*; before the first, the tick at which the vote
-            that was won was asked for. What a leader may still promise is judged by it (D-11c, D-14).
     """
 
     def __init__(
@@ -107,9 +105,6 @@ class Raft:
         self.leader: ServerId | None = None
         self.commit_index = log.first_index - 1
         self.noop_index = 0
-        self.round = 0
-        self.quorum_round = 0
-        self.quorum_contact = 0
 
         self._rng = rng
         self._voted_for: ServerId | None = None
@@ -139,13 +134,8 @@ class Raft:
         self._draw_election_deadline()
 
         # Leading.
-        self._progress: dict[ServerId, Progress] = {}
-        self._leading_since = 0
-        self._round_wanted = False
-        self._next_heartbeat_at = 0
-        self._rounds_sent: deque[tuple[int, int]] = (
-            deque()
-        )  # (round, tick sent), not answered by a quorum yet
+        self._replication = Replication(group, settings, log)
+        self._rounds = Rounds()
         self._reads = PendingReads(settings.pending_reads_max)
         self._proposed: deque[tuple[int, int]] = deque()  # (index, bytes) of own proposals, not committed yet
         self._uncommitted_bytes = 0
@@ -168,15 +158,17 @@ class Raft:
         self.now += elapsed
         now = self.now
         if self.role is Role.LEADER:
-            if now - max(self.quorum_contact, self._leading_since) > self.settings.election_timeout_ticks:
+            if self._rounds.silence(now) > self.settings.election_timeout_ticks:
                 # Check-quorum (section 6.2): it may be cut off, and its clients are better served elsewhere.
                 self._become_follower(self.term, None)
                 return
-            if now >= self._next_heartbeat_at:
-                self._round_wanted = True
-            for progress in self._progress.values():
+            if now >= self._rounds.next_at:
+                self._rounds.wanted = True
+            for progress in self._replication.followers.values():
                 if progress.is_overdue(now):
-                    self._ask_again(progress)
+                    again = self._replication.ask_again(progress, now, self.commit_index)
+                    if again is not None:
+                        self._send_with_hard_state(progress.server, again)
         elif now >= self._election_deadline:
             if self._is_voter:
                 self._pre_campaign()
@@ -201,12 +193,12 @@ class Raft:
                 self._on_append_entries(sender, message)
             case AppendEntriesReply():
                 if self._is_reply_to_me(message.term):
-                    self._on_append_entries_reply(self._progress[sender], message)
+                    self._on_append_entries_reply(self._replication.followers[sender], message)
             case Heartbeat():
                 self._on_heartbeat(sender, message)
             case HeartbeatReply():
                 if self._is_reply_to_me(message.term):
-                    self._on_heartbeat_reply(self._progress[sender], message)
+                    self._on_heartbeat_reply(self._replication.followers[sender], message)
             case ReadIndex():
                 if self._is_reply_to_me(message.term):
                     self._add_read(sender, message.context)
@@ -263,7 +255,7 @@ class Raft:
     def request_round(self) -> int:
         """Begin a round of heartbeats with the next ready(), whatever the timer says; returns its number."""
         assert self.role is Role.LEADER, "only a leader has rounds"
-        self._round_wanted = True
+        self._rounds.wanted = True
         return self.round + 1
 
     def ready(self) -> Ready:
@@ -285,12 +277,12 @@ class Raft:
             return True
         if self.role is not Role.LEADER:
             return False
-        if self._round_wanted or self._reads.need_round:
+        if self._rounds.wanted or self._reads.need_round:
             return True
         last_index = self.log.last_index
         return any(
             progress.next_index <= last_index or progress.commit_sent < self._heartbeat_commit(progress)
-            for progress in self._progress.values()
+            for progress in self._replication.followers.values()
         )
 
     def persisted(self, number: int) -> None:
@@ -309,24 +301,30 @@ class Raft:
         return self._writes.durable_index
 
     @property
+    def round(self) -> int:
+        """Newest round of heartbeats begun in this leadership, 0 before the first."""
+        return self._rounds.newest
+
+    @property
+    def quorum_round(self) -> int:
+        """Newest round that a quorum answered in this leadership, 0 before the first."""
+        return self._rounds.confirmed
+
+    @property
+    def quorum_contact(self) -> int:
+        """Tick at which `quorum_round` was *sent*; before the first, that at which the vote was asked for.
+
+        What a leader may still promise is judged by it (D-11c, D-14).
+        """
+        return self._rounds.contact
+
+    @property
     def applicable_index(self) -> int:
         """The last index that may be applied here: committed and locally durable (D-7)."""
         return min(self.commit_index, self.durable_index)
 
     def statistics(self) -> RaftStatistics:
         """A frozen view of the moment, for metrics and operators."""
-        followers = tuple(
-            FollowerStatistics(
-                server=progress.server,
-                state=progress.state,
-                match_index=progress.match_index,
-                next_index=progress.next_index,
-                inflight_messages=progress.inflight_messages,
-                inflight_bytes=progress.inflight_bytes,
-                needs_snapshot=progress.next_index < self.log.first_index,
-            )
-            for progress in self._progress.values()
-        )
         return RaftStatistics(
             term=self.term,
             role=self.role,
@@ -341,7 +339,7 @@ class Raft:
             proposals_refused_total=self._proposals_refused,
             reads_dropped_total=self._reads_dropped,
             campaigns_total=self._campaigns,
-            followers=followers,
+            followers=self._replication.statistics(),
         )
 
     # -- who is who
@@ -400,13 +398,12 @@ class Raft:
             self._set_hard_state(term, None)
             self._ack_index = 0  # it was meant for the leader of the older term
         if self.role is Role.LEADER:
-            self._progress.clear()
-            self._rounds_sent.clear()
+            self._replication.stop()
+            self._rounds.stop()
             self._reads.clear()
             self._proposed.clear()
             self._uncommitted_bytes = 0
-            self._round_wanted = False
-            self.noop_index = self.round = self.quorum_round = 0
+            self.noop_index = 0
         self.role = Role.FOLLOWER
         self.leader = leader
         self._votes.clear()
@@ -622,22 +619,17 @@ class Raft:
     def _become_leader(self) -> None:
         self.role = Role.LEADER
         self.leader = self.server
-        self._leading_since = self.now
-        self.quorum_contact = self._campaign_began_at
         self._votes.clear()
+        self._rounds.lead(self.now, contact=self._campaign_began_at)
         log = self.log
-        self._progress = {
-            server: Progress(server, log.last_index + 1, self.settings)
-            for server in self.membership.members
-            if server != self.server
-        }
+        others = [server for server in self.membership.members if server != self.server]
+        self._replication.lead(self.term, others)
         if log.last_index == 0:
             # D-1: the first entry of a group is its roster.
             self.noop_index = self._append_own(EntryKind.MEMBERSHIP, self.membership.encode(), 0)
         else:
             # Section 5.4.2 of the paper: without an entry of its own term it could commit nothing.
             self.noop_index = self._append_own(EntryKind.NOOP, b"", 0)
-        self._round_wanted = True
 
     def _append_own(self, kind: EntryKind, payload: bytes, count: int) -> int:
         log = self.log
@@ -649,59 +641,23 @@ class Raft:
     def _lead(self) -> None:
         """All that a leader sends: entries first, so that the reply to a heartbeat tells of their loss."""
         last_index = self.log.last_index
-        for progress in self._progress.values():
+        for progress in self._replication.followers.values():
             if progress.next_index <= last_index:
-                self._replicate(progress)
+                for append in self._replication.appends(progress, self.now, self.commit_index):
+                    self._send_with_hard_state(progress.server, append)
         if (
             self._reads.need_round
-            and self.quorum_round == self.round  # the next round takes all reads that arrive meanwhile
+            and self._rounds.confirmed
+            == self._rounds.newest  # the next round takes all reads that arrive meanwhile
             and self.commit_index >= self.noop_index
         ):
-            self._round_wanted = True
-        if self._round_wanted:
+            self._rounds.wanted = True
+        if self._rounds.wanted:
             self._begin_round()
         else:
-            for progress in self._progress.values():
+            for progress in self._replication.followers.values():
                 if progress.commit_sent < self.commit_index:
                     self._tell_commit(progress)
-
-    def _replicate(self, progress: Progress) -> None:
-        if progress.next_index < self.log.first_index:
-            return  # only a snapshot helps that follower; `statistics` names it
-        if progress.state is ProgressState.PROBE:
-            if not progress.inflight_messages:
-                entries = self.log.slice(progress.next_index, progress.next_index + 1, 0)
-                progress.sent(entries[-1].index, entry_bytes(entries[0]), self.now)
-                self._send_append(progress, entries)
-            return
-        settings = self.settings
-        last_index = self.log.last_index
-        while (
-            progress.next_index <= last_index and progress.inflight_messages < settings.inflight_messages_max
-        ):
-            entries = self.log.slice(progress.next_index, last_index + 1, settings.append_bytes_max)
-            size = sum(map(entry_bytes, entries))
-            if not progress.may_send(size):
-                return
-            progress.sent(entries[-1].index, size, self.now)
-            self._send_append(progress, entries)
-
-    def _send_append(self, progress: Progress, entries: tuple[Entry, ...]) -> None:
-        prev = entries[0].index - 1
-        commit = self.commit_index
-        self._send_with_hard_state(
-            progress.server,
-            AppendEntries(self.group, self.term, prev, self.log.term_at(prev), commit, entries),
-        )
-        progress.commit_sent = max(progress.commit_sent, min(commit, entries[-1].index))
-
-    def _ask_again(self, progress: Progress) -> None:
-        """Send the last entry on its way again: the answer covers all before it, or says what is missing."""
-        if progress.state is ProgressState.PROBE:
-            progress.probe_from(progress.next_index)
-            return
-        progress.waiting_since = self.now
-        self._send_append(progress, self.log.slice(progress.next_index - 1, progress.next_index, 0))
 
     def _heartbeat_commit(self, progress: Progress) -> int:
         """A heartbeat verifies nothing, so it commits no further than that follower's match (D-7)."""
@@ -715,31 +671,25 @@ class Raft:
             self._send_with_hard_state(progress.server, Heartbeat(self.group, self.term, 0, commit))
 
     def _begin_round(self) -> None:
-        self._round_wanted = False
-        self._next_heartbeat_at = self.now + self.settings.heartbeat_ticks
-        self.round += 1
-        self._rounds_sent.append((self.round, self.now))
+        number = self._rounds.begin(self.now, next_at=self.now + self.settings.heartbeat_ticks)
         if self.commit_index >= self.noop_index:
             # Earlier it might not know of everything that its predecessors committed (section 6.4, step 1).
-            self._reads.begin_round(self.round, self.commit_index)
-        for progress in self._progress.values():
+            self._reads.begin_round(number, self.commit_index)
+        for progress in self._replication.followers.values():
             commit = self._heartbeat_commit(progress)
             progress.commit_sent = max(progress.commit_sent, commit)
-            progress.beat_round = self.round
+            progress.beat_round = number
             progress.beat_next = progress.next_index
-            self._send_with_hard_state(progress.server, Heartbeat(self.group, self.term, self.round, commit))
+            self._send_with_hard_state(progress.server, Heartbeat(self.group, self.term, number, commit))
         self._confirm_rounds()
 
     def _confirm_rounds(self) -> None:
         confirmed = majority_value(
-            self.round if voter == self.server else self._progress[voter].round
+            self._rounds.newest if voter == self.server else self._replication.followers[voter].round
             for voter in self.membership.voters
         )
-        if confirmed <= self.quorum_round:
+        if not self._rounds.confirm(confirmed):
             return
-        self.quorum_round = confirmed
-        while self._rounds_sent and self._rounds_sent[0][0] <= confirmed:
-            self.quorum_contact = max(self.quorum_contact, self._rounds_sent.popleft()[1])
         for (asker, context), index in self._reads.confirmed(confirmed):
             if asker == self.server:
                 self._read_states.append((context, index))
@@ -758,17 +708,8 @@ class Raft:
         return term == self.term and self.role is Role.LEADER
 
     def _on_append_entries_reply(self, progress: Progress, message: AppendEntriesReply) -> None:
-        progress.heard_at = self.now
-        if message.accepted:
-            if message.match_index > self.log.last_index:
-                raise ProtocolError(
-                    f"server {progress.server} acknowledges entry {message.match_index} in term {self.term}, "
-                    f"the log ends at {self.log.last_index}"
-                )
-            if progress.accepted(message.match_index, self.now):
-                self._maybe_commit()
-        elif progress.is_current_refusal(message.prev_log_index):
-            progress.probe_from(next_probe(self.log, message))
+        if self._replication.on_reply(progress, message, self.now):
+            self._maybe_commit()
 
     def _on_heartbeat_reply(self, progress: Progress, message: HeartbeatReply) -> None:
         if message.round > self.round:
@@ -794,7 +735,9 @@ class Raft:
     def _maybe_commit(self) -> None:
         """Advance commit_index to the highest entry of our own term that a quorum holds."""
         index = majority_value(
-            self._own_match_index() if voter == self.server else self._progress[voter].match_index
+            self._own_match_index()
+            if voter == self.server
+            else self._replication.followers[voter].match_index
             for voter in self.membership.voters
         )
         if index <= self.commit_index or not self._may_count(index):
