@@ -173,7 +173,7 @@ def test_election_timeouts_are_spread_over_the_whole_interval() -> None:
     waits = set()
     for _ in range(200):
         hear(raft, 1, Heartbeat(GROUP, 1, 1, 0))
-        waits.add(int((raft._election_deadline - raft.now) / TIMEOUT * 10))
+        waits.add(int((raft._election.deadline - raft.now) / TIMEOUT * 10))
         raft.tick(1)
     assert waits == set(range(10, 20))
 

@@ -21,6 +21,7 @@ from typing import assert_never
 
 from zraft.errors import ProtocolError, StorageError
 from zraft.ids import GroupId, Instance, ServerId
+from zraft.raft.election import Election
 from zraft.raft.log import Log
 from zraft.raft.matching import check_entries, find_conflict, new_entries
 from zraft.raft.membership import Membership
@@ -42,7 +43,7 @@ from zraft.raft.messages import (
 )
 from zraft.raft.outbox import Outbox
 from zraft.raft.progress import Progress
-from zraft.raft.quorum import VoteResult, majority_value, vote_result
+from zraft.raft.quorum import VoteResult, majority_value
 from zraft.raft.read_index import PendingReads
 from zraft.raft.ready import Ready
 from zraft.raft.replication import Replication
@@ -106,7 +107,6 @@ class Raft:
         self.commit_index = log.first_index - 1
         self.noop_index = 0
 
-        self._rng = rng
         self._voted_for: ServerId | None = None
         if hard_state.term < log.last_term:
             raise StorageError(
@@ -125,13 +125,7 @@ class Raft:
         self._ack_index = 0  # to be acknowledged to the leader by the next ready(), 0 if nothing
         self._read_states: list[tuple[int, int]] = []
 
-        # Elections.
-        self._heard_leader_at = 0
-        self._campaign_began_at = 0
-        self._votes: dict[ServerId, bool] = {}
-        self._repeat_requests_at = 0
-        self._election_deadline = 0.0
-        self._draw_election_deadline()
+        self._election = Election(settings, rng)
 
         # Leading.
         self._replication = Replication(group, settings, log)
@@ -169,12 +163,12 @@ class Raft:
                     again = self._replication.ask_again(progress, now, self.commit_index)
                     if again is not None:
                         self._send_with_hard_state(progress.server, again)
-        elif now >= self._election_deadline:
+        elif now >= self._election.deadline:
             if self._is_voter:
                 self._pre_campaign()
             else:
-                self._draw_election_deadline()
-        elif self.role is not Role.FOLLOWER and now >= self._repeat_requests_at:
+                self._election.draw_deadline(self.now)
+        elif self.role is not Role.FOLLOWER and now >= self._election.repeat_at:
             self._request_votes()
 
     def step(self, sender: ServerId, instance: Instance, message: Message) -> None:
@@ -250,7 +244,7 @@ class Raft:
 
     def hasten_election(self) -> None:
         """Campaign at the next tick: for a group that was only just founded and has no leader to wait for."""
-        self._election_deadline = self.now
+        self._election.deadline = self.now
 
     def request_round(self) -> int:
         """Begin a round of heartbeats with the next ready(), whatever the timer says; returns its number."""
@@ -375,18 +369,11 @@ class Raft:
 
     # -- elections
 
-    def _draw_election_deadline(self) -> None:
-        """Continuous, so that two servers hardly ever time out together (section 3.4)."""
-        self._election_deadline = self.now + self.settings.election_timeout_ticks * (1.0 + self._rng.random())
-
     def _hears_leader(self) -> bool:
         """Stickiness (section 4.2.3): with a live leader, nobody helps to depose it."""
         if self.role is Role.LEADER:
             return True
-        return (
-            self.leader is not None
-            and self.now - self._heard_leader_at < self.settings.election_timeout_ticks
-        )
+        return self.leader is not None and self._election.trusts_leader(self.now)
 
     def _log_is_current(self, last_log_index: int, last_log_term: int) -> bool:
         """Is a log that ends there at least as up-to-date as ours (section 3.6.1)? The term counts first."""
@@ -406,15 +393,15 @@ class Raft:
             self.noop_index = 0
         self.role = Role.FOLLOWER
         self.leader = leader
-        self._votes.clear()
-        self._draw_election_deadline()
+        self._election.votes.clear()
+        self._election.draw_deadline(self.now)
 
     def _pre_campaign(self) -> None:
         """Ask whether an election could be won, before disturbing anybody with a new term (section 9.6)."""
         self.role = Role.PRE_CANDIDATE
         self.leader = None
-        self._votes = {self.server: True}  # promises nothing, so it need not be durable
-        self._draw_election_deadline()
+        self._election.votes = {self.server: True}  # promises nothing, so it need not be durable
+        self._election.draw_deadline(self.now)
         if not self._decide_election():
             self._request_votes()
 
@@ -422,19 +409,19 @@ class Raft:
         self._campaigns += 1
         self._set_hard_state(self.term + 1, self.server)
         self.role = Role.CANDIDATE
-        self._campaign_began_at = self.now
-        self._votes = {}  # its own comes with `persisted` (D-7)
-        self._draw_election_deadline()
+        self._election.began_at = self.now
+        self._election.votes = {}  # its own comes with `persisted` (D-7)
+        self._election.draw_deadline(self.now)
         self._request_votes()
 
     def _count_own_vote(self) -> None:
         """Its own vote is a vote like any other: it counts when it is durable (D-7)."""
-        self._votes[self.server] = True
+        self._election.votes[self.server] = True
         self._decide_election()
 
     def _request_votes(self) -> None:
         """Ask all voters that have not answered; again every `heartbeat_ticks`, as datagrams get lost."""
-        self._repeat_requests_at = self.now + self.settings.heartbeat_ticks
+        self._election.repeat_at = self.now + self.settings.heartbeat_ticks
         last_index, last_term = self.log.last_index, self.log.last_term
         request: PreVote | RequestVote
         if self.role is Role.PRE_CANDIDATE:
@@ -442,17 +429,16 @@ class Raft:
         else:
             request = RequestVote(self.group, self.term, last_index, last_term)
         for voter in self.membership.voters:
-            if voter != self.server and voter not in self._votes:
+            if voter != self.server and voter not in self._election.votes:
                 self._send_with_hard_state(voter, request)
 
     def _take_vote(self, sender: ServerId, granted: bool) -> None:
-        """One vote per sender (section 3.4); a late refusal of an earlier question does not take it back."""
-        self._votes[sender] = granted or self._votes.get(sender, False)
+        self._election.take(sender, granted)
         self._decide_election()
 
     def _decide_election(self) -> bool:
         """Act on the votes so far; True if the election is over."""
-        result = vote_result(self.membership.voters, self._votes)
+        result = self._election.result(self.membership.voters)
         if result is VoteResult.PENDING:
             return False
         if result is VoteResult.LOST:
@@ -495,7 +481,7 @@ class Raft:
         if granted:
             if self._voted_for is None:
                 self._set_hard_state(self.term, sender)
-            self._draw_election_deadline()
+            self._election.draw_deadline(self.now)
         self._send_with_hard_state(sender, RequestVoteReply(self.group, self.term, granted))
 
     def _on_request_vote_reply(self, sender: ServerId, message: RequestVoteReply) -> None:
@@ -518,8 +504,8 @@ class Raft:
                 )
             self._become_follower(term, sender)
         else:
-            self._draw_election_deadline()
-        self._heard_leader_at = self.now
+            self._election.draw_deadline(self.now)
+        self._election.heard_leader(self.now)
         return True
 
     def _on_append_entries(self, sender: ServerId, message: AppendEntries) -> None:
@@ -619,8 +605,8 @@ class Raft:
     def _become_leader(self) -> None:
         self.role = Role.LEADER
         self.leader = self.server
-        self._votes.clear()
-        self._rounds.lead(self.now, contact=self._campaign_began_at)
+        self._election.votes.clear()
+        self._rounds.lead(self.now, contact=self._election.began_at)
         log = self.log
         others = [server for server in self.membership.members if server != self.server]
         self._replication.lead(self.term, others)

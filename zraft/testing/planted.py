@@ -113,7 +113,7 @@ def own_vote_early() -> Sequence[Patch]:
     def campaign(self: Raft) -> None:
         with _replaced((Raft, "_send_with_hard_state", _send_at_once)):
             original(self)
-        self._votes[self.server] = True
+        self._election.votes[self.server] = True
 
     return [(Raft, "_campaign", campaign)]
 

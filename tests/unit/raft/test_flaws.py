@@ -504,7 +504,7 @@ def test_flaw_19_simultaneous_candidates_are_rare() -> None:
     """Continuous timeouts: of 300 elections among four, under a tenth begin within 1 % of each other."""
     ties = 0
     for seed in range(300):
-        deadlines = sorted(make_raft(1, seed=seed * 5 + n)._election_deadline for n in range(4))
+        deadlines = sorted(make_raft(1, seed=seed * 5 + n)._election.deadline for n in range(4))
         assert TIMEOUT <= deadlines[0] < 2 * TIMEOUT
         ties += deadlines[1] - deadlines[0] < 0.01 * TIMEOUT
     assert ties < 30
