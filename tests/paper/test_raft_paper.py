@@ -22,7 +22,6 @@ from tests.unit.raft.network import (
     of_kind,
 )
 from zraft.ids import ServerId
-from zraft.raft.core import Role
 from zraft.raft.messages import (
     AppendEntries,
     AppendEntriesReply,
@@ -33,6 +32,7 @@ from zraft.raft.messages import (
     RequestVote,
     RequestVoteReply,
 )
+from zraft.raft.role import Role
 
 TIMEOUT = SETTINGS.election_timeout_ticks
 
@@ -173,7 +173,7 @@ def test_election_timeouts_are_spread_over_the_whole_interval() -> None:
     waits = set()
     for _ in range(200):
         hear(raft, 1, Heartbeat(GROUP, 1, 1, 0))
-        waits.add(int((raft._election_deadline - raft.now) / TIMEOUT * 10))
+        waits.add(int((raft._election.deadline - raft.now) / TIMEOUT * 10))
         raft.tick(1)
     assert waits == set(range(10, 20))
 

@@ -17,14 +17,13 @@ from __future__ import annotations
 
 import random
 from collections import deque
-from enum import Enum
 from typing import assert_never
-
-from attrs import frozen
 
 from zraft.errors import ProtocolError, StorageError
 from zraft.ids import GroupId, Instance, ServerId
-from zraft.raft.log import Log, entry_bytes
+from zraft.raft.election import Election
+from zraft.raft.log import Log
+from zraft.raft.matching import check_entries, find_conflict, new_entries
 from zraft.raft.membership import Membership
 from zraft.raft.messages import (
     AppendEntries,
@@ -42,53 +41,17 @@ from zraft.raft.messages import (
     RequestVote,
     RequestVoteReply,
 )
-from zraft.raft.progress import Progress, ProgressState
-from zraft.raft.quorum import VoteResult, majority_value, vote_result
+from zraft.raft.outbox import Outbox
+from zraft.raft.progress import Progress
+from zraft.raft.quorum import VoteResult, majority_value
 from zraft.raft.read_index import PendingReads
-from zraft.raft.ready import Ready, Write
+from zraft.raft.ready import Ready
+from zraft.raft.replication import Replication
+from zraft.raft.role import Role
+from zraft.raft.rounds import Rounds
 from zraft.raft.settings import RaftSettings
-
-
-class Role(Enum):
-    """A learner is a follower that its membership does not count as a voter."""
-
-    FOLLOWER = "follower"
-    PRE_CANDIDATE = "pre-candidate"
-    CANDIDATE = "candidate"
-    LEADER = "leader"
-
-
-@frozen
-class FollowerStatistics:
-    """One follower as its leader sees it. `needs_snapshot`: its next entry is older than the leader's log."""
-
-    server: ServerId
-    state: ProgressState
-    match_index: int
-    next_index: int
-    inflight_messages: int
-    inflight_bytes: int
-    needs_snapshot: bool
-
-
-@frozen
-class RaftStatistics:
-    """A moment of one `Raft`; the `_total` fields count since it was made."""
-
-    term: int
-    role: Role
-    leader: ServerId | None
-    first_index: int
-    last_index: int
-    durable_index: int
-    commit_index: int
-    uncommitted_bytes: int
-    pending_reads: int
-    messages_ignored_total: int
-    proposals_refused_total: int
-    reads_dropped_total: int
-    campaigns_total: int
-    followers: tuple[FollowerStatistics, ...]
+from zraft.raft.statistics import RaftStatistics
+from zraft.raft.writes import Writes
 
 
 class Raft:
@@ -116,12 +79,7 @@ class Raft:
         now: ticks (of 1 ms) since the start, the sum of what `tick` was given.
         term, role, leader: of this server; leader is None while unknown.
         commit_index: known to be committed. May be above `durable_index`.
-        durable_index: end of the log that survives a crash.
         noop_index: first entry of this leadership, 0 while not leading.
-        round, quorum_round: newest round of heartbeats begun, and newest one answered by a quorum, in this
-            leadership; 0 before the first.
-        quorum_contact: tick at which `quorum_round` was *sent*; before the first, the tick at which the vote
-            that was won was asked for. What a leader may still promise is judged by it (D-11c, D-14).
     """
 
     def __init__(
@@ -147,13 +105,8 @@ class Raft:
         self.role = Role.FOLLOWER
         self.leader: ServerId | None = None
         self.commit_index = log.first_index - 1
-        self.durable_index = log.last_index
         self.noop_index = 0
-        self.round = 0
-        self.quorum_round = 0
-        self.quorum_contact = 0
 
-        self._rng = rng
         self._voted_for: ServerId | None = None
         if hard_state.term < log.last_term:
             raise StorageError(
@@ -167,38 +120,16 @@ class Raft:
         self._is_voter = False
         self._adopt_newest_membership()
 
-        # Writes. A number stands for "that write and all before it are durable".
-        self._write_number = 0  # newest handed out
-        self._persisted_number = 0
-        self._hard_state_write = 0  # the write that holds the newest hard state
-        self._log_write = 0  # the write that holds the newest entries
-        self._hard_state_dirty = False
-        self._truncate_from: int | None = None
-        self._unwritten: list[Entry] = []
-        self._writing: deque[tuple[int, int]] = deque()  # (number, last index once it is durable)
-
-        # Output.
-        self._messages: list[tuple[ServerId, Message]] = []
-        self._held: dict[int, list[tuple[ServerId, Message]]] = {}  # by the write waited for
+        self._writes = Writes(durable_index=log.last_index)
+        self._outbox = Outbox()
         self._ack_index = 0  # to be acknowledged to the leader by the next ready(), 0 if nothing
         self._read_states: list[tuple[int, int]] = []
 
-        # Elections.
-        self._heard_leader_at = 0
-        self._campaign_began_at = 0
-        self._votes: dict[ServerId, bool] = {}
-        self._repeat_requests_at = 0
-        self._election_deadline = 0.0
-        self._draw_election_deadline()
+        self._election = Election(settings, rng)
 
         # Leading.
-        self._progress: dict[ServerId, Progress] = {}
-        self._leading_since = 0
-        self._round_wanted = False
-        self._next_heartbeat_at = 0
-        self._rounds_sent: deque[tuple[int, int]] = (
-            deque()
-        )  # (round, tick sent), not answered by a quorum yet
+        self._replication = Replication(group, settings, log)
+        self._rounds = Rounds()
         self._reads = PendingReads(settings.pending_reads_max)
         self._proposed: deque[tuple[int, int]] = deque()  # (index, bytes) of own proposals, not committed yet
         self._uncommitted_bytes = 0
@@ -221,21 +152,23 @@ class Raft:
         self.now += elapsed
         now = self.now
         if self.role is Role.LEADER:
-            if now - max(self.quorum_contact, self._leading_since) > self.settings.election_timeout_ticks:
+            if self._rounds.silence(now) > self.settings.election_timeout_ticks:
                 # Check-quorum (section 6.2): it may be cut off, and its clients are better served elsewhere.
                 self._become_follower(self.term, None)
                 return
-            if now >= self._next_heartbeat_at:
-                self._round_wanted = True
-            for progress in self._progress.values():
+            if now >= self._rounds.next_at:
+                self._rounds.wanted = True
+            for progress in self._replication.followers.values():
                 if progress.is_overdue(now):
-                    self._ask_again(progress)
-        elif now >= self._election_deadline:
+                    again = self._replication.ask_again(progress, now, self.commit_index)
+                    if again is not None:
+                        self._send_with_hard_state(progress.server, again)
+        elif now >= self._election.deadline:
             if self._is_voter:
                 self._pre_campaign()
             else:
-                self._draw_election_deadline()
-        elif self.role is not Role.FOLLOWER and now >= self._repeat_requests_at:
+                self._election.draw_deadline(self.now)
+        elif self.role is not Role.FOLLOWER and now >= self._election.repeat_at:
             self._request_votes()
 
     def step(self, sender: ServerId, instance: Instance, message: Message) -> None:
@@ -254,12 +187,12 @@ class Raft:
                 self._on_append_entries(sender, message)
             case AppendEntriesReply():
                 if self._is_reply_to_me(message.term):
-                    self._on_append_entries_reply(self._progress[sender], message)
+                    self._on_append_entries_reply(self._replication.followers[sender], message)
             case Heartbeat():
                 self._on_heartbeat(sender, message)
             case HeartbeatReply():
                 if self._is_reply_to_me(message.term):
-                    self._on_heartbeat_reply(self._progress[sender], message)
+                    self._on_heartbeat_reply(self._replication.followers[sender], message)
             case ReadIndex():
                 if self._is_reply_to_me(message.term):
                     self._add_read(sender, message.context)
@@ -311,12 +244,12 @@ class Raft:
 
     def hasten_election(self) -> None:
         """Campaign at the next tick: for a group that was only just founded and has no leader to wait for."""
-        self._election_deadline = self.now
+        self._election.deadline = self.now
 
     def request_round(self) -> int:
         """Begin a round of heartbeats with the next ready(), whatever the timer says; returns its number."""
         assert self.role is Role.LEADER, "only a leader has rounds"
-        self._round_wanted = True
+        self._rounds.wanted = True
         return self.round + 1
 
     def ready(self) -> Ready:
@@ -325,54 +258,59 @@ class Raft:
             self._lead()
         if self._ack_index:
             self._acknowledge()
-        write = self._take_write()
-        messages = tuple(self._messages)
-        if messages:
-            self._messages.clear()
+        write = self._writes.take(self.log.last_index)
         read_states = tuple(self._read_states)
         if read_states:
             self._read_states.clear()
-        return Ready(messages, write, self.commit_index, read_states)
+        return Ready(self._outbox.take(), write, self.commit_index, read_states)
 
     @property
     def has_ready(self) -> bool:
         """Whether `ready` would bring something to do now: many a message only confirms what is known."""
-        if (
-            self._messages
-            or self._ack_index
-            or self._unwritten
-            or self._hard_state_dirty
-            or self._read_states
-            or self._truncate_from is not None
-        ):
+        if self._outbox.messages or self._ack_index or self._read_states or self._writes.pending:
             return True
         if self.role is not Role.LEADER:
             return False
-        if self._round_wanted or self._reads.need_round:
+        if self._rounds.wanted or self._reads.need_round:
             return True
         last_index = self.log.last_index
         return any(
             progress.next_index <= last_index or progress.commit_sent < self._heartbeat_commit(progress)
-            for progress in self._progress.values()
+            for progress in self._replication.followers.values()
         )
 
     def persisted(self, number: int) -> None:
         """Write `number` and all before it are durable: the next ready() brings what waited for them."""
-        assert number <= self._write_number, (
-            f"write {number} was never handed out, the newest is {self._write_number}"
-        )
-        if number <= self._persisted_number:
+        if not self._writes.persisted(number):
             return
-        self._persisted_number = number
-        while self._writing and self._writing[0][0] <= number:
-            self.durable_index = self._writing.popleft()[1]
-        if self._held:
-            for waited_for in sorted(held for held in self._held if held <= number):
-                self._messages += self._held.pop(waited_for)
+        self._outbox.release(number)
         if self.role is Role.LEADER:
             self._maybe_commit()
-        elif self.role is Role.CANDIDATE and self._hard_state_write <= number:
+        elif self.role is Role.CANDIDATE and self._writes.hard_state_write <= number:
             self._count_own_vote()
+
+    @property
+    def durable_index(self) -> int:
+        """End of the log that survives a crash."""
+        return self._writes.durable_index
+
+    @property
+    def round(self) -> int:
+        """Newest round of heartbeats begun in this leadership, 0 before the first."""
+        return self._rounds.newest
+
+    @property
+    def quorum_round(self) -> int:
+        """Newest round that a quorum answered in this leadership, 0 before the first."""
+        return self._rounds.confirmed
+
+    @property
+    def quorum_contact(self) -> int:
+        """Tick at which `quorum_round` was *sent*; before the first, that at which the vote was asked for.
+
+        What a leader may still promise is judged by it (D-11c, D-14).
+        """
+        return self._rounds.contact
 
     @property
     def applicable_index(self) -> int:
@@ -381,18 +319,6 @@ class Raft:
 
     def statistics(self) -> RaftStatistics:
         """A frozen view of the moment, for metrics and operators."""
-        followers = tuple(
-            FollowerStatistics(
-                server=progress.server,
-                state=progress.state,
-                match_index=progress.match_index,
-                next_index=progress.next_index,
-                inflight_messages=progress.inflight_messages,
-                inflight_bytes=progress.inflight_bytes,
-                needs_snapshot=progress.next_index < self.log.first_index,
-            )
-            for progress in self._progress.values()
-        )
         return RaftStatistics(
             term=self.term,
             role=self.role,
@@ -407,7 +333,7 @@ class Raft:
             proposals_refused_total=self._proposals_refused,
             reads_dropped_total=self._reads_dropped,
             campaigns_total=self._campaigns,
-            followers=followers,
+            followers=self._replication.statistics(),
         )
 
     # -- who is who
@@ -421,7 +347,7 @@ class Raft:
         self.membership = self._bootstrap_membership if entry is None else Membership.decode(entry.payload)
         self._is_voter = self.membership.has_voter(self.server, self.instance)
 
-    # -- hard state and what waits for writes
+    # -- hard state, and what waits for it
 
     def _recover_hard_state(self, hard_state: HardState) -> None:
         self.term = hard_state.term
@@ -431,50 +357,23 @@ class Raft:
         """Term and vote change together, in one durable record: a vote belongs to its term."""
         self.term = term
         self._voted_for = voted_for
-        self._hard_state_dirty = True
-        self._hard_state_write = self._write_number + 1
-
-    def _take_write(self) -> Write | None:
-        if not (self._unwritten or self._hard_state_dirty or self._truncate_from is not None):
-            return None
-        self._write_number += 1
-        write = Write(
-            self._write_number,
-            HardState(self.term, self._voted_for) if self._hard_state_dirty else None,
-            self._truncate_from,
-            tuple(self._unwritten),
-        )
-        self._hard_state_dirty = False
-        self._truncate_from = None
-        self._unwritten.clear()
-        self._writing.append((self._write_number, self.log.last_index))
-        return write
+        self._writes.replace_hard_state(HardState(term, voted_for))
 
     def _send_after(self, number: int, to: ServerId, message: Message) -> None:
         """Send once write `number`, maybe the one of the next ready(), is durable; at once if it is."""
-        if number <= self._persisted_number:
-            self._messages.append((to, message))
-        else:
-            self._held.setdefault(number, []).append((to, message))
+        self._outbox.send_after(number, to, message)
 
     def _send_with_hard_state(self, to: ServerId, message: Message) -> None:
         """Send what claims nothing but term and vote."""
-        self._send_after(self._hard_state_write, to, message)
+        self._send_after(self._writes.hard_state_write, to, message)
 
     # -- elections
-
-    def _draw_election_deadline(self) -> None:
-        """Continuous, so that two servers hardly ever time out together (section 3.4)."""
-        self._election_deadline = self.now + self.settings.election_timeout_ticks * (1.0 + self._rng.random())
 
     def _hears_leader(self) -> bool:
         """Stickiness (section 4.2.3): with a live leader, nobody helps to depose it."""
         if self.role is Role.LEADER:
             return True
-        return (
-            self.leader is not None
-            and self.now - self._heard_leader_at < self.settings.election_timeout_ticks
-        )
+        return self.leader is not None and self._election.trusts_leader(self.now)
 
     def _log_is_current(self, last_log_index: int, last_log_term: int) -> bool:
         """Is a log that ends there at least as up-to-date as ours (section 3.6.1)? The term counts first."""
@@ -486,24 +385,23 @@ class Raft:
             self._set_hard_state(term, None)
             self._ack_index = 0  # it was meant for the leader of the older term
         if self.role is Role.LEADER:
-            self._progress.clear()
-            self._rounds_sent.clear()
+            self._replication.stop()
+            self._rounds.stop()
             self._reads.clear()
             self._proposed.clear()
             self._uncommitted_bytes = 0
-            self._round_wanted = False
-            self.noop_index = self.round = self.quorum_round = 0
+            self.noop_index = 0
         self.role = Role.FOLLOWER
         self.leader = leader
-        self._votes.clear()
-        self._draw_election_deadline()
+        self._election.votes.clear()
+        self._election.draw_deadline(self.now)
 
     def _pre_campaign(self) -> None:
         """Ask whether an election could be won, before disturbing anybody with a new term (section 9.6)."""
         self.role = Role.PRE_CANDIDATE
         self.leader = None
-        self._votes = {self.server: True}  # promises nothing, so it need not be durable
-        self._draw_election_deadline()
+        self._election.votes = {self.server: True}  # promises nothing, so it need not be durable
+        self._election.draw_deadline(self.now)
         if not self._decide_election():
             self._request_votes()
 
@@ -511,19 +409,19 @@ class Raft:
         self._campaigns += 1
         self._set_hard_state(self.term + 1, self.server)
         self.role = Role.CANDIDATE
-        self._campaign_began_at = self.now
-        self._votes = {}  # its own comes with `persisted` (D-7)
-        self._draw_election_deadline()
+        self._election.began_at = self.now
+        self._election.votes = {}  # its own comes with `persisted` (D-7)
+        self._election.draw_deadline(self.now)
         self._request_votes()
 
     def _count_own_vote(self) -> None:
         """Its own vote is a vote like any other: it counts when it is durable (D-7)."""
-        self._votes[self.server] = True
+        self._election.votes[self.server] = True
         self._decide_election()
 
     def _request_votes(self) -> None:
         """Ask all voters that have not answered; again every `heartbeat_ticks`, as datagrams get lost."""
-        self._repeat_requests_at = self.now + self.settings.heartbeat_ticks
+        self._election.repeat_at = self.now + self.settings.heartbeat_ticks
         last_index, last_term = self.log.last_index, self.log.last_term
         request: PreVote | RequestVote
         if self.role is Role.PRE_CANDIDATE:
@@ -531,17 +429,16 @@ class Raft:
         else:
             request = RequestVote(self.group, self.term, last_index, last_term)
         for voter in self.membership.voters:
-            if voter != self.server and voter not in self._votes:
+            if voter != self.server and voter not in self._election.votes:
                 self._send_with_hard_state(voter, request)
 
     def _take_vote(self, sender: ServerId, granted: bool) -> None:
-        """One vote per sender (section 3.4); a late refusal of an earlier question does not take it back."""
-        self._votes[sender] = granted or self._votes.get(sender, False)
+        self._election.take(sender, granted)
         self._decide_election()
 
     def _decide_election(self) -> bool:
         """Act on the votes so far; True if the election is over."""
-        result = vote_result(self.membership.voters, self._votes)
+        result = self._election.result(self.membership.voters)
         if result is VoteResult.PENDING:
             return False
         if result is VoteResult.LOST:
@@ -584,7 +481,7 @@ class Raft:
         if granted:
             if self._voted_for is None:
                 self._set_hard_state(self.term, sender)
-            self._draw_election_deadline()
+            self._election.draw_deadline(self.now)
         self._send_with_hard_state(sender, RequestVoteReply(self.group, self.term, granted))
 
     def _on_request_vote_reply(self, sender: ServerId, message: RequestVoteReply) -> None:
@@ -607,12 +504,12 @@ class Raft:
                 )
             self._become_follower(term, sender)
         else:
-            self._draw_election_deadline()
-        self._heard_leader_at = self.now
+            self._election.draw_deadline(self.now)
+        self._election.heard_leader(self.now)
         return True
 
     def _on_append_entries(self, sender: ServerId, message: AppendEntries) -> None:
-        memberships_changed = self._check_entries(message)
+        memberships_changed = check_entries(message)
         if not self._follow(sender, message.term):
             # Only the new term is told: its sender may lead again by now, and must not take this for an answer
             # about its present log.
@@ -621,23 +518,11 @@ class Raft:
             )
             return
         log = self.log
-        prev = message.prev_log_index
-        if prev > log.last_index:
-            self._refuse_append(sender, message, log.last_index + 1, 0)
+        conflict = find_conflict(log, self.commit_index, sender, message)
+        if conflict is not None:
+            self._refuse_append(sender, message, *conflict)
             return
-        if prev >= log.first_index - 1:
-            term = log.term_at(prev)
-            if term != message.prev_log_term:
-                if prev <= self.commit_index:
-                    raise ProtocolError(
-                        f"server {sender} leads term {message.term} with entry {prev} of term "
-                        f"{message.prev_log_term}, but the one of term {term} is committed here"
-                    )
-                # What is committed here the leader has too, so it need not look further back.
-                start = max(log.first_index_of_term_at(prev), self.commit_index + 1)
-                self._refuse_append(sender, message, start, term)
-                return
-        entries = self._new_entries(message)
+        entries = new_entries(self.log, message)
         if entries:
             first = entries[0]
             replaces = first.index <= log.last_index
@@ -657,76 +542,19 @@ class Raft:
                 self._truncate(first.index)
             for entry in entries:
                 log.append(entry)
-            self._unwritten += entries
-            self._log_write = self._write_number + 1
+            self._writes.append(entries)
             if memberships_changed:
                 self._adopt_newest_membership()
-        match_index = prev + len(message.entries)
+        match_index = message.prev_log_index + len(message.entries)
         self._ack_index = max(self._ack_index, match_index)
         self._commit_to(min(message.leader_commit, match_index))
-
-    def _check_entries(self, message: AppendEntries) -> bool:
-        """Before anything is changed: is this a piece of a log that fits ours? True if it holds a membership.
-
-        Raises:
-            ProtocolError: it is not.
-        """
-        index, term, position = message.prev_log_index, message.prev_log_term, None
-        membership = False
-        for entry in message.entries:
-            index += 1
-            if (
-                entry.index != index
-                or not term <= entry.term <= message.term
-                or (position is not None and entry.position != position)
-            ):
-                raise ProtocolError(
-                    f"AppendEntries of term {message.term} holds entry {entry.index} of term {entry.term} at "
-                    f"position {entry.position}, expected entry {index} of term {term} to {message.term} at "
-                    f"position {position}"
-                )
-            term = entry.term
-            position = entry.position + entry.count
-            if entry.kind is EntryKind.MEMBERSHIP:
-                Membership.decode(entry.payload)
-                membership = True
-        if not message.entries:
-            raise ProtocolError(
-                f"AppendEntries of term {message.term} without entries, expected at least one"
-            )
-        return membership
-
-    def _new_entries(self, message: AppendEntries) -> tuple[Entry, ...]:
-        """The entries from the first on that we lack or that conflicts with ours (section 3.5, step 3).
-
-        A late or repeated message is a prefix of what we hold and must not shorten it.
-        """
-        log = self.log
-        entries = message.entries
-        if message.prev_log_index == log.last_index:
-            return entries
-        for place, entry in enumerate(entries):
-            if entry.index > log.last_index or (
-                entry.index >= log.first_index and log.term_at(entry.index) != entry.term
-            ):
-                return entries[place:]
-        return ()
 
     def _truncate(self, index: int) -> None:
         assert index > self.commit_index, (
             f"entry {index} conflicts with the leader's, but {self.commit_index} is committed"
         )
         self.log.truncate_from(index)
-        unwritten = self._unwritten
-        if unwritten and unwritten[0].index <= index:
-            del unwritten[index - unwritten[0].index :]
-        else:
-            unwritten.clear()
-            if self._truncate_from is None or index < self._truncate_from:
-                self._truncate_from = index
-        # Writes under way will put back what was just dropped: it must not count as durable.
-        self.durable_index = min(self.durable_index, index - 1)
-        self._writing = deque((number, min(last_index, index - 1)) for number, last_index in self._writing)
+        self._writes.truncate_from(index)
 
     def _refuse_append(
         self, sender: ServerId, message: AppendEntries, conflict_index: int, conflict_term: int
@@ -747,7 +575,7 @@ class Raft:
     def _acknowledge(self) -> None:
         """One reply for all appends of a turn, once durable: accepting the last proves all before it."""
         index, self._ack_index = self._ack_index, 0
-        number = max(self._hard_state_write, self._log_write if index > self.durable_index else 0)
+        number = self._writes.holding(index)
         if self.leader is not None and self.role is Role.FOLLOWER:
             self._send_after(
                 number,
@@ -777,87 +605,45 @@ class Raft:
     def _become_leader(self) -> None:
         self.role = Role.LEADER
         self.leader = self.server
-        self._leading_since = self.now
-        self.quorum_contact = self._campaign_began_at
-        self._votes.clear()
+        self._election.votes.clear()
+        self._rounds.lead(self.now, contact=self._election.began_at)
         log = self.log
-        self._progress = {
-            server: Progress(server, log.last_index + 1, self.settings)
-            for server in self.membership.members
-            if server != self.server
-        }
+        others = [server for server in self.membership.members if server != self.server]
+        self._replication.lead(self.term, others)
         if log.last_index == 0:
             # D-1: the first entry of a group is its roster.
             self.noop_index = self._append_own(EntryKind.MEMBERSHIP, self.membership.encode(), 0)
         else:
             # Section 5.4.2 of the paper: without an entry of its own term it could commit nothing.
             self.noop_index = self._append_own(EntryKind.NOOP, b"", 0)
-        self._round_wanted = True
 
     def _append_own(self, kind: EntryKind, payload: bytes, count: int) -> int:
         log = self.log
         entry = Entry(log.last_index + 1, self.term, kind, log.next_position, count, payload)
         log.append(entry)
-        self._unwritten.append(entry)
-        self._log_write = self._write_number + 1
+        self._writes.append((entry,))
         return entry.index
 
     def _lead(self) -> None:
         """All that a leader sends: entries first, so that the reply to a heartbeat tells of their loss."""
         last_index = self.log.last_index
-        for progress in self._progress.values():
+        for progress in self._replication.followers.values():
             if progress.next_index <= last_index:
-                self._replicate(progress)
+                for append in self._replication.appends(progress, self.now, self.commit_index):
+                    self._send_with_hard_state(progress.server, append)
         if (
             self._reads.need_round
-            and self.quorum_round == self.round  # the next round takes all reads that arrive meanwhile
+            and self._rounds.confirmed
+            == self._rounds.newest  # the next round takes all reads that arrive meanwhile
             and self.commit_index >= self.noop_index
         ):
-            self._round_wanted = True
-        if self._round_wanted:
+            self._rounds.wanted = True
+        if self._rounds.wanted:
             self._begin_round()
         else:
-            for progress in self._progress.values():
+            for progress in self._replication.followers.values():
                 if progress.commit_sent < self.commit_index:
                     self._tell_commit(progress)
-
-    def _replicate(self, progress: Progress) -> None:
-        if progress.next_index < self.log.first_index:
-            return  # only a snapshot helps that follower; `statistics` names it
-        if progress.state is ProgressState.PROBE:
-            if not progress.inflight_messages:
-                entries = self.log.slice(progress.next_index, progress.next_index + 1, 0)
-                progress.sent(entries[-1].index, entry_bytes(entries[0]), self.now)
-                self._send_append(progress, entries)
-            return
-        settings = self.settings
-        last_index = self.log.last_index
-        while (
-            progress.next_index <= last_index and progress.inflight_messages < settings.inflight_messages_max
-        ):
-            entries = self.log.slice(progress.next_index, last_index + 1, settings.append_bytes_max)
-            size = sum(map(entry_bytes, entries))
-            if not progress.may_send(size):
-                return
-            progress.sent(entries[-1].index, size, self.now)
-            self._send_append(progress, entries)
-
-    def _send_append(self, progress: Progress, entries: tuple[Entry, ...]) -> None:
-        prev = entries[0].index - 1
-        commit = self.commit_index
-        self._send_with_hard_state(
-            progress.server,
-            AppendEntries(self.group, self.term, prev, self.log.term_at(prev), commit, entries),
-        )
-        progress.commit_sent = max(progress.commit_sent, min(commit, entries[-1].index))
-
-    def _ask_again(self, progress: Progress) -> None:
-        """Send the last entry on its way again: the answer covers all before it, or says what is missing."""
-        if progress.state is ProgressState.PROBE:
-            progress.probe_from(progress.next_index)
-            return
-        progress.waiting_since = self.now
-        self._send_append(progress, self.log.slice(progress.next_index - 1, progress.next_index, 0))
 
     def _heartbeat_commit(self, progress: Progress) -> int:
         """A heartbeat verifies nothing, so it commits no further than that follower's match (D-7)."""
@@ -871,31 +657,25 @@ class Raft:
             self._send_with_hard_state(progress.server, Heartbeat(self.group, self.term, 0, commit))
 
     def _begin_round(self) -> None:
-        self._round_wanted = False
-        self._next_heartbeat_at = self.now + self.settings.heartbeat_ticks
-        self.round += 1
-        self._rounds_sent.append((self.round, self.now))
+        number = self._rounds.begin(self.now, next_at=self.now + self.settings.heartbeat_ticks)
         if self.commit_index >= self.noop_index:
             # Earlier it might not know of everything that its predecessors committed (section 6.4, step 1).
-            self._reads.begin_round(self.round, self.commit_index)
-        for progress in self._progress.values():
+            self._reads.begin_round(number, self.commit_index)
+        for progress in self._replication.followers.values():
             commit = self._heartbeat_commit(progress)
             progress.commit_sent = max(progress.commit_sent, commit)
-            progress.beat_round = self.round
+            progress.beat_round = number
             progress.beat_next = progress.next_index
-            self._send_with_hard_state(progress.server, Heartbeat(self.group, self.term, self.round, commit))
+            self._send_with_hard_state(progress.server, Heartbeat(self.group, self.term, number, commit))
         self._confirm_rounds()
 
     def _confirm_rounds(self) -> None:
         confirmed = majority_value(
-            self.round if voter == self.server else self._progress[voter].round
+            self._rounds.newest if voter == self.server else self._replication.followers[voter].round
             for voter in self.membership.voters
         )
-        if confirmed <= self.quorum_round:
+        if not self._rounds.confirm(confirmed):
             return
-        self.quorum_round = confirmed
-        while self._rounds_sent and self._rounds_sent[0][0] <= confirmed:
-            self.quorum_contact = max(self.quorum_contact, self._rounds_sent.popleft()[1])
         for (asker, context), index in self._reads.confirmed(confirmed):
             if asker == self.server:
                 self._read_states.append((context, index))
@@ -914,32 +694,8 @@ class Raft:
         return term == self.term and self.role is Role.LEADER
 
     def _on_append_entries_reply(self, progress: Progress, message: AppendEntriesReply) -> None:
-        progress.heard_at = self.now
-        if message.accepted:
-            if message.match_index > self.log.last_index:
-                raise ProtocolError(
-                    f"server {progress.server} acknowledges entry {message.match_index} in term {self.term}, "
-                    f"the log ends at {self.log.last_index}"
-                )
-            if progress.accepted(message.match_index, self.now):
-                self._maybe_commit()
-        elif progress.is_current_refusal(message.prev_log_index):
-            progress.probe_from(self._next_probe(message))
-
-    def _next_probe(self, message: AppendEntriesReply) -> int:
-        """Where the logs may agree, from a refusal (section 5.3 of the paper, last but one paragraph).
-
-        Our last entry not above the question whose term is not above the follower's there: if it is of that
-        term, the logs may agree up to it; otherwise nothing of that term agrees, and the follower's run of it
-        is skipped as a whole. So a probe settles one term, however many entries it has.
-        """
-        prev = message.prev_log_index
-        if message.conflict_term == 0:
-            return min(message.conflict_index, prev)
-        index = self.log.last_index_of_term_at_most(message.conflict_term, prev)
-        if index >= self.log.first_index and self.log.term_at(index) == message.conflict_term:
-            return min(index + 1, prev)
-        return min(index + 1, message.conflict_index, prev)
+        if self._replication.on_reply(progress, message, self.now):
+            self._maybe_commit()
 
     def _on_heartbeat_reply(self, progress: Progress, message: HeartbeatReply) -> None:
         if message.round > self.round:
@@ -965,7 +721,9 @@ class Raft:
     def _maybe_commit(self) -> None:
         """Advance commit_index to the highest entry of our own term that a quorum holds."""
         index = majority_value(
-            self._own_match_index() if voter == self.server else self._progress[voter].match_index
+            self._own_match_index()
+            if voter == self.server
+            else self._replication.followers[voter].match_index
             for voter in self.membership.voters
         )
         if index <= self.commit_index or not self._may_count(index):

@@ -20,7 +20,7 @@ from attrs import asdict, define, field, frozen
 
 from zraft.errors import ProtocolError, StorageError
 from zraft.ids import COORDINATION_GROUP, Instance, ServerId
-from zraft.raft.core import Raft, Role
+from zraft.raft.core import Raft
 from zraft.raft.log import Log
 from zraft.raft.membership import Membership
 from zraft.raft.messages import (
@@ -34,6 +34,7 @@ from zraft.raft.messages import (
 )
 from zraft.raft.messages import Message as RaftMessage
 from zraft.raft.ready import Write
+from zraft.raft.role import Role
 from zraft.raft.settings import RaftSettings
 from zraft.server.applier import Applier
 from zraft.server.bootstrap import Bootstrap, Roster

@@ -23,7 +23,7 @@ import uvloop
 from zraft.config import ServerConfig
 from zraft.errors import ConfigError, ZraftError
 from zraft.ids import ServerId
-from zraft.raft.core import Role
+from zraft.raft.role import Role
 from zraft.raft.settings import RaftSettings
 from zraft.server.addresses import PeerAddresses
 from zraft.server.client_protocol import ClientProtocol

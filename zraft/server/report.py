@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from zraft.raft.core import Role
+from zraft.raft.role import Role
 from zraft.server.connection import Phase
 from zraft.server.driver import Driver
 from zraft.wire.four_letter import ConnectionStatistics, LeaderStatistics, Mode, ServerStatistics

@@ -15,7 +15,9 @@ from attrs import frozen
 
 from zraft.errors import Code
 from zraft.ids import COORDINATION_GROUP, ServerId
+from zraft.raft import core as core_module
 from zraft.raft.core import Raft
+from zraft.raft.log import Log
 from zraft.raft.membership import Membership
 from zraft.raft.messages import (
     AppendEntries,
@@ -92,7 +94,7 @@ def planted(name: str) -> Iterator[None]:
 
 
 def _send_at_once(self: Raft, to: ServerId, message: Any) -> None:
-    self._messages.append((to, message))
+    self._outbox.messages.append((to, message))
 
 
 @_plant("D-7", "the vote is forgotten on a restart, the term is not", Mode.VOTES)
@@ -111,7 +113,7 @@ def own_vote_early() -> Sequence[Patch]:
     def campaign(self: Raft) -> None:
         with _replaced((Raft, "_send_with_hard_state", _send_at_once)):
             original(self)
-        self._votes[self.server] = True
+        self._election.votes[self.server] = True
 
     return [(Raft, "_campaign", campaign)]
 
@@ -126,9 +128,10 @@ def ack_before_fsync() -> Sequence[Patch]:
     original = Raft._acknowledge
 
     def acknowledge(self: Raft) -> None:
-        log_write, self._log_write = self._log_write, 0
+        writes = self._writes
+        log_write, writes.log_write = writes.log_write, 0
         original(self)
-        self._log_write = log_write
+        writes.log_write = log_write
 
     return [(Raft, "_acknowledge", acknowledge)]
 
@@ -150,10 +153,10 @@ def commit_older_term() -> Sequence[Patch]:
 
 @_plant("Raft 5.3", "a late append truncates what follows its entries", Mode.BOOTS)
 def stale_append_truncates() -> Sequence[Patch]:
-    def new_entries(self: Raft, message: AppendEntries) -> tuple[Entry, ...]:
+    def new_entries(log: Log, message: AppendEntries) -> tuple[Entry, ...]:
         return message.entries
 
-    return [(Raft, "_new_entries", new_entries)]
+    return [(core_module, "new_entries", new_entries)]
 
 
 @_plant("Raft 5.4.1", "a vote is given to a candidate whose log is behind", Mode.VOTES)

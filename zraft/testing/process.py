@@ -14,9 +14,9 @@ from collections.abc import Callable, Sequence
 from typing import Final, Protocol
 
 from zraft.ids import Instance, ServerId
-from zraft.raft.core import Role
 from zraft.raft.log import Log
 from zraft.raft.messages import HardState
+from zraft.raft.role import Role
 from zraft.server.driver import Driver, DriverSettings, Effects, Stored
 from zraft.storage.records import Record
 from zraft.testing.broken import BrokenPromiseError

@@ -14,8 +14,8 @@ from zlib import crc32
 from attrs import frozen
 
 from zraft.ids import ServerId
-from zraft.raft.core import Role
 from zraft.raft.messages import Entry, EntryKind
+from zraft.raft.role import Role
 from zraft.raft.settings import RaftSettings
 from zraft.server.driver import DriverSettings
 from zraft.server.origin import OriginSettings

@@ -8,9 +8,10 @@ from __future__ import annotations
 
 from tests.unit.raft.network import Network
 from zraft.ids import ServerId
-from zraft.raft.core import Raft, Role
+from zraft.raft.core import Raft
 from zraft.raft.messages import Entry
 from zraft.raft.ready import Ready
+from zraft.raft.role import Role
 
 
 class Violation(Exception):

@@ -12,7 +12,7 @@ from typing import TypeVar
 from attrs import define, field, frozen
 
 from zraft.ids import COORDINATION_GROUP, Instance, ServerId
-from zraft.raft.core import Raft, Role
+from zraft.raft.core import Raft
 from zraft.raft.log import Log
 from zraft.raft.membership import Membership
 from zraft.raft.messages import (
@@ -25,6 +25,7 @@ from zraft.raft.messages import (
     RequestVoteReply,
 )
 from zraft.raft.ready import Ready, Write
+from zraft.raft.role import Role
 from zraft.raft.settings import RaftSettings
 
 M = TypeVar("M")

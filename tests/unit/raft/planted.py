@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from zraft.ids import ServerId
-from zraft.raft.core import Raft, Role
+from zraft.raft.core import Raft
 from zraft.raft.messages import AppendEntriesReply, HardState, Message
 from zraft.raft.progress import Progress
+from zraft.raft.role import Role
 
 
 class ForgetsVote(Raft):

@@ -18,7 +18,6 @@ from tests.unit.raft.network import (
 )
 from zraft.errors import StorageError
 from zraft.ids import ServerId
-from zraft.raft.core import Role
 from zraft.raft.messages import (
     AppendEntries,
     AppendEntriesReply,
@@ -29,6 +28,7 @@ from zraft.raft.messages import (
     RequestVote,
     RequestVoteReply,
 )
+from zraft.raft.role import Role
 
 TIMEOUT = SETTINGS.election_timeout_ticks
 

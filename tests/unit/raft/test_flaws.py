@@ -24,7 +24,7 @@ from tests.unit.raft.network import (
 from tests.unit.raft.planted import CommitsOldTermsByCounting, ForgetsVote
 from zraft.errors import ProtocolError
 from zraft.ids import GroupId, Instance, ServerId
-from zraft.raft.core import Raft, Role
+from zraft.raft.core import Raft
 from zraft.raft.messages import (
     AppendEntries,
     AppendEntriesReply,
@@ -40,6 +40,7 @@ from zraft.raft.messages import (
     RequestVote,
     RequestVoteReply,
 )
+from zraft.raft.role import Role
 from zraft.raft.settings import RaftSettings
 
 TIMEOUT = SETTINGS.election_timeout_ticks
@@ -503,7 +504,7 @@ def test_flaw_19_simultaneous_candidates_are_rare() -> None:
     """Continuous timeouts: of 300 elections among four, under a tenth begin within 1 % of each other."""
     ties = 0
     for seed in range(300):
-        deadlines = sorted(make_raft(1, seed=seed * 5 + n)._election_deadline for n in range(4))
+        deadlines = sorted(make_raft(1, seed=seed * 5 + n)._election.deadline for n in range(4))
         assert TIMEOUT <= deadlines[0] < 2 * TIMEOUT
         ties += deadlines[1] - deadlines[0] < 0.01 * TIMEOUT
     assert ties < 30

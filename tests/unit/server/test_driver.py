@@ -9,7 +9,6 @@ import pytest
 from attrs import asdict
 
 from zraft.ids import COORDINATION_GROUP, Instance, ServerId
-from zraft.raft.core import Role
 from zraft.raft.log import Log
 from zraft.raft.messages import (
     AppendEntries,
@@ -20,6 +19,7 @@ from zraft.raft.messages import (
     ReadIndex,
     ReadIndexReply,
 )
+from zraft.raft.role import Role
 from zraft.server.applier import CopiedDirectoryError
 from zraft.server.driver import (
     LEADER_COMMANDS_PER_ENTRY_MAX,

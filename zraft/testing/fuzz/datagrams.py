@@ -15,7 +15,6 @@ import msgpack
 
 from zraft.errors import ProtocolError, ZraftError
 from zraft.ids import COORDINATION_GROUP, Instance, ServerId
-from zraft.raft.core import Role
 from zraft.raft.log import Log
 from zraft.raft.membership import Membership
 from zraft.raft.messages import (
@@ -34,6 +33,7 @@ from zraft.raft.messages import (
     RequestVote,
     RequestVoteReply,
 )
+from zraft.raft.role import Role
 from zraft.server.driver import Driver, DriverSettings, Identity, Stored
 from zraft.testing.broken import BrokenPromiseError
 from zraft.testing.fuzz.mutation import mutate_bytes, mutate_value

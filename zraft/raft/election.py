@@ -1,0 +1,54 @@
+"""When a server stands for election, and the votes it has: deadlines, patience with a leader, ballots.
+
+Nothing here grants a vote or changes a role; that is for who knows term and log.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Collection
+
+from zraft.ids import ServerId
+from zraft.raft.quorum import VoteResult, vote_result
+from zraft.raft.settings import RaftSettings
+
+
+class Election:
+    """Timers of all elections, and the votes of the present one.
+
+    Attributes:
+        deadline: tick from which on this server campaigns unless it hears of a leader.
+        repeat_at: tick at which voters that have not answered are asked again.
+        began_at: tick at which the newest campaign began.
+        votes: by voter, whether it was granted.
+    """
+
+    __slots__ = ("_heard_leader_at", "_rng", "_settings", "began_at", "deadline", "repeat_at", "votes")
+
+    def __init__(self, settings: RaftSettings, rng: random.Random) -> None:
+        self._settings = settings
+        self._rng = rng
+        self._heard_leader_at = 0
+        self.deadline = 0.0
+        self.repeat_at = 0
+        self.began_at = 0
+        self.votes: dict[ServerId, bool] = {}
+        self.draw_deadline(0)
+
+    def draw_deadline(self, now: int) -> None:
+        """Continuous, so that two servers hardly ever time out together (section 3.4)."""
+        self.deadline = now + self._settings.election_timeout_ticks * (1.0 + self._rng.random())
+
+    def heard_leader(self, now: int) -> None:
+        self._heard_leader_at = now
+
+    def trusts_leader(self, now: int) -> bool:
+        """Has a leader been heard within the time in which it need not be replaced (section 4.2.3)?"""
+        return now - self._heard_leader_at < self._settings.election_timeout_ticks
+
+    def take(self, voter: ServerId, granted: bool) -> None:
+        """One vote per voter (section 3.4); a late refusal of an earlier question does not take it back."""
+        self.votes[voter] = granted or self.votes.get(voter, False)
+
+    def result(self, voters: Collection[ServerId]) -> VoteResult:
+        return vote_result(voters, self.votes)

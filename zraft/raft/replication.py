@@ -1,0 +1,115 @@
+"""How a leader brings its entries to its followers: what each gets next, and what is asked for again.
+
+It makes messages and notes that they leave; when they may leave is not decided here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+
+from zraft.errors import ProtocolError
+from zraft.ids import GroupId, ServerId
+from zraft.raft.log import Log, entry_bytes
+from zraft.raft.matching import next_probe
+from zraft.raft.messages import AppendEntries, AppendEntriesReply, Entry
+from zraft.raft.progress import Progress, ProgressState
+from zraft.raft.settings import RaftSettings
+from zraft.raft.statistics import FollowerStatistics
+
+
+class Replication:
+    """The followers of one leadership after the other, and the messages with entries for them.
+
+    Attributes:
+        followers: the progress of each; empty while not leading.
+    """
+
+    __slots__ = ("_group", "_log", "_settings", "_term", "followers")
+
+    def __init__(self, group: GroupId, settings: RaftSettings, log: Log) -> None:
+        self._group = group
+        self._settings = settings
+        self._log = log
+        self._term = 0
+        self.followers: dict[ServerId, Progress] = {}
+
+    def lead(self, term: int, followers: Iterable[ServerId]) -> None:
+        """A leadership begins: where a follower's log matches is unknown, the end is tried first."""
+        self._term = term
+        next_index = self._log.last_index + 1
+        self.followers = {server: Progress(server, next_index, self._settings) for server in followers}
+
+    def stop(self) -> None:
+        self.followers.clear()
+
+    def appends(self, progress: Progress, now: int, commit_index: int) -> Iterator[AppendEntries]:
+        """All that its window lets leave now."""
+        log = self._log
+        if progress.next_index < log.first_index:
+            return  # only a snapshot helps that follower; `statistics` names it
+        if progress.state is ProgressState.PROBE:
+            if not progress.inflight_messages:
+                entries = log.slice(progress.next_index, progress.next_index + 1, 0)
+                progress.sent(entries[-1].index, entry_bytes(entries[0]), now)
+                yield self._append(progress, entries, commit_index)
+            return
+        settings = self._settings
+        last_index = log.last_index
+        while (
+            progress.next_index <= last_index and progress.inflight_messages < settings.inflight_messages_max
+        ):
+            entries = log.slice(progress.next_index, last_index + 1, settings.append_bytes_max)
+            size = sum(map(entry_bytes, entries))
+            if not progress.may_send(size):
+                return
+            progress.sent(entries[-1].index, size, now)
+            yield self._append(progress, entries, commit_index)
+
+    def ask_again(self, progress: Progress, now: int, commit_index: int) -> AppendEntries | None:
+        """The last entry on its way again: the answer covers all before it, or says what is missing.
+
+        None for a follower that is probed: the next `appends` repeats the probe.
+        """
+        if progress.state is ProgressState.PROBE:
+            progress.probe_from(progress.next_index)
+            return None
+        progress.waiting_since = now
+        entries = self._log.slice(progress.next_index - 1, progress.next_index, 0)
+        return self._append(progress, entries, commit_index)
+
+    def on_reply(self, progress: Progress, reply: AppendEntriesReply, now: int) -> bool:
+        """Take a follower's answer; True if it holds more than was known.
+
+        Raises:
+            ProtocolError: it acknowledges what was never sent.
+        """
+        progress.heard_at = now
+        if reply.accepted:
+            if reply.match_index > self._log.last_index:
+                raise ProtocolError(
+                    f"server {progress.server} acknowledges entry {reply.match_index} in term {self._term}, "
+                    f"the log ends at {self._log.last_index}"
+                )
+            return progress.accepted(reply.match_index, now)
+        if progress.is_current_refusal(reply.prev_log_index):
+            progress.probe_from(next_probe(self._log, reply))
+        return False
+
+    def statistics(self) -> tuple[FollowerStatistics, ...]:
+        return tuple(
+            FollowerStatistics(
+                server=progress.server,
+                state=progress.state,
+                match_index=progress.match_index,
+                next_index=progress.next_index,
+                inflight_messages=progress.inflight_messages,
+                inflight_bytes=progress.inflight_bytes,
+                needs_snapshot=progress.next_index < self._log.first_index,
+            )
+            for progress in self.followers.values()
+        )
+
+    def _append(self, progress: Progress, entries: tuple[Entry, ...], commit_index: int) -> AppendEntries:
+        prev = entries[0].index - 1
+        progress.commit_sent = max(progress.commit_sent, min(commit_index, entries[-1].index))
+        return AppendEntries(self._group, self._term, prev, self._log.term_at(prev), commit_index, entries)

@@ -1,0 +1,64 @@
+"""Rounds of heartbeats: which one is the newest, and which one a quorum has answered (section 6.4).
+
+A quorum's answer proves that the leader led when the round was *sent*; check-quorum, reads and promises to
+clients rest on that (D-11c, D-14).
+"""
+
+from __future__ import annotations
+
+from collections import deque
+
+
+class Rounds:
+    """The rounds of one leadership after the other, numbered from 1 in each.
+
+    Attributes:
+        newest, confirmed: newest round begun, and newest one answered by a quorum; 0 before the first.
+        contact: tick at which `confirmed` was sent; before the first, the tick given to `lead`.
+        wanted: whether one is to begin with the next ready().
+        next_at: tick at which the next one is due.
+    """
+
+    __slots__ = ("_leading_since", "_sent", "confirmed", "contact", "newest", "next_at", "wanted")
+
+    def __init__(self) -> None:
+        self.newest = 0
+        self.confirmed = 0
+        self.contact = 0
+        self.wanted = False
+        self.next_at = 0
+        self._leading_since = 0
+        self._sent: deque[tuple[int, int]] = deque()  # (round, tick sent), not answered by a quorum yet
+
+    def lead(self, now: int, contact: int) -> None:
+        """A leadership begins; the vote that was won was asked for at tick `contact`."""
+        self._leading_since = now
+        self.contact = contact
+        self.wanted = True
+
+    def stop(self) -> None:
+        """The leadership ended; `contact` remains what it was."""
+        self._sent.clear()
+        self.wanted = False
+        self.newest = self.confirmed = 0
+
+    def silence(self, now: int) -> int:
+        """Ticks since a quorum was last heard of, or since the leadership began."""
+        return now - max(self.contact, self._leading_since)
+
+    def begin(self, now: int, next_at: int) -> int:
+        """A round leaves now; returns its number."""
+        self.wanted = False
+        self.next_at = next_at
+        self.newest += 1
+        self._sent.append((self.newest, now))
+        return self.newest
+
+    def confirm(self, number: int) -> bool:
+        """A quorum answered round `number` or a later one; False if that was known."""
+        if number <= self.confirmed:
+            return False
+        self.confirmed = number
+        while self._sent and self._sent[0][0] <= number:
+            self.contact = max(self.contact, self._sent.popleft()[1])
+        return True

@@ -1,0 +1,98 @@
+"""What must become durable, in numbered writes, and how far the disk has got (D-7).
+
+The number of a write stands for "that write and all before it are durable": whatever promises something
+waits for one. Several writes may be under way.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterable
+
+from zraft.raft.messages import Entry, HardState
+from zraft.raft.ready import Write
+
+
+class Writes:
+    """Collects changes for the next write and remembers those under way.
+
+    Attributes:
+        durable_index: end of the log that survives a crash.
+        hard_state_write, log_write: the writes that hold the newest hard state and the newest entries, maybe
+            the one not taken yet; 0 if recovered.
+    """
+
+    __slots__ = (
+        "_hard_state",
+        "_newest",
+        "_persisted",
+        "_truncate_from",
+        "_under_way",
+        "_unwritten",
+        "durable_index",
+        "hard_state_write",
+        "log_write",
+    )
+
+    def __init__(self, durable_index: int) -> None:
+        self.durable_index = durable_index
+        self.hard_state_write = 0
+        self.log_write = 0
+        self._newest = 0  # the newest number handed out
+        self._persisted = 0
+        self._hard_state: HardState | None = None
+        self._truncate_from: int | None = None
+        self._unwritten: list[Entry] = []
+        self._under_way: deque[tuple[int, int]] = deque()  # (number, last index once it is durable)
+
+    def replace_hard_state(self, hard_state: HardState) -> None:
+        self._hard_state = hard_state
+        self.hard_state_write = self._newest + 1
+
+    def append(self, entries: Iterable[Entry]) -> None:
+        self._unwritten += entries
+        self.log_write = self._newest + 1
+
+    def truncate_from(self, index: int) -> None:
+        """Entries from `index` on are dropped; new ones follow."""
+        unwritten = self._unwritten
+        if unwritten and unwritten[0].index <= index:
+            del unwritten[index - unwritten[0].index :]
+        else:
+            unwritten.clear()
+            if self._truncate_from is None or index < self._truncate_from:
+                self._truncate_from = index
+        # Writes under way will put back what was just dropped: it must not count as durable.
+        self.durable_index = min(self.durable_index, index - 1)
+        self._under_way = deque((number, min(last, index - 1)) for number, last in self._under_way)
+
+    def holding(self, index: int) -> int:
+        """The write after which the newest hard state and the log up to `index` are durable."""
+        return max(self.hard_state_write, self.log_write if index > self.durable_index else 0)
+
+    @property
+    def pending(self) -> bool:
+        """Is there anything for the next write?"""
+        return bool(self._unwritten) or self._hard_state is not None or self._truncate_from is not None
+
+    def take(self, last_index: int) -> Write | None:
+        """The next write, if there is anything to write; the log ends at `last_index` once it is durable."""
+        if not self._unwritten and self._hard_state is None and self._truncate_from is None:
+            return None
+        self._newest += 1
+        write = Write(self._newest, self._hard_state, self._truncate_from, tuple(self._unwritten))
+        self._hard_state = None
+        self._truncate_from = None
+        self._unwritten.clear()
+        self._under_way.append((self._newest, last_index))
+        return write
+
+    def persisted(self, number: int) -> bool:
+        """Write `number` and all before it are durable; False if that was known."""
+        assert number <= self._newest, f"write {number} was never handed out, the newest is {self._newest}"
+        if number <= self._persisted:
+            return False
+        self._persisted = number
+        while self._under_way and self._under_way[0][0] <= number:
+            self.durable_index = self._under_way.popleft()[1]
+        return True
