@@ -6,7 +6,7 @@ write to clients. One turn is one batch: everything that arrived since the last 
 network and the state machine together, which is what makes Python fast enough (docs/ARCHITECTURE.md).
 
 Times are milliseconds of a clock that counts sleep (`now`); time in which this process did not run ages nobody
-(`_run`). Rules cited as D-n are in docs/RULES.md.
+(`clock`). Rules cited as D-n are in docs/RULES.md.
 """
 
 from __future__ import annotations
@@ -16,17 +16,15 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from typing import Final
 
-from attrs import asdict, define, field, frozen
+from attrs import asdict
 
 from zraft.errors import ProtocolError, StorageError
 from zraft.ids import COORDINATION_GROUP, Instance, ServerId
 from zraft.raft.core import Raft, Role
-from zraft.raft.log import Log
 from zraft.raft.membership import Membership
 from zraft.raft.messages import (
     AppendEntries,
     EntryKind,
-    HardState,
     Heartbeat,
     Member,
     PreVote,
@@ -34,24 +32,21 @@ from zraft.raft.messages import (
 )
 from zraft.raft.messages import Message as RaftMessage
 from zraft.raft.ready import Write
-from zraft.raft.settings import RaftSettings
 from zraft.server.applier import Applier
 from zraft.server.bootstrap import Bootstrap, Roster
-from zraft.server.clients import Clients, ClientSettings, Output
+from zraft.server.clients import Clients
+from zraft.server.clock import TurnClock
 from zraft.server.connection import Connection
+from zraft.server.driver_types import DriverSettings, Effects, Identity, Stored
 from zraft.server.expiry import SessionExpiry
 from zraft.server.intake import BatchIntake
-from zraft.server.origin import OriginSettings, OriginStream
+from zraft.server.origin import OriginStream
 from zraft.server.statistics import Latencies, Sizes
 from zraft.server.touches import NEVER, TouchReporter
 from zraft.storage.records import EntryRecord, HardStateRecord, Record, RosterRecord, TruncateRecord
 from zraft.transport.messages import Hello, OriginBatch, PeerMessage, Sender, TouchAck, TouchReport
 from zraft.tree.machine import Machine
-from zraft.tree.settings import Settings
 from zraft.tree.txn import REGISTER, SETTINGS, Command, pack_batch, pack_entry
-
-TURN_STEP_MS_MAX: Final = 100
-"""The most time one turn may count as passed (D-11): a process that was stopped for a minute ages nobody."""
 
 IDLE_TURN_MS: Final = 20
 """Longest time between two turns; finer than every timeout, coarse enough to cost nothing when idle."""
@@ -72,54 +67,6 @@ LEADER_COMMANDS_PER_ENTRY_MAX: Final = 4096
 
 NO_INSTANCE: Final = Instance(b"")
 """The leader's own commands stand in a batch of no origin."""
-
-
-@frozen
-class Identity:
-    """Who this process is: the directory's identity and this start's number and random id (D-1)."""
-
-    server: ServerId
-    instance: Instance
-    boot: int
-    boot_id: bytes
-    cluster: bytes | None
-
-
-@frozen
-class DriverSettings:
-    """Everything a server decides by; `tree` seeds the replicated settings when a cluster is founded (D-5)."""
-
-    raft: RaftSettings = field(factory=RaftSettings)
-    origin: OriginSettings = field(factory=OriginSettings)
-    clients: ClientSettings = field(factory=ClientSettings)
-    tree: Settings = field(factory=Settings)
-    entry_bytes_max: int = 512 * 1024
-    entries_in_flight_max: int = 1
-    """Uncommitted entries of a leader at which it lets commands gather: fuller entries cost less per command."""
-    log_memory_bytes_max: int = 32 * 1024 * 1024
-
-
-@frozen
-class Stored:
-    """What the write-ahead log holds of the coordination group, in the form that a start needs."""
-
-    hard_state: HardState
-    roster: Roster | None
-    log: Log
-
-
-@define
-class Effects:
-    """What the shell does after a turn, in any order.
-
-    `write` is one frame to make durable; `Driver.persisted` is called when it is, and no further frame comes
-    before that. `wake_at` is when the next turn is due even if nothing arrives.
-    """
-
-    sends: list[tuple[ServerId, list[PeerMessage]]]
-    write: list[Record] | None
-    outputs: list[Output]
-    wake_at: int
 
 
 class Driver:
@@ -150,9 +97,7 @@ class Driver:
         self.latencies = Latencies()
         self._stored = stored
         self._rng = rng
-        self._now = now_ms
-        self._run = 0
-        self._woke = now_ms
+        self.clock = TurnClock(now_ms, asleep_after_ms=settings.raft.election_timeout_ticks)
         self._sends: dict[ServerId, list[PeerMessage]] = {}
         self._local: list[PeerMessage] = []
 
@@ -316,7 +261,7 @@ class Driver:
     @property
     def leader_uptime_ms(self) -> int:
         """Time that this leadership ran; 0 while not leading."""
-        return self._run - self._led_since if self._intake is not None else 0
+        return self.clock.run - self._led_since if self._intake is not None else 0
 
     @property
     def applied_index(self) -> int:
@@ -326,12 +271,8 @@ class Driver:
 
     def turn(self, now_ms: int, wall_ms: int) -> Effects:
         """Everything that follows from what arrived since the last turn."""
-        elapsed = now_ms - self._now
-        if elapsed > self.settings.raft.election_timeout_ticks:
-            self._woke = now_ms
-        step = elapsed if 0 < elapsed < TURN_STEP_MS_MAX else 0 if elapsed <= 0 else TURN_STEP_MS_MAX
-        self._now = self.clients.now = now_ms
-        self._run += step
+        step = self.clock.advance(now_ms)
+        self.clients.now = now_ms
         raft = self.raft
         founded = self.bootstrap.founded
         if not founded:
@@ -391,7 +332,7 @@ class Driver:
                     # Only the leader is believed: it could write the same into the log.
                     raise self.applier.copied(message.boot)
                 if raft is not None and message.term >= raft.term:
-                    self.touches.on_ack(message, self._run)
+                    self.touches.on_ack(message, self.clock.run)
             case Hello():
                 assert sender is not None
                 answer = self.bootstrap.on_hello(sender, message)
@@ -470,7 +411,7 @@ class Driver:
                 self._intake.offer(*self._early_batches.popleft())
             self.applier.expiry = SessionExpiry(self.machine.settings.tick_time_ms)
             self._log_time_base = self.machine.log_time
-            self._led_since = self._run
+            self._led_since = self.clock.run
             if self.machine.position == 0:
                 # Nothing was ever applied, so no earlier leader got its settings through; they are part of the
                 # first entry with commands, whoever writes it.
@@ -503,7 +444,7 @@ class Driver:
                 # Settings hold for the first session already; an EXPIRE leaves its session the last word.
                 blobs.insert(0 if self.machine.position == 0 else len(blobs), own)
                 count += len(commands)
-            log_time = self._log_time_base + self._run - self._led_since
+            log_time = self._log_time_base + self.clock.run - self._led_since
             payload = pack_entry(log_time, wall_ms, blobs)
             self.proposals.add(len(payload))
             index = raft.propose(payload, count)
@@ -514,7 +455,7 @@ class Driver:
         raft, expiry = self.raft, self.applier.expiry
         if raft is None or raft.role is not Role.LEADER or expiry is None:
             return
-        if self._now - self._quorum_at > self.settings.raft.election_timeout_ticks:
+        if self.clock.now - self._quorum_at > self.settings.raft.election_timeout_ticks:
             return
         if not raft.membership.has(server, instance):
             return
@@ -545,11 +486,11 @@ class Driver:
             return
         while self._last_round < raft.round:
             self._last_round += 1
-            self._round_sent[self._last_round] = self._now
+            self._round_sent[self._last_round] = self.clock.now
         sent = self._round_sent.get(raft.quorum_round)
         if sent is not None:
             self._quorum_at = max(self._quorum_at, sent)
-            self.touches.on_contact(sent, self._run)
+            self.touches.on_contact(sent, self.clock.run)
             for number in [n for n in self._round_sent if n <= raft.quorum_round]:
                 del self._round_sent[number]
 
@@ -578,7 +519,7 @@ class Driver:
         if not self._reads and not self.clients.has_syncs:
             return
         waiting = self.clients.take_syncs()
-        overdue = self._reads and self._now - self._reads_asked_at >= self.settings.origin.resend_ms
+        overdue = self._reads and self.clock.now - self._reads_asked_at >= self.settings.origin.resend_ms
         if not waiting and not overdue:
             return
         if overdue:
@@ -587,7 +528,7 @@ class Driver:
             self._reads.clear()
         self._read_context += 1
         self._reads[self._read_context] = waiting
-        self._reads_asked_at = self._now
+        self._reads_asked_at = self.clock.now
         raft.read_index(self._read_context)
 
     def _finish_reads(self) -> None:
@@ -607,15 +548,15 @@ class Driver:
 
     def _stale(self) -> bool:
         contact = self.touches.contact
-        if contact < self._woke:
+        if contact < self.clock.woke:
             return True
         timeout = self.clients.timeout_ms_min or self.machine.settings.session_timeout_ms_min
-        return self._now - contact > timeout // 3
+        return self.clock.now - contact > timeout // 3
 
     def _give_up(self) -> None:
         """Without contact for a third of the smallest timeout, in time that we ran: clients try another server."""
         timeout = self.clients.timeout_ms_min
-        if timeout is not None and self._run - self.touches.contact_run > timeout // 3:
+        if timeout is not None and self.clock.run - self.touches.contact_run > timeout // 3:
             self.clients.close_all()
 
     # -- effects
@@ -662,7 +603,7 @@ class Driver:
 
     def _wake_at(self) -> int:
         """When the next turn is due: at once if this one left something undone."""
-        now = self._now
+        now = self.clock.now
         raft = self.raft
         if raft is not None and (
             self._applied_index < raft.applicable_index or (self._intake is None and self._leads())
@@ -674,4 +615,4 @@ class Driver:
         return now + IDLE_TURN_MS if due >= now + IDLE_TURN_MS else due if due > now else now + 1
 
     def _on_latency(self, cut_at: int, count: int) -> None:
-        self.latencies.add(self._now - cut_at, count)
+        self.latencies.add(self.clock.now - cut_at, count)

@@ -26,13 +26,14 @@ from zraft.raft.messages import (
     Member,
     ReadIndexReply,
 )
+from zraft.server import clock as clock_module
 from zraft.server import connection as connection_module
-from zraft.server import driver as driver_module
 from zraft.server import intake as intake_module
 from zraft.server.bootstrap import Bootstrap
 from zraft.server.clients import Clients, Output
 from zraft.server.connection import Connection, Phase
-from zraft.server.driver import Driver, Effects
+from zraft.server.driver import Driver
+from zraft.server.driver_types import Effects
 from zraft.server.expiry import SessionExpiry
 from zraft.server.origin import NumberedBatch, OriginStream
 from zraft.testing.profile import Mode
@@ -290,7 +291,7 @@ def expiry_on_waking() -> Sequence[Patch]:
 
     def turn(self: Driver, now_ms: int, wall_ms: int) -> Effects:
         if self.applier.expiry is not None:
-            self.applier.expiry.advance(max(0, now_ms - self._now - driver_module.TURN_STEP_MS_MAX))
+            self.applier.expiry.advance(max(0, now_ms - self.clock.now - clock_module.TURN_STEP_MS_MAX))
         return original(self, now_ms, wall_ms)
 
     return [(Driver, "turn", turn)]

@@ -21,14 +21,8 @@ from zraft.raft.messages import (
     ReadIndexReply,
 )
 from zraft.server.applier import CopiedDirectoryError
-from zraft.server.driver import (
-    LEADER_COMMANDS_PER_ENTRY_MAX,
-    Driver,
-    DriverSettings,
-    Effects,
-    Identity,
-    Stored,
-)
+from zraft.server.driver import LEADER_COMMANDS_PER_ENTRY_MAX, Driver
+from zraft.server.driver_types import DriverSettings, Effects, Identity, Stored
 from zraft.storage.records import EntryRecord
 from zraft.transport.messages import PeerMessage, Sender, TouchAck
 from zraft.tree.settings import Settings
