@@ -31,7 +31,6 @@ from zraft.raft.messages import (
     RequestVote,
 )
 from zraft.raft.messages import Message as RaftMessage
-from zraft.raft.ready import Write
 from zraft.server.applier import Applier
 from zraft.server.bootstrap import Bootstrap, Roster
 from zraft.server.clients import Clients
@@ -39,11 +38,12 @@ from zraft.server.clock import TurnClock
 from zraft.server.connection import Connection
 from zraft.server.driver_types import DriverSettings, Effects, Identity, Stored
 from zraft.server.expiry import SessionExpiry
+from zraft.server.group_commit import GroupCommit
 from zraft.server.intake import BatchIntake
 from zraft.server.origin import OriginStream
+from zraft.server.reads import LinearizableReads
 from zraft.server.statistics import Latencies, Sizes
 from zraft.server.touches import NEVER, TouchReporter
-from zraft.storage.records import EntryRecord, HardStateRecord, Record, RosterRecord, TruncateRecord
 from zraft.transport.messages import Hello, OriginBatch, PeerMessage, Sender, TouchAck, TouchReport
 from zraft.tree.machine import Machine
 from zraft.tree.txn import REGISTER, SETTINGS, Command, pack_batch, pack_entry
@@ -103,9 +103,7 @@ class Driver:
 
         self._stirred = False
         self._seen_commit = 0
-        self._pending_writes: list[Write] = []
-        self._writing: int | None = None
-        self._writing_roster = False
+        self.group_commit = GroupCommit()
         self._applied_index = 0
 
         self.touches = TouchReporter(identity.boot, settings.tree.tick_time_ms // 2)
@@ -149,11 +147,7 @@ class Driver:
         self._last_round = 0
         self._quorum_at = NEVER
 
-        # No number is used twice, also not by an earlier boot: a late answer would pass for that of a later read.
-        self._read_context = identity.boot << 32
-        self._reads: dict[int, list[Connection]] = {}
-        self._reads_asked_at = 0
-        self._ready_reads: list[tuple[int, int]] = []
+        self.reads = LinearizableReads(self.clients, identity.boot, settings.origin.resend_ms)
 
         self._founding = stored.log.last_index == 0
         self.bootstrap = Bootstrap(
@@ -191,16 +185,14 @@ class Driver:
 
     def persisted(self) -> None:
         """The frame of the last `Effects.write` is durable."""
-        if self._writing_roster:
-            self._writing_roster = False
+        number = self.group_commit.durable()
+        if number is None:
             self.bootstrap.roster_durable()
             assert self.bootstrap.roster is not None
             self._start_raft(self.bootstrap.roster)
-            return
-        assert self._writing is not None
-        assert self.raft is not None
-        number, self._writing = self._writing, None
-        self.raft.persisted(number)
+        else:
+            assert self.raft is not None
+            self.raft.persisted(number)
 
     def connect(self, address: str, ids: tuple[tuple[str, str], ...]) -> Connection | None:
         """A client connected; None if there are too many connections."""
@@ -221,7 +213,7 @@ class Driver:
             or raft.commit_index != self._seen_commit
             or raft.leader != self._leader
             or raft.has_ready
-            or (self._writing is None and bool(self._pending_writes))
+            or self.group_commit.due
         )
 
     # -- state that the shell and the four-letter words show
@@ -298,7 +290,9 @@ class Driver:
                     self.touches.interval_ms = self.machine.settings.tick_time_ms // 2
                     for report in self.touches.make_reports(now_ms):
                         self._send(leader, report)
-                self._ask_reads(raft)
+                context = self.reads.ask(now_ms)
+                if context is not None:
+                    raft.read_index(context)
             if self._local:
                 self._deliver_local()
             if self._intake is not None:
@@ -309,7 +303,8 @@ class Driver:
         self.clients.serving = raft is not None and not self._stale()
         self._give_up()
         outputs = self.clients.flush(now_ms)
-        return Effects(self._take_sends(), self._next_write(), outputs, self._wake_at())
+        frame = self.group_commit.next_frame(self.bootstrap.to_make_durable())
+        return Effects(self._take_sends(), frame, outputs, self._wake_at())
 
     def _on_message(
         self, server: ServerId, instance: Instance, sender: Sender | None, message: PeerMessage
@@ -385,7 +380,7 @@ class Driver:
                 self.leader_changes += 1
                 self.origin.on_leader_change()
                 self.touches.report_now()
-            self._reads_asked_at = NEVER
+            self.reads.ask_again()
         if raft.role is not Role.LEADER:
             if self._intake is not None or self.applier.expiry is not None:
                 self._intake = None
@@ -471,14 +466,13 @@ class Driver:
         for to, message in ready.messages:
             self._send(to, message)
         if ready.write is not None:
-            self._pending_writes.append(ready.write)
-        self._ready_reads.extend(ready.read_states)
+            self.group_commit.add(ready.write)
+        self.reads.answered(ready.read_states)
         self._note_rounds(raft)
         limit = raft.applicable_index
         if self._applied_index < limit:
             self._apply(raft, limit)
-        if self._ready_reads:
-            self._finish_reads()
+        self.reads.finish(self._applied_index)
 
     def _note_rounds(self, raft: Raft) -> None:
         """Remember when quorum rounds were sent, on our clock: that is when the leader had contact (D-14)."""
@@ -511,38 +505,6 @@ class Driver:
                 budget -= len(entry.payload) + 1
         if raft.log.bytes_in_memory > self.settings.log_memory_bytes_max:
             raft.log.evict_to(self._applied_index)
-
-    # -- linearizable reads (sync)
-
-    def _ask_reads(self, raft: Raft) -> None:
-        """One read index for all syncs of this turn; asked again if the answer does not come."""
-        if not self._reads and not self.clients.has_syncs:
-            return
-        waiting = self.clients.take_syncs()
-        overdue = self._reads and self.clock.now - self._reads_asked_at >= self.settings.origin.resend_ms
-        if not waiting and not overdue:
-            return
-        if overdue:
-            for connections in self._reads.values():
-                waiting.extend(connections)
-            self._reads.clear()
-        self._read_context += 1
-        self._reads[self._read_context] = waiting
-        self._reads_asked_at = self.clock.now
-        raft.read_index(self._read_context)
-
-    def _finish_reads(self) -> None:
-        left: list[tuple[int, int]] = []
-        for context, index in self._ready_reads:
-            if index > self._applied_index:
-                left.append((context, index))
-                continue
-            # What was asked earlier is answered too: its own answer may be lost, and with a new question every
-            # few milliseconds nobody would ask again.
-            for asked in [number for number in self._reads if number <= context]:
-                for connection in self._reads.pop(asked):
-                    connection.complete_sync()
-        self._ready_reads = [(c, i) for c, i in left if c in self._reads]
 
     # -- when to fall silent (D-14)
 
@@ -579,27 +541,6 @@ class Driver:
             return []
         sends, self._sends = self._sends, {}
         return list(sends.items())
-
-    def _next_write(self) -> list[Record] | None:
-        """All that gathered while the last frame was being synced becomes the next one: group commit."""
-        if self._writing is not None or self._writing_roster:
-            return None
-        roster = self.bootstrap.to_make_durable()
-        if roster is not None:
-            self._writing_roster = True
-            return [RosterRecord(COORDINATION_GROUP, roster)]
-        if not self._pending_writes:
-            return None
-        writes, self._pending_writes = self._pending_writes, []
-        records: list[Record] = []
-        for write in writes:
-            if write.hard_state is not None:
-                records.append(HardStateRecord(COORDINATION_GROUP, write.hard_state))
-            if write.truncate_from is not None:
-                records.append(TruncateRecord(COORDINATION_GROUP, write.truncate_from))
-            records.extend(EntryRecord(COORDINATION_GROUP, entry) for entry in write.entries)
-        self._writing = writes[-1].number
-        return records
 
     def _wake_at(self) -> int:
         """When the next turn is due: at once if this one left something undone."""

@@ -36,6 +36,7 @@ from zraft.server.driver import Driver
 from zraft.server.driver_types import Effects
 from zraft.server.expiry import SessionExpiry
 from zraft.server.origin import NumberedBatch, OriginStream
+from zraft.server.reads import LinearizableReads
 from zraft.testing.profile import Mode
 from zraft.transport.messages import OriginBatch, Sender, TouchReport
 from zraft.tree.machine import Machine
@@ -402,11 +403,12 @@ def read_ahead() -> Sequence[Patch]:
 
 @_plant("6.4", "sync is answered from local state, without asking the leader", Mode.READS)
 def local_sync() -> Sequence[Patch]:
-    def ask(self: Driver, raft: Raft) -> None:
-        for connection in self.clients.take_syncs():
+    def ask(self: LinearizableReads, now: int) -> int | None:
+        for connection in self._clients.take_syncs():
             connection.complete_sync()
+        return None
 
-    return [(Driver, "_ask_reads", ask)]
+    return [(LinearizableReads, "ask", ask)]
 
 
 @_plant("6.4", "a leader answers ReadIndex without a quorum round", Mode.READS)
