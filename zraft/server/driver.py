@@ -36,17 +36,17 @@ from zraft.server.bootstrap import Bootstrap, Roster
 from zraft.server.clients import Clients
 from zraft.server.clock import TurnClock
 from zraft.server.connection import Connection
+from zraft.server.contact import Contact
 from zraft.server.driver_types import DriverSettings, Effects, Identity, Stored
-from zraft.server.expiry import SessionExpiry
 from zraft.server.group_commit import GroupCommit
-from zraft.server.intake import BatchIntake
+from zraft.server.leadership import Leadership
 from zraft.server.origin import OriginStream
 from zraft.server.reads import LinearizableReads
 from zraft.server.statistics import Latencies, Sizes
-from zraft.server.touches import NEVER, TouchReporter
+from zraft.server.touches import TouchReporter
 from zraft.transport.messages import Hello, OriginBatch, PeerMessage, Sender, TouchAck, TouchReport
 from zraft.tree.machine import Machine
-from zraft.tree.txn import REGISTER, SETTINGS, Command, pack_batch, pack_entry
+from zraft.tree.txn import REGISTER
 
 IDLE_TURN_MS: Final = 20
 """Longest time between two turns; finer than every timeout, coarse enough to cost nothing when idle."""
@@ -61,12 +61,6 @@ EARLY_BATCHES_MAX: Final = 16
 """Batches kept between an election and the leader's first applied entry: one or two per origin."""
 
 SERVER_MESSAGES: Final = frozenset({Hello, OriginBatch, TouchAck, TouchReport})
-
-LEADER_COMMANDS_PER_ENTRY_MAX: Final = 4096
-"""Sessions expired by one entry, about 250 KB: after a site went dark all of them are due at once."""
-
-NO_INSTANCE: Final = Instance(b"")
-"""The leader's own commands stand in a batch of no origin."""
 
 
 class Driver:
@@ -138,15 +132,10 @@ class Driver:
         """The last of them, for the log: (sender, what was wrong)."""
         self._leader: ServerId | None = None
         self._led_term = 0
-        self._intake: BatchIntake | None = None
+        self.leadership: Leadership | None = None
         self._early_batches: deque[tuple[ServerId, Instance, OriginBatch]] = deque(maxlen=EARLY_BATCHES_MAX)
-        self._commands: list[Command] = []
-        self._log_time_base = 0
-        self._led_since = 0
-        self._round_sent: dict[int, int] = {}
-        self._last_round = 0
-        self._quorum_at = NEVER
 
+        self.contact = Contact(self.clock, self.touches, self.clients, self.machine)
         self.reads = LinearizableReads(self.clients, identity.boot, settings.origin.resend_ms)
 
         self._founding = stored.log.last_index == 0
@@ -226,7 +215,7 @@ class Driver:
     @property
     def serving(self) -> bool:
         """Whether clients get answers: contact with a leader that has a quorum, later than the last wake-up (D-14)."""
-        return self.raft is not None and not self._stale()
+        return self.raft is not None and not self.contact.stale
 
     @property
     def problem(self) -> str | None:
@@ -253,7 +242,7 @@ class Driver:
     @property
     def leader_uptime_ms(self) -> int:
         """Time that this leadership ran; 0 while not leading."""
-        return self.clock.run - self._led_since if self._intake is not None else 0
+        return 0 if self.leadership is None else self.leadership.uptime_ms(self.clock.run)
 
     @property
     def applied_index(self) -> int:
@@ -295,13 +284,14 @@ class Driver:
                     raft.read_index(context)
             if self._local:
                 self._deliver_local()
-            if self._intake is not None:
-                self._lead(raft, wall_ms)
+            if self.leadership is not None:
+                self.leadership.lead(raft, self.clock.run, wall_ms)
             self._advance(raft)
             self._seen_commit = raft.commit_index
         self._stirred = False
-        self.clients.serving = raft is not None and not self._stale()
-        self._give_up()
+        self.clients.serving = raft is not None and not self.contact.stale
+        if self.contact.lost:
+            self.clients.close_all()
         outputs = self.clients.flush(now_ms)
         frame = self.group_commit.next_frame(self.bootstrap.to_make_durable())
         return Effects(self._take_sends(), frame, outputs, self._wake_at())
@@ -314,8 +304,8 @@ class Driver:
             self._stirred = True
         match message:
             case OriginBatch():
-                if self._intake is not None:
-                    self._intake.offer(server, instance, message)
+                if self.leadership is not None:
+                    self.leadership.intake.offer(server, instance, message)
                 elif raft is not None and raft.role is Role.LEADER:
                     # Its origin has heard of this leader before our first entry is applied; it would ask again
                     # only after a while, and clients have waited for an election already.
@@ -382,79 +372,41 @@ class Driver:
                 self.touches.report_now()
             self.reads.ask_again()
         if raft.role is not Role.LEADER:
-            if self._intake is not None or self.applier.expiry is not None:
-                self._intake = None
-                self.applier.expiry = None
-                self._commands.clear()
+            if self.leadership is not None:
+                self._end_leadership()
             self._early_batches.clear()
             return
         if raft.term != self._led_term:
             self._led_term = raft.term
-            self._intake = None
-            self.applier.expiry = None
-            self._commands.clear()
-            self._round_sent.clear()
-            self._last_round = 0
-            self._quorum_at = NEVER
-        if self._intake is None and self._leads():
-            # Only now the state holds all that earlier leaders committed: rows, sessions and log time are
-            # exact, and nothing remembered from an earlier leadership is used (D-2, D-11b, D-12).
-            self._intake = BatchIntake(
-                {origin: (row.boot, row.seq) for origin, row in self.machine.rows.items()}
-            )
+            self._end_leadership()
+            self.contact.new_term()
+        if self.leadership is not None:
+            self.leadership.expiry.advance(step)
+        elif self._leads():
+            self.leadership = Leadership(self.settings, self.machine, self.proposals, run_ms=self.clock.run)
+            self.applier.expiry = self.leadership.expiry
             while self._early_batches:
-                self._intake.offer(*self._early_batches.popleft())
-            self.applier.expiry = SessionExpiry(self.machine.settings.tick_time_ms)
-            self._log_time_base = self.machine.log_time
-            self._led_since = self.clock.run
-            if self.machine.position == 0:
-                # Nothing was ever applied, so no earlier leader got its settings through; they are part of the
-                # first entry with commands, whoever writes it.
-                self._commands.append((SETTINGS, asdict(self.settings.tree)))
-        elif self.applier.expiry is not None:
-            self.applier.expiry.advance(step)
+                self.leadership.intake.offer(*self._early_batches.popleft())
+
+    def _end_leadership(self) -> None:
+        self.leadership = None
+        self.applier.expiry = None
 
     def _leads(self) -> bool:
         """This server leads, and its first entry is applied."""
         raft = self.raft
         return raft is not None and raft.role is Role.LEADER and raft.noop_index <= self._applied_index
 
-    def _lead(self, raft: Raft, wall_ms: int) -> None:
-        """The leader's turn: expire who is to be expired, and put what gathered into one entry."""
-        expiry = self.applier.expiry
-        intake = self._intake
-        assert expiry is not None
-        assert intake is not None
-        expiry.tick_time_ms = self.machine.settings.tick_time_ms
-        if expiry.wants_round(self.machine.sessions, raft.round + 1):
-            raft.request_round()
-        self._commands.extend(expiry.confirmed(self.machine.sessions, raft.quorum_round))
-        window = self.settings.entries_in_flight_max
-        while (intake or self._commands) and raft.log.last_index - raft.commit_index < window:
-            blobs, count = intake.take(self.settings.entry_bytes_max)
-            if self._commands:
-                commands = self._commands[:LEADER_COMMANDS_PER_ENTRY_MAX]
-                del self._commands[:LEADER_COMMANDS_PER_ENTRY_MAX]
-                own = pack_batch(ServerId(0), NO_INSTANCE, 0, 0, [(0, (), commands)])
-                # Settings hold for the first session already; an EXPIRE leaves its session the last word.
-                blobs.insert(0 if self.machine.position == 0 else len(blobs), own)
-                count += len(commands)
-            log_time = self._log_time_base + self.clock.run - self._led_since
-            payload = pack_entry(log_time, wall_ms, blobs)
-            self.proposals.add(len(payload))
-            index = raft.propose(payload, count)
-            assert index is not None, "a leader with few uncommitted entries refused a bounded one"
-
     def _on_report(self, server: ServerId, instance: Instance, report: TouchReport) -> None:
         """Acknowledge a touch only while that is a promise this leader can keep (D-11 a to d)."""
-        raft, expiry = self.raft, self.applier.expiry
-        if raft is None or raft.role is not Role.LEADER or expiry is None:
+        raft, leadership = self.raft, self.leadership
+        if raft is None or raft.role is not Role.LEADER or leadership is None:
             return
-        if self.clock.now - self._quorum_at > self.settings.raft.election_timeout_ticks:
+        if self.clock.now - self.contact.quorum_at > self.settings.raft.election_timeout_ticks:
             return
         if not raft.membership.has(server, instance):
             return
-        refused = expiry.accept_report(server, instance, report, self.machine.sessions)
+        refused = leadership.expiry.accept_report(server, instance, report, self.machine.sessions)
         if refused is not None:
             self._send(server, TouchAck(raft.term, report.boot, report.number, refused))
 
@@ -468,25 +420,12 @@ class Driver:
         if ready.write is not None:
             self.group_commit.add(ready.write)
         self.reads.answered(ready.read_states)
-        self._note_rounds(raft)
+        if raft.role is Role.LEADER:
+            self.contact.note_rounds(raft.round, raft.quorum_round)
         limit = raft.applicable_index
         if self._applied_index < limit:
             self._apply(raft, limit)
         self.reads.finish(self._applied_index)
-
-    def _note_rounds(self, raft: Raft) -> None:
-        """Remember when quorum rounds were sent, on our clock: that is when the leader had contact (D-14)."""
-        if raft.role is not Role.LEADER:
-            return
-        while self._last_round < raft.round:
-            self._last_round += 1
-            self._round_sent[self._last_round] = self.clock.now
-        sent = self._round_sent.get(raft.quorum_round)
-        if sent is not None:
-            self._quorum_at = max(self._quorum_at, sent)
-            self.touches.on_contact(sent, self.clock.run)
-            for number in [n for n in self._round_sent if n <= raft.quorum_round]:
-                del self._round_sent[number]
 
     def _apply(self, raft: Raft, limit: int) -> None:
         budget = APPLY_BYTES_PER_TURN
@@ -505,21 +444,6 @@ class Driver:
                 budget -= len(entry.payload) + 1
         if raft.log.bytes_in_memory > self.settings.log_memory_bytes_max:
             raft.log.evict_to(self._applied_index)
-
-    # -- when to fall silent (D-14)
-
-    def _stale(self) -> bool:
-        contact = self.touches.contact
-        if contact < self.clock.woke:
-            return True
-        timeout = self.clients.timeout_ms_min or self.machine.settings.session_timeout_ms_min
-        return self.clock.now - contact > timeout // 3
-
-    def _give_up(self) -> None:
-        """Without contact for a third of the smallest timeout, in time that we ran: clients try another server."""
-        timeout = self.clients.timeout_ms_min
-        if timeout is not None and self.clock.run - self.touches.contact_run > timeout // 3:
-            self.clients.close_all()
 
     # -- effects
 
@@ -547,7 +471,7 @@ class Driver:
         now = self.clock.now
         raft = self.raft
         if raft is not None and (
-            self._applied_index < raft.applicable_index or (self._intake is None and self._leads())
+            self._applied_index < raft.applicable_index or (self.leadership is None and self._leads())
         ):
             return now
         if self._local:

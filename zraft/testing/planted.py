@@ -32,6 +32,7 @@ from zraft.server import intake as intake_module
 from zraft.server.bootstrap import Bootstrap
 from zraft.server.clients import Clients, Output
 from zraft.server.connection import Connection, Phase
+from zraft.server.contact import Contact
 from zraft.server.driver import Driver
 from zraft.server.driver_types import Effects
 from zraft.server.expiry import SessionExpiry
@@ -218,12 +219,12 @@ def stale_next() -> Sequence[Patch]:
     original = Driver._follow_role
 
     def follow_role(self: Driver, raft: Raft, step: int) -> None:
-        before = self._intake
+        before = self.leadership
         if before is not None:
-            self.__dict__["planted_taken"] = dict(before._taken)
+            self.__dict__["planted_taken"] = dict(before.intake._taken)
         original(self, raft, step)
-        if self._intake is not None and self._intake is not before:
-            self._intake._taken.update(self.__dict__.get("planted_taken", {}))
+        if self.leadership is not None and self.leadership is not before:
+            self.leadership.intake._taken.update(self.__dict__.get("planted_taken", {}))
 
     return [(Driver, "_follow_role", follow_role)]
 
@@ -348,7 +349,7 @@ def nothing_held() -> Sequence[Patch]:
                 self.release(connection)
         return outputs
 
-    return [(Clients, "flush", flush), (Driver, "_give_up", lambda self: None)]
+    return [(Clients, "flush", flush), (Contact, "lost", property(lambda self: False))]
 
 
 # -- what clients see
