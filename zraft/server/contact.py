@@ -17,21 +17,28 @@ from zraft.tree.machine import Machine
 class Contact:
     """When this server last knew that a leader with a quorum existed, and what follows for its clients."""
 
-    def __init__(self, clock: TurnClock, touches: TouchReporter, clients: Clients, machine: Machine) -> None:
+    def __init__(
+        self,
+        clock: TurnClock,
+        touches: TouchReporter,
+        clients: Clients,
+        machine: Machine,
+        election_timeout_ms: int,
+    ) -> None:
         self._clock = clock
         self._touches = touches
         self._clients = clients
         self._machine = machine
+        self._election_timeout_ms = election_timeout_ms
         self._round_sent: dict[int, int] = {}
         self._last_round = 0
-        self.quorum_at = NEVER
-        """When this leader sent the last round that a quorum answered; NEVER before the first of its term."""
+        self._quorum_at = NEVER
 
     def new_term(self) -> None:
         """A new leadership of ours: the core numbers its rounds anew."""
         self._round_sent.clear()
         self._last_round = 0
-        self.quorum_at = NEVER
+        self._quorum_at = NEVER
 
     def note_rounds(self, last_sent: int, answered: int) -> None:
         """The leader's core has sent rounds up to `last_sent`; a quorum answered those up to `answered`."""
@@ -41,10 +48,15 @@ class Contact:
             self._round_sent[self._last_round] = now
         sent = self._round_sent.get(answered)
         if sent is not None:
-            self.quorum_at = max(self.quorum_at, sent)
+            self._quorum_at = max(self._quorum_at, sent)
             self._touches.on_contact(sent, self._clock.run)
             for number in [n for n in self._round_sent if n <= answered]:
                 del self._round_sent[number]
+
+    @property
+    def has_quorum(self) -> bool:
+        """A quorum answered a round that this leader sent within the last election timeout."""
+        return self._clock.now - self._quorum_at <= self._election_timeout_ms
 
     @property
     def stale(self) -> bool:

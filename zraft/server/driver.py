@@ -24,7 +24,6 @@ from zraft.raft.core import Raft, Role
 from zraft.raft.membership import Membership
 from zraft.raft.messages import (
     AppendEntries,
-    EntryKind,
     Heartbeat,
     Member,
     PreVote,
@@ -50,9 +49,6 @@ from zraft.tree.txn import REGISTER
 
 IDLE_TURN_MS: Final = 20
 """Longest time between two turns; finer than every timeout, coarse enough to cost nothing when idle."""
-
-APPLY_BYTES_PER_TURN: Final = 128 * 1024
-"""Entries applied in one turn, so that a server that catches up still answers heartbeats and pings."""
 
 MISTAKES_KEPT_MAX: Final = 16
 """Messages that no correct peer sends, remembered between two turns for the log; all are counted."""
@@ -98,7 +94,6 @@ class Driver:
         self._stirred = False
         self._seen_commit = 0
         self.group_commit = GroupCommit()
-        self._applied_index = 0
 
         self.touches = TouchReporter(identity.boot, settings.tree.tick_time_ms // 2)
         self.origin = OriginStream(identity.server, identity.instance, identity.boot, settings.origin)
@@ -135,7 +130,9 @@ class Driver:
         self.leadership: Leadership | None = None
         self._early_batches: deque[tuple[ServerId, Instance, OriginBatch]] = deque(maxlen=EARLY_BATCHES_MAX)
 
-        self.contact = Contact(self.clock, self.touches, self.clients, self.machine)
+        self.contact = Contact(
+            self.clock, self.touches, self.clients, self.machine, settings.raft.election_timeout_ticks
+        )
         self.reads = LinearizableReads(self.clients, identity.boot, settings.origin.resend_ms)
 
         self._founding = stored.log.last_index == 0
@@ -198,7 +195,7 @@ class Driver:
         return (
             self._stirred
             or raft is None
-            or self._applied_index < raft.applicable_index
+            or self.applier.applied_index < raft.applicable_index
             or raft.commit_index != self._seen_commit
             or raft.leader != self._leader
             or raft.has_ready
@@ -234,7 +231,7 @@ class Driver:
     @property
     def settings_differ(self) -> dict[str, tuple[object, object]]:
         """Settings of this server's configuration that are not in force: name -> (configured, replicated) (D-5)."""
-        if not self._applied_index:
+        if not self.applier.applied_index:
             return {}
         ours, theirs = asdict(self.settings.tree), asdict(self.machine.settings)
         return {name: (ours[name], theirs[name]) for name in ours if ours[name] != theirs[name]}
@@ -246,7 +243,7 @@ class Driver:
 
     @property
     def applied_index(self) -> int:
-        return self._applied_index
+        return self.applier.applied_index
 
     # -- one turn
 
@@ -311,7 +308,12 @@ class Driver:
                     # only after a while, and clients have waited for an election already.
                     self._early_batches.append((server, instance, message))
             case TouchReport():
-                self._on_report(server, instance, message)
+                if raft is not None and self.leadership is not None:
+                    report_ack = self.leadership.answer_report(
+                        raft, server, instance, message, self.contact.has_quorum
+                    )
+                    if report_ack is not None:
+                        self._send(server, report_ack)
             case TouchAck():
                 if message.boot > self.identity.boot and server == self._leader:
                     # Only the leader is believed: it could write the same into the log.
@@ -395,20 +397,7 @@ class Driver:
     def _leads(self) -> bool:
         """This server leads, and its first entry is applied."""
         raft = self.raft
-        return raft is not None and raft.role is Role.LEADER and raft.noop_index <= self._applied_index
-
-    def _on_report(self, server: ServerId, instance: Instance, report: TouchReport) -> None:
-        """Acknowledge a touch only while that is a promise this leader can keep (D-11 a to d)."""
-        raft, leadership = self.raft, self.leadership
-        if raft is None or raft.role is not Role.LEADER or leadership is None:
-            return
-        if self.clock.now - self.contact.quorum_at > self.settings.raft.election_timeout_ticks:
-            return
-        if not raft.membership.has(server, instance):
-            return
-        refused = leadership.expiry.accept_report(server, instance, report, self.machine.sessions)
-        if refused is not None:
-            self._send(server, TouchAck(raft.term, report.boot, report.number, refused))
+        return raft is not None and raft.role is Role.LEADER and raft.noop_index <= self.applier.applied_index
 
     # -- log, network, state machine
 
@@ -422,28 +411,11 @@ class Driver:
         self.reads.answered(ready.read_states)
         if raft.role is Role.LEADER:
             self.contact.note_rounds(raft.round, raft.quorum_round)
-        limit = raft.applicable_index
-        if self._applied_index < limit:
-            self._apply(raft, limit)
-        self.reads.finish(self._applied_index)
-
-    def _apply(self, raft: Raft, limit: int) -> None:
-        budget = APPLY_BYTES_PER_TURN
-        while self._applied_index < limit and budget > 0:
-            entries = raft.log.slice(self._applied_index + 1, limit + 1, budget)
-            for entry in entries:
-                if entry.kind is EntryKind.COMMANDS:
-                    self.applier.apply(entry)
-                elif entry.kind is EntryKind.MEMBERSHIP:
-                    membership = Membership.decode(entry.payload)
-                    self.machine.set_members([(s, m.instance) for s, m in membership.members.items()])
-                    self.machine.pass_entry(entry.index, entry.term)
-                else:
-                    self.machine.pass_entry(entry.index, entry.term)
-                self._applied_index = entry.index
-                budget -= len(entry.payload) + 1
-        if raft.log.bytes_in_memory > self.settings.log_memory_bytes_max:
-            raft.log.evict_to(self._applied_index)
+        if self.applier.applied_index < raft.applicable_index:
+            self.applier.apply_committed(raft.log, raft.applicable_index)
+            if raft.log.bytes_in_memory > self.settings.log_memory_bytes_max:
+                raft.log.evict_to(self.applier.applied_index)
+        self.reads.finish(self.applier.applied_index)
 
     # -- effects
 
@@ -471,7 +443,7 @@ class Driver:
         now = self.clock.now
         raft = self.raft
         if raft is not None and (
-            self._applied_index < raft.applicable_index or (self.leadership is None and self._leads())
+            self.applier.applied_index < raft.applicable_index or (self.leadership is None and self._leads())
         ):
             return now
         if self._local:

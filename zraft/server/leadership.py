@@ -13,11 +13,12 @@ from typing import Final
 from attrs import asdict
 
 from zraft.ids import Instance, ServerId
-from zraft.raft.core import Raft
+from zraft.raft.core import Raft, Role
 from zraft.server.driver_types import DriverSettings
 from zraft.server.expiry import SessionExpiry
 from zraft.server.intake import BatchIntake
 from zraft.server.statistics import Sizes
+from zraft.transport.messages import TouchAck, TouchReport
 from zraft.tree.machine import Machine
 from zraft.tree.txn import SETTINGS, Command, pack_batch, pack_entry
 
@@ -51,6 +52,15 @@ class Leadership:
     def uptime_ms(self, run_ms: int) -> int:
         """Time that this leadership ran."""
         return run_ms - self._began
+
+    def answer_report(
+        self, raft: Raft, server: ServerId, instance: Instance, report: TouchReport, has_quorum: bool
+    ) -> TouchAck | None:
+        """Acknowledge a touch only while that is a promise this leader can keep (D-11 a to d)."""
+        if raft.role is not Role.LEADER or not has_quorum or not raft.membership.has(server, instance):
+            return None
+        refused = self.expiry.accept_report(server, instance, report, self._machine.sessions)
+        return None if refused is None else TouchAck(raft.term, report.boot, report.number, refused)
 
     def lead(self, raft: Raft, run_ms: int, wall_ms: int) -> None:
         """The leader's turn: expire who is to be expired, and put what gathered into one entry."""
