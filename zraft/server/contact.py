@@ -70,6 +70,9 @@ class Contact:
 
     @property
     def lost(self) -> bool:
-        """No contact for a third of the smallest timeout, in time that we ran: clients try another server."""
+        """No contact for a third of the smallest timeout, in time that we ran: clients try another server.
+
+        Never without being `stale`, for this clock is the slower one.
+        """
         timeout = self._clients.timeout_ms_min
         return timeout is not None and self._clock.run - self._touches.contact_run > timeout // 3

@@ -22,13 +22,7 @@ from zraft.errors import ProtocolError, StorageError
 from zraft.ids import COORDINATION_GROUP, Instance, ServerId
 from zraft.raft.core import Raft, Role
 from zraft.raft.membership import Membership
-from zraft.raft.messages import (
-    AppendEntries,
-    Heartbeat,
-    Member,
-    PreVote,
-    RequestVote,
-)
+from zraft.raft.messages import Member
 from zraft.raft.messages import Message as RaftMessage
 from zraft.server.applier import Applier
 from zraft.server.bootstrap import Bootstrap, Roster
@@ -40,6 +34,7 @@ from zraft.server.driver_types import DriverSettings, Effects, Identity, Stored
 from zraft.server.group_commit import GroupCommit
 from zraft.server.leadership import Leadership
 from zraft.server.origin import OriginStream
+from zraft.server.outbox import Outbox
 from zraft.server.reads import LinearizableReads
 from zraft.server.statistics import Latencies, Sizes
 from zraft.server.touches import TouchReporter
@@ -88,12 +83,10 @@ class Driver:
         self._stored = stored
         self._rng = rng
         self.clock = TurnClock(now_ms, asleep_after_ms=settings.raft.election_timeout_ticks)
-        self._sends: dict[ServerId, list[PeerMessage]] = {}
-        self._local: list[PeerMessage] = []
-
+        self._outbox = Outbox(identity.server)
+        self._group_commit = GroupCommit()
         self._stirred = False
         self._seen_commit = 0
-        self.group_commit = GroupCommit()
 
         self.touches = TouchReporter(identity.boot, settings.tree.tick_time_ms // 2)
         self.origin = OriginStream(identity.server, identity.instance, identity.boot, settings.origin)
@@ -133,7 +126,7 @@ class Driver:
         self.contact = Contact(
             self.clock, self.touches, self.clients, self.machine, settings.raft.election_timeout_ticks
         )
-        self.reads = LinearizableReads(self.clients, identity.boot, settings.origin.resend_ms)
+        self._reads = LinearizableReads(self.clients, identity.boot, settings.origin.resend_ms)
 
         self._founding = stored.log.last_index == 0
         self.bootstrap = Bootstrap(
@@ -159,7 +152,7 @@ class Driver:
             # This is a late datagram, or comes from a copy, which has forgotten votes and entries. Neither counts,
             # and a copy is told so by the boot that does (D-1).
             term = 0 if self.raft is None else self.raft.term
-            self._send(sender.server, TouchAck(term, later, 0, ()))
+            self._outbox.send(sender.server, TouchAck(term, later, 0, ()))
             return
         for message in messages:
             self._on_message(sender.server, sender.instance, sender, message)
@@ -171,7 +164,7 @@ class Driver:
 
     def persisted(self) -> None:
         """The frame of the last `Effects.write` is durable."""
-        number = self.group_commit.durable()
+        number = self._group_commit.durable()
         if number is None:
             self.bootstrap.roster_durable()
             assert self.bootstrap.roster is not None
@@ -199,7 +192,7 @@ class Driver:
             or raft.commit_index != self._seen_commit
             or raft.leader != self._leader
             or raft.has_ready
-            or self.group_commit.due
+            or self._group_commit.due
         )
 
     # -- state that the shell and the four-letter words show
@@ -255,7 +248,7 @@ class Driver:
         founded = self.bootstrap.founded
         if not founded:
             for peer, hello in self.bootstrap.hellos(now_ms):
-                self._send(peer, hello)
+                self._outbox.send(peer, hello)
         elif raft is not None and self._founding:
             # Nobody leads a cluster that was founded this moment: one server need not wait to find that out.
             self._founding = False
@@ -271,27 +264,28 @@ class Driver:
             leader = self._leader
             if leader is not None:
                 for batch in self.origin.due(now_ms):
-                    self._send(leader, batch)
+                    self._outbox.send(leader, batch)
                 if now_ms >= self.touches.due_at:
                     self.touches.interval_ms = self.machine.settings.tick_time_ms // 2
                     for report in self.touches.make_reports(now_ms):
-                        self._send(leader, report)
-                context = self.reads.ask(now_ms)
+                        self._outbox.send(leader, report)
+                context = self._reads.ask(now_ms)
                 if context is not None:
                     raft.read_index(context)
-            if self._local:
+            if self._outbox.local:
                 self._deliver_local()
             if self.leadership is not None:
                 self.leadership.lead(raft, self.clock.run, wall_ms)
             self._advance(raft)
             self._seen_commit = raft.commit_index
         self._stirred = False
-        self.clients.serving = raft is not None and not self.contact.stale
-        if self.contact.lost:
+        stale = self.contact.stale
+        self.clients.serving = raft is not None and not stale
+        if stale and self.contact.lost:
             self.clients.close_all()
         outputs = self.clients.flush(now_ms)
-        frame = self.group_commit.next_frame(self.bootstrap.to_make_durable())
-        return Effects(self._take_sends(), frame, outputs, self._wake_at())
+        frame = self._group_commit.next_frame(self.bootstrap.to_make_durable())
+        return Effects(self._outbox.take(), frame, outputs, self._wake_at())
 
     def _on_message(
         self, server: ServerId, instance: Instance, sender: Sender | None, message: PeerMessage
@@ -313,7 +307,7 @@ class Driver:
                         raft, server, instance, message, self.contact.has_quorum
                     )
                     if report_ack is not None:
-                        self._send(server, report_ack)
+                        self._outbox.send(server, report_ack)
             case TouchAck():
                 if message.boot > self.identity.boot and server == self._leader:
                     # Only the leader is believed: it could write the same into the log.
@@ -324,19 +318,14 @@ class Driver:
                 assert sender is not None
                 answer = self.bootstrap.on_hello(sender, message)
                 if answer is not None:
-                    self._send(server, answer)
+                    self._outbox.send(server, answer)
             case _:
                 if raft is None:
                     return
-                if not self.bootstrap.founded:
-                    # Before the roster is known to be the same everywhere nobody votes (D-1); but a leader
-                    # can only exist if it was, and following one is safe.
-                    if isinstance(message, (AppendEntries, Heartbeat)) and raft.membership.has(
-                        server, instance
-                    ):
-                        self.bootstrap.on_leader()
-                    elif isinstance(message, (PreVote, RequestVote)):
-                        return
+                if not self.bootstrap.founded and not self.bootstrap.admits(
+                    message, from_member=raft.membership.has(server, instance)
+                ):
+                    return
                 self._step(raft, server, instance, message)
 
     def _step(self, raft: Raft, server: ServerId, instance: Instance, message: RaftMessage) -> None:
@@ -372,7 +361,7 @@ class Driver:
                 self.leader_changes += 1
                 self.origin.on_leader_change()
                 self.touches.report_now()
-            self.reads.ask_again()
+            self._reads.ask_again()
         if raft.role is not Role.LEADER:
             if self.leadership is not None:
                 self._end_leadership()
@@ -404,39 +393,26 @@ class Driver:
     def _advance(self, raft: Raft) -> None:
         """Take what the core wants done, and apply what is committed and durable here (D-7)."""
         ready = raft.ready()
+        send = self._outbox.send
         for to, message in ready.messages:
-            self._send(to, message)
+            send(to, message)
         if ready.write is not None:
-            self.group_commit.add(ready.write)
-        self.reads.answered(ready.read_states)
+            self._group_commit.add(ready.write)
+        if ready.read_states:
+            self._reads.answered(ready.read_states)
         if raft.role is Role.LEADER:
             self.contact.note_rounds(raft.round, raft.quorum_round)
         if self.applier.applied_index < raft.applicable_index:
             self.applier.apply_committed(raft.log, raft.applicable_index)
             if raft.log.bytes_in_memory > self.settings.log_memory_bytes_max:
                 raft.log.evict_to(self.applier.applied_index)
-        self.reads.finish(self.applier.applied_index)
-
-    # -- effects
-
-    def _send(self, to: ServerId, message: PeerMessage) -> None:
-        if to == self.identity.server:
-            self._local.append(message)
-        else:
-            self._sends.setdefault(to, []).append(message)
+        self._reads.finish(self.applier.applied_index)
 
     def _deliver_local(self) -> None:
         """What this server says to itself as origin and leader takes the same road, without the network."""
-        while self._local:
-            local, self._local = self._local, []
-            for message in local:
+        while self._outbox.local:
+            for message in self._outbox.take_local():
                 self._on_message(self.identity.server, self.identity.instance, None, message)
-
-    def _take_sends(self) -> list[tuple[ServerId, list[PeerMessage]]]:
-        if not self._sends:
-            return []
-        sends, self._sends = self._sends, {}
-        return list(sends.items())
 
     def _wake_at(self) -> int:
         """When the next turn is due: at once if this one left something undone."""
@@ -446,7 +422,7 @@ class Driver:
             self.applier.applied_index < raft.applicable_index or (self.leadership is None and self._leads())
         ):
             return now
-        if self._local:
+        if self._outbox.local:
             return now
         due = self.touches.due_at
         return now + IDLE_TURN_MS if due >= now + IDLE_TURN_MS else due if due > now else now + 1
