@@ -11,7 +11,9 @@ from typing import Any, Final
 
 from zraft.errors import Code, ZraftError
 from zraft.ids import Instance, ServerId
-from zraft.raft.messages import Entry
+from zraft.raft.log import Log
+from zraft.raft.membership import Membership
+from zraft.raft.messages import Entry, EntryKind
 from zraft.server.clients import Clients
 from zraft.server.connection import Connection, Phase
 from zraft.server.expiry import SessionExpiry
@@ -33,6 +35,8 @@ from zraft.tree.txn import (
 SESSION_COMMANDS: Final = frozenset({ATTACH, CREATE_SESSION, CLOSE_SESSION, EXPIRE, REGISTER})
 """Commands after which something beside the tree has changed."""
 
+APPLY_BYTES_PER_TURN: Final = 128 * 1024
+"""Entries applied in one turn, so that a server that catches up still answers heartbeats and pings."""
 
 EXPIRE_RESULTS: Final = frozenset({Code.OK, Code.UNKNOWN_SESSION, Code.BAD_VERSION})
 """Any other result says that it was no EXPIRE of a leader, but something that a faulty origin made look like one."""
@@ -66,8 +70,26 @@ class Applier:
         self._touches = touches
         self._clients = clients
         self._on_latency = on_latency
+        self.applied_index = 0
+        """The last entry whose effects are in the state machine."""
         self.expiry: SessionExpiry | None = None
         """The leader's table of touches while this server leads: every applied run of a session is a touch."""
+
+    def apply_committed(self, log: Log, limit: int) -> None:
+        """Apply what follows up to index `limit`, which is committed and durable here (D-7): one turn's worth."""
+        budget = APPLY_BYTES_PER_TURN
+        while self.applied_index < limit and budget > 0:
+            for entry in log.slice(self.applied_index + 1, limit + 1, budget):
+                if entry.kind is EntryKind.COMMANDS:
+                    self.apply(entry)
+                elif entry.kind is EntryKind.MEMBERSHIP:
+                    membership = Membership.decode(entry.payload)
+                    self._machine.set_members([(s, m.instance) for s, m in membership.members.items()])
+                    self._machine.pass_entry(entry.index, entry.term)
+                else:
+                    self._machine.pass_entry(entry.index, entry.term)
+                self.applied_index = entry.index
+                budget -= len(entry.payload) + 1
 
     def apply(self, entry: Entry) -> None:
         """Apply one COMMANDS entry, command by command."""

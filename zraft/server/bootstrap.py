@@ -17,6 +17,7 @@ from typing import Final
 import msgpack
 
 from zraft.ids import Instance, ServerId
+from zraft.raft.messages import AppendEntries, Heartbeat, Message, PreVote, RequestVote
 from zraft.transport.messages import Hello, Sender
 
 Roster = tuple[tuple[ServerId, Instance], ...]
@@ -120,6 +121,16 @@ class Bootstrap:
         """The roster's record is fsynced."""
         self._durable = True
         self._conclude()
+
+    def admits(self, message: Message, *, from_member: bool) -> bool:
+        """Whether a consensus message may count although this server does not know the cluster to be founded.
+
+        Before the roster is known to be the same everywhere nobody votes (D-1); but a leader can only exist if it
+        was, and following one is safe.
+        """
+        if from_member and isinstance(message, (AppendEntries, Heartbeat)):
+            self.on_leader()
+        return self.founded or not isinstance(message, (PreVote, RequestVote))
 
     def on_leader(self) -> None:
         """A leader of this roster was heard: others have founded the cluster already."""

@@ -6,7 +6,7 @@ write to clients. One turn is one batch: everything that arrived since the last 
 network and the state machine together, which is what makes Python fast enough (docs/ARCHITECTURE.md).
 
 Times are milliseconds of a clock that counts sleep (`now`); time in which this process did not run ages nobody
-(`_run`). Rules cited as D-n are in docs/RULES.md.
+(`clock`). Rules cited as D-n are in docs/RULES.md.
 """
 
 from __future__ import annotations
@@ -16,49 +16,35 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from typing import Final
 
-from attrs import asdict, define, field, frozen
+from attrs import asdict
 
 from zraft.errors import ProtocolError, StorageError
 from zraft.ids import COORDINATION_GROUP, Instance, ServerId
 from zraft.raft.core import Raft
-from zraft.raft.log import Log
 from zraft.raft.membership import Membership
-from zraft.raft.messages import (
-    AppendEntries,
-    EntryKind,
-    HardState,
-    Heartbeat,
-    Member,
-    PreVote,
-    RequestVote,
-)
+from zraft.raft.messages import Member
 from zraft.raft.messages import Message as RaftMessage
-from zraft.raft.ready import Write
 from zraft.raft.role import Role
-from zraft.raft.settings import RaftSettings
 from zraft.server.applier import Applier
 from zraft.server.bootstrap import Bootstrap, Roster
-from zraft.server.clients import Clients, ClientSettings, Output
+from zraft.server.clients import Clients
+from zraft.server.clock import TurnClock
 from zraft.server.connection import Connection
-from zraft.server.expiry import SessionExpiry
-from zraft.server.intake import BatchIntake
-from zraft.server.origin import OriginSettings, OriginStream
+from zraft.server.contact import Contact
+from zraft.server.driver_types import DriverSettings, Effects, Identity, Stored
+from zraft.server.group_commit import GroupCommit
+from zraft.server.leadership import Leadership
+from zraft.server.origin import OriginStream
+from zraft.server.outbox import Outbox
+from zraft.server.reads import LinearizableReads
 from zraft.server.statistics import Latencies, Sizes
-from zraft.server.touches import NEVER, TouchReporter
-from zraft.storage.records import EntryRecord, HardStateRecord, Record, RosterRecord, TruncateRecord
+from zraft.server.touches import TouchReporter
 from zraft.transport.messages import Hello, OriginBatch, PeerMessage, Sender, TouchAck, TouchReport
 from zraft.tree.machine import Machine
-from zraft.tree.settings import Settings
-from zraft.tree.txn import REGISTER, SETTINGS, Command, pack_batch, pack_entry
-
-TURN_STEP_MS_MAX: Final = 100
-"""The most time one turn may count as passed (D-11): a process that was stopped for a minute ages nobody."""
+from zraft.tree.txn import REGISTER
 
 IDLE_TURN_MS: Final = 20
 """Longest time between two turns; finer than every timeout, coarse enough to cost nothing when idle."""
-
-APPLY_BYTES_PER_TURN: Final = 128 * 1024
-"""Entries applied in one turn, so that a server that catches up still answers heartbeats and pings."""
 
 MISTAKES_KEPT_MAX: Final = 16
 """Messages that no correct peer sends, remembered between two turns for the log; all are counted."""
@@ -67,60 +53,6 @@ EARLY_BATCHES_MAX: Final = 16
 """Batches kept between an election and the leader's first applied entry: one or two per origin."""
 
 SERVER_MESSAGES: Final = frozenset({Hello, OriginBatch, TouchAck, TouchReport})
-
-LEADER_COMMANDS_PER_ENTRY_MAX: Final = 4096
-"""Sessions expired by one entry, about 250 KB: after a site went dark all of them are due at once."""
-
-NO_INSTANCE: Final = Instance(b"")
-"""The leader's own commands stand in a batch of no origin."""
-
-
-@frozen
-class Identity:
-    """Who this process is: the directory's identity and this start's number and random id (D-1)."""
-
-    server: ServerId
-    instance: Instance
-    boot: int
-    boot_id: bytes
-    cluster: bytes | None
-
-
-@frozen
-class DriverSettings:
-    """Everything a server decides by; `tree` seeds the replicated settings when a cluster is founded (D-5)."""
-
-    raft: RaftSettings = field(factory=RaftSettings)
-    origin: OriginSettings = field(factory=OriginSettings)
-    clients: ClientSettings = field(factory=ClientSettings)
-    tree: Settings = field(factory=Settings)
-    entry_bytes_max: int = 512 * 1024
-    entries_in_flight_max: int = 1
-    """Uncommitted entries of a leader at which it lets commands gather: fuller entries cost less per command."""
-    log_memory_bytes_max: int = 32 * 1024 * 1024
-
-
-@frozen
-class Stored:
-    """What the write-ahead log holds of the coordination group, in the form that a start needs."""
-
-    hard_state: HardState
-    roster: Roster | None
-    log: Log
-
-
-@define
-class Effects:
-    """What the shell does after a turn, in any order.
-
-    `write` is one frame to make durable; `Driver.persisted` is called when it is, and no further frame comes
-    before that. `wake_at` is when the next turn is due even if nothing arrives.
-    """
-
-    sends: list[tuple[ServerId, list[PeerMessage]]]
-    write: list[Record] | None
-    outputs: list[Output]
-    wake_at: int
 
 
 class Driver:
@@ -151,18 +83,11 @@ class Driver:
         self.latencies = Latencies()
         self._stored = stored
         self._rng = rng
-        self._now = now_ms
-        self._run = 0
-        self._woke = now_ms
-        self._sends: dict[ServerId, list[PeerMessage]] = {}
-        self._local: list[PeerMessage] = []
-
+        self.clock = TurnClock(now_ms, asleep_after_ms=settings.raft.election_timeout_ticks)
+        self._outbox = Outbox(identity.server)
+        self._group_commit = GroupCommit()
         self._stirred = False
         self._seen_commit = 0
-        self._pending_writes: list[Write] = []
-        self._writing: int | None = None
-        self._writing_roster = False
-        self._applied_index = 0
 
         self.touches = TouchReporter(identity.boot, settings.tree.tick_time_ms // 2)
         self.origin = OriginStream(identity.server, identity.instance, identity.boot, settings.origin)
@@ -196,20 +121,13 @@ class Driver:
         """The last of them, for the log: (sender, what was wrong)."""
         self._leader: ServerId | None = None
         self._led_term = 0
-        self._intake: BatchIntake | None = None
+        self.leadership: Leadership | None = None
         self._early_batches: deque[tuple[ServerId, Instance, OriginBatch]] = deque(maxlen=EARLY_BATCHES_MAX)
-        self._commands: list[Command] = []
-        self._log_time_base = 0
-        self._led_since = 0
-        self._round_sent: dict[int, int] = {}
-        self._last_round = 0
-        self._quorum_at = NEVER
 
-        # No number is used twice, also not by an earlier boot: a late answer would pass for that of a later read.
-        self._read_context = identity.boot << 32
-        self._reads: dict[int, list[Connection]] = {}
-        self._reads_asked_at = 0
-        self._ready_reads: list[tuple[int, int]] = []
+        self.contact = Contact(
+            self.clock, self.touches, self.clients, self.machine, settings.raft.election_timeout_ticks
+        )
+        self._reads = LinearizableReads(self.clients, identity.boot, settings.origin.resend_ms)
 
         self._founding = stored.log.last_index == 0
         self.bootstrap = Bootstrap(
@@ -235,7 +153,7 @@ class Driver:
             # This is a late datagram, or comes from a copy, which has forgotten votes and entries. Neither counts,
             # and a copy is told so by the boot that does (D-1).
             term = 0 if self.raft is None else self.raft.term
-            self._send(sender.server, TouchAck(term, later, 0, ()))
+            self._outbox.send(sender.server, TouchAck(term, later, 0, ()))
             return
         for message in messages:
             self._on_message(sender.server, sender.instance, sender, message)
@@ -247,16 +165,14 @@ class Driver:
 
     def persisted(self) -> None:
         """The frame of the last `Effects.write` is durable."""
-        if self._writing_roster:
-            self._writing_roster = False
+        number = self._group_commit.durable()
+        if number is None:
             self.bootstrap.roster_durable()
             assert self.bootstrap.roster is not None
             self._start_raft(self.bootstrap.roster)
-            return
-        assert self._writing is not None
-        assert self.raft is not None
-        number, self._writing = self._writing, None
-        self.raft.persisted(number)
+        else:
+            assert self.raft is not None
+            self.raft.persisted(number)
 
     def connect(self, address: str, ids: tuple[tuple[str, str], ...]) -> Connection | None:
         """A client connected; None if there are too many connections."""
@@ -273,11 +189,11 @@ class Driver:
         return (
             self._stirred
             or raft is None
-            or self._applied_index < raft.applicable_index
+            or self.applier.applied_index < raft.applicable_index
             or raft.commit_index != self._seen_commit
             or raft.leader != self._leader
             or raft.has_ready
-            or (self._writing is None and bool(self._pending_writes))
+            or self._group_commit.due
         )
 
     # -- state that the shell and the four-letter words show
@@ -290,7 +206,7 @@ class Driver:
     @property
     def serving(self) -> bool:
         """Whether clients get answers: contact with a leader that has a quorum, later than the last wake-up (D-14)."""
-        return self.raft is not None and not self._stale()
+        return self.raft is not None and not self.contact.stale
 
     @property
     def problem(self) -> str | None:
@@ -309,7 +225,7 @@ class Driver:
     @property
     def settings_differ(self) -> dict[str, tuple[object, object]]:
         """Settings of this server's configuration that are not in force: name -> (configured, replicated) (D-5)."""
-        if not self._applied_index:
+        if not self.applier.applied_index:
             return {}
         ours, theirs = asdict(self.settings.tree), asdict(self.machine.settings)
         return {name: (ours[name], theirs[name]) for name in ours if ours[name] != theirs[name]}
@@ -317,27 +233,23 @@ class Driver:
     @property
     def leader_uptime_ms(self) -> int:
         """Time that this leadership ran; 0 while not leading."""
-        return self._run - self._led_since if self._intake is not None else 0
+        return 0 if self.leadership is None else self.leadership.uptime_ms(self.clock.run)
 
     @property
     def applied_index(self) -> int:
-        return self._applied_index
+        return self.applier.applied_index
 
     # -- one turn
 
     def turn(self, now_ms: int, wall_ms: int) -> Effects:
         """Everything that follows from what arrived since the last turn."""
-        elapsed = now_ms - self._now
-        if elapsed > self.settings.raft.election_timeout_ticks:
-            self._woke = now_ms
-        step = elapsed if 0 < elapsed < TURN_STEP_MS_MAX else 0 if elapsed <= 0 else TURN_STEP_MS_MAX
-        self._now = self.clients.now = now_ms
-        self._run += step
+        step = self.clock.advance(now_ms)
+        self.clients.now = now_ms
         raft = self.raft
         founded = self.bootstrap.founded
         if not founded:
             for peer, hello in self.bootstrap.hellos(now_ms):
-                self._send(peer, hello)
+                self._outbox.send(peer, hello)
         elif raft is not None and self._founding:
             # Nobody leads a cluster that was founded this moment: one server need not wait to find that out.
             self._founding = False
@@ -353,23 +265,28 @@ class Driver:
             leader = self._leader
             if leader is not None:
                 for batch in self.origin.due(now_ms):
-                    self._send(leader, batch)
+                    self._outbox.send(leader, batch)
                 if now_ms >= self.touches.due_at:
                     self.touches.interval_ms = self.machine.settings.tick_time_ms // 2
                     for report in self.touches.make_reports(now_ms):
-                        self._send(leader, report)
-                self._ask_reads(raft)
-            if self._local:
+                        self._outbox.send(leader, report)
+                context = self._reads.ask(now_ms)
+                if context is not None:
+                    raft.read_index(context)
+            if self._outbox.local:
                 self._deliver_local()
-            if self._intake is not None:
-                self._lead(raft, wall_ms)
+            if self.leadership is not None:
+                self.leadership.lead(raft, self.clock.run, wall_ms)
             self._advance(raft)
             self._seen_commit = raft.commit_index
         self._stirred = False
-        self.clients.serving = raft is not None and not self._stale()
-        self._give_up()
+        stale = self.contact.stale
+        self.clients.serving = raft is not None and not stale
+        if stale and self.contact.lost:
+            self.clients.close_all()
         outputs = self.clients.flush(now_ms)
-        return Effects(self._take_sends(), self._next_write(), outputs, self._wake_at())
+        frame = self._group_commit.next_frame(self.bootstrap.to_make_durable())
+        return Effects(self._outbox.take(), frame, outputs, self._wake_at())
 
     def _on_message(
         self, server: ServerId, instance: Instance, sender: Sender | None, message: PeerMessage
@@ -379,37 +296,37 @@ class Driver:
             self._stirred = True
         match message:
             case OriginBatch():
-                if self._intake is not None:
-                    self._intake.offer(server, instance, message)
+                if self.leadership is not None:
+                    self.leadership.intake.offer(server, instance, message)
                 elif raft is not None and raft.role is Role.LEADER:
                     # Its origin has heard of this leader before our first entry is applied; it would ask again
                     # only after a while, and clients have waited for an election already.
                     self._early_batches.append((server, instance, message))
             case TouchReport():
-                self._on_report(server, instance, message)
+                if raft is not None and self.leadership is not None:
+                    report_ack = self.leadership.answer_report(
+                        raft, server, instance, message, self.contact.has_quorum
+                    )
+                    if report_ack is not None:
+                        self._outbox.send(server, report_ack)
             case TouchAck():
                 if message.boot > self.identity.boot and server == self._leader:
                     # Only the leader is believed: it could write the same into the log.
                     raise self.applier.copied(message.boot)
                 if raft is not None and message.term >= raft.term:
-                    self.touches.on_ack(message, self._run)
+                    self.touches.on_ack(message, self.clock.run)
             case Hello():
                 assert sender is not None
                 answer = self.bootstrap.on_hello(sender, message)
                 if answer is not None:
-                    self._send(server, answer)
+                    self._outbox.send(server, answer)
             case _:
                 if raft is None:
                     return
-                if not self.bootstrap.founded:
-                    # Before the roster is known to be the same everywhere nobody votes (D-1); but a leader
-                    # can only exist if it was, and following one is safe.
-                    if isinstance(message, (AppendEntries, Heartbeat)) and raft.membership.has(
-                        server, instance
-                    ):
-                        self.bootstrap.on_leader()
-                    elif isinstance(message, (PreVote, RequestVote)):
-                        return
+                if not self.bootstrap.founded and not self.bootstrap.admits(
+                    message, from_member=raft.membership.has(server, instance)
+                ):
+                    return
                 self._step(raft, server, instance, message)
 
     def _step(self, raft: Raft, server: ServerId, instance: Instance, message: RaftMessage) -> None:
@@ -445,234 +362,71 @@ class Driver:
                 self.leader_changes += 1
                 self.origin.on_leader_change()
                 self.touches.report_now()
-            self._reads_asked_at = NEVER
+            self._reads.ask_again()
         if raft.role is not Role.LEADER:
-            if self._intake is not None or self.applier.expiry is not None:
-                self._intake = None
-                self.applier.expiry = None
-                self._commands.clear()
+            if self.leadership is not None:
+                self._end_leadership()
             self._early_batches.clear()
             return
         if raft.term != self._led_term:
             self._led_term = raft.term
-            self._intake = None
-            self.applier.expiry = None
-            self._commands.clear()
-            self._round_sent.clear()
-            self._last_round = 0
-            self._quorum_at = NEVER
-        if self._intake is None and self._leads():
-            # Only now the state holds all that earlier leaders committed: rows, sessions and log time are
-            # exact, and nothing remembered from an earlier leadership is used (D-2, D-11b, D-12).
-            self._intake = BatchIntake(
-                {origin: (row.boot, row.seq) for origin, row in self.machine.rows.items()}
-            )
+            self._end_leadership()
+            self.contact.new_term()
+        if self.leadership is not None:
+            self.leadership.expiry.advance(step)
+        elif self._leads():
+            self.leadership = Leadership(self.settings, self.machine, self.proposals, run_ms=self.clock.run)
+            self.applier.expiry = self.leadership.expiry
             while self._early_batches:
-                self._intake.offer(*self._early_batches.popleft())
-            self.applier.expiry = SessionExpiry(self.machine.settings.tick_time_ms)
-            self._log_time_base = self.machine.log_time
-            self._led_since = self._run
-            if self.machine.position == 0:
-                # Nothing was ever applied, so no earlier leader got its settings through; they are part of the
-                # first entry with commands, whoever writes it.
-                self._commands.append((SETTINGS, asdict(self.settings.tree)))
-        elif self.applier.expiry is not None:
-            self.applier.expiry.advance(step)
+                self.leadership.intake.offer(*self._early_batches.popleft())
+
+    def _end_leadership(self) -> None:
+        self.leadership = None
+        self.applier.expiry = None
 
     def _leads(self) -> bool:
         """This server leads, and its first entry is applied."""
         raft = self.raft
-        return raft is not None and raft.role is Role.LEADER and raft.noop_index <= self._applied_index
-
-    def _lead(self, raft: Raft, wall_ms: int) -> None:
-        """The leader's turn: expire who is to be expired, and put what gathered into one entry."""
-        expiry = self.applier.expiry
-        intake = self._intake
-        assert expiry is not None
-        assert intake is not None
-        expiry.tick_time_ms = self.machine.settings.tick_time_ms
-        if expiry.wants_round(self.machine.sessions, raft.round + 1):
-            raft.request_round()
-        self._commands.extend(expiry.confirmed(self.machine.sessions, raft.quorum_round))
-        window = self.settings.entries_in_flight_max
-        while (intake or self._commands) and raft.log.last_index - raft.commit_index < window:
-            blobs, count = intake.take(self.settings.entry_bytes_max)
-            if self._commands:
-                commands = self._commands[:LEADER_COMMANDS_PER_ENTRY_MAX]
-                del self._commands[:LEADER_COMMANDS_PER_ENTRY_MAX]
-                own = pack_batch(ServerId(0), NO_INSTANCE, 0, 0, [(0, (), commands)])
-                # Settings hold for the first session already; an EXPIRE leaves its session the last word.
-                blobs.insert(0 if self.machine.position == 0 else len(blobs), own)
-                count += len(commands)
-            log_time = self._log_time_base + self._run - self._led_since
-            payload = pack_entry(log_time, wall_ms, blobs)
-            self.proposals.add(len(payload))
-            index = raft.propose(payload, count)
-            assert index is not None, "a leader with few uncommitted entries refused a bounded one"
-
-    def _on_report(self, server: ServerId, instance: Instance, report: TouchReport) -> None:
-        """Acknowledge a touch only while that is a promise this leader can keep (D-11 a to d)."""
-        raft, expiry = self.raft, self.applier.expiry
-        if raft is None or raft.role is not Role.LEADER or expiry is None:
-            return
-        if self._now - self._quorum_at > self.settings.raft.election_timeout_ticks:
-            return
-        if not raft.membership.has(server, instance):
-            return
-        refused = expiry.accept_report(server, instance, report, self.machine.sessions)
-        if refused is not None:
-            self._send(server, TouchAck(raft.term, report.boot, report.number, refused))
+        return raft is not None and raft.role is Role.LEADER and raft.noop_index <= self.applier.applied_index
 
     # -- log, network, state machine
 
     def _advance(self, raft: Raft) -> None:
         """Take what the core wants done, and apply what is committed and durable here (D-7)."""
         ready = raft.ready()
+        send = self._outbox.send
         for to, message in ready.messages:
-            self._send(to, message)
+            send(to, message)
         if ready.write is not None:
-            self._pending_writes.append(ready.write)
-        self._ready_reads.extend(ready.read_states)
-        self._note_rounds(raft)
-        limit = raft.applicable_index
-        if self._applied_index < limit:
-            self._apply(raft, limit)
-        if self._ready_reads:
-            self._finish_reads()
-
-    def _note_rounds(self, raft: Raft) -> None:
-        """Remember when quorum rounds were sent, on our clock: that is when the leader had contact (D-14)."""
-        if raft.role is not Role.LEADER:
-            return
-        while self._last_round < raft.round:
-            self._last_round += 1
-            self._round_sent[self._last_round] = self._now
-        sent = self._round_sent.get(raft.quorum_round)
-        if sent is not None:
-            self._quorum_at = max(self._quorum_at, sent)
-            self.touches.on_contact(sent, self._run)
-            for number in [n for n in self._round_sent if n <= raft.quorum_round]:
-                del self._round_sent[number]
-
-    def _apply(self, raft: Raft, limit: int) -> None:
-        budget = APPLY_BYTES_PER_TURN
-        while self._applied_index < limit and budget > 0:
-            entries = raft.log.slice(self._applied_index + 1, limit + 1, budget)
-            for entry in entries:
-                if entry.kind is EntryKind.COMMANDS:
-                    self.applier.apply(entry)
-                elif entry.kind is EntryKind.MEMBERSHIP:
-                    membership = Membership.decode(entry.payload)
-                    self.machine.set_members([(s, m.instance) for s, m in membership.members.items()])
-                    self.machine.pass_entry(entry.index, entry.term)
-                else:
-                    self.machine.pass_entry(entry.index, entry.term)
-                self._applied_index = entry.index
-                budget -= len(entry.payload) + 1
-        if raft.log.bytes_in_memory > self.settings.log_memory_bytes_max:
-            raft.log.evict_to(self._applied_index)
-
-    # -- linearizable reads (sync)
-
-    def _ask_reads(self, raft: Raft) -> None:
-        """One read index for all syncs of this turn; asked again if the answer does not come."""
-        if not self._reads and not self.clients.has_syncs:
-            return
-        waiting = self.clients.take_syncs()
-        overdue = self._reads and self._now - self._reads_asked_at >= self.settings.origin.resend_ms
-        if not waiting and not overdue:
-            return
-        if overdue:
-            for connections in self._reads.values():
-                waiting.extend(connections)
-            self._reads.clear()
-        self._read_context += 1
-        self._reads[self._read_context] = waiting
-        self._reads_asked_at = self._now
-        raft.read_index(self._read_context)
-
-    def _finish_reads(self) -> None:
-        left: list[tuple[int, int]] = []
-        for context, index in self._ready_reads:
-            if index > self._applied_index:
-                left.append((context, index))
-                continue
-            # What was asked earlier is answered too: its own answer may be lost, and with a new question every
-            # few milliseconds nobody would ask again.
-            for asked in [number for number in self._reads if number <= context]:
-                for connection in self._reads.pop(asked):
-                    connection.complete_sync()
-        self._ready_reads = [(c, i) for c, i in left if c in self._reads]
-
-    # -- when to fall silent (D-14)
-
-    def _stale(self) -> bool:
-        contact = self.touches.contact
-        if contact < self._woke:
-            return True
-        timeout = self.clients.timeout_ms_min or self.machine.settings.session_timeout_ms_min
-        return self._now - contact > timeout // 3
-
-    def _give_up(self) -> None:
-        """Without contact for a third of the smallest timeout, in time that we ran: clients try another server."""
-        timeout = self.clients.timeout_ms_min
-        if timeout is not None and self._run - self.touches.contact_run > timeout // 3:
-            self.clients.close_all()
-
-    # -- effects
-
-    def _send(self, to: ServerId, message: PeerMessage) -> None:
-        if to == self.identity.server:
-            self._local.append(message)
-        else:
-            self._sends.setdefault(to, []).append(message)
+            self._group_commit.add(ready.write)
+        if ready.read_states:
+            self._reads.answered(ready.read_states)
+        if raft.role is Role.LEADER:
+            self.contact.note_rounds(raft.round, raft.quorum_round)
+        if self.applier.applied_index < raft.applicable_index:
+            self.applier.apply_committed(raft.log, raft.applicable_index)
+            if raft.log.bytes_in_memory > self.settings.log_memory_bytes_max:
+                raft.log.evict_to(self.applier.applied_index)
+        self._reads.finish(self.applier.applied_index)
 
     def _deliver_local(self) -> None:
         """What this server says to itself as origin and leader takes the same road, without the network."""
-        while self._local:
-            local, self._local = self._local, []
-            for message in local:
+        while self._outbox.local:
+            for message in self._outbox.take_local():
                 self._on_message(self.identity.server, self.identity.instance, None, message)
-
-    def _take_sends(self) -> list[tuple[ServerId, list[PeerMessage]]]:
-        if not self._sends:
-            return []
-        sends, self._sends = self._sends, {}
-        return list(sends.items())
-
-    def _next_write(self) -> list[Record] | None:
-        """All that gathered while the last frame was being synced becomes the next one: group commit."""
-        if self._writing is not None or self._writing_roster:
-            return None
-        roster = self.bootstrap.to_make_durable()
-        if roster is not None:
-            self._writing_roster = True
-            return [RosterRecord(COORDINATION_GROUP, roster)]
-        if not self._pending_writes:
-            return None
-        writes, self._pending_writes = self._pending_writes, []
-        records: list[Record] = []
-        for write in writes:
-            if write.hard_state is not None:
-                records.append(HardStateRecord(COORDINATION_GROUP, write.hard_state))
-            if write.truncate_from is not None:
-                records.append(TruncateRecord(COORDINATION_GROUP, write.truncate_from))
-            records.extend(EntryRecord(COORDINATION_GROUP, entry) for entry in write.entries)
-        self._writing = writes[-1].number
-        return records
 
     def _wake_at(self) -> int:
         """When the next turn is due: at once if this one left something undone."""
-        now = self._now
+        now = self.clock.now
         raft = self.raft
         if raft is not None and (
-            self._applied_index < raft.applicable_index or (self._intake is None and self._leads())
+            self.applier.applied_index < raft.applicable_index or (self.leadership is None and self._leads())
         ):
             return now
-        if self._local:
+        if self._outbox.local:
             return now
         due = self.touches.due_at
         return now + IDLE_TURN_MS if due >= now + IDLE_TURN_MS else due if due > now else now + 1
 
     def _on_latency(self, cut_at: int, count: int) -> None:
-        self.latencies.add(self._now - cut_at, count)
+        self.latencies.add(self.clock.now - cut_at, count)

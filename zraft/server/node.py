@@ -30,7 +30,8 @@ from zraft.server.client_protocol import ClientProtocol
 from zraft.server.clients import ClientSettings
 from zraft.server.collector import Collector
 from zraft.server.connection import Connection
-from zraft.server.driver import Driver, DriverSettings, Identity
+from zraft.server.driver import Driver
+from zraft.server.driver_types import DriverSettings, Identity
 from zraft.server.origin import OriginSettings
 from zraft.server.report import server_statistics
 from zraft.server.stored import stored_group

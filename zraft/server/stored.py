@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from zraft.ids import COORDINATION_GROUP
 from zraft.raft.log import Log
 from zraft.raft.messages import Entry, EntryKind, HardState
-from zraft.server.driver import Stored
+from zraft.server.driver_types import Stored
 from zraft.storage.recovery import Recovered
 from zraft.storage.wal import Wal
 

@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from typing import Final
 
 from zraft.ids import ServerId
-from zraft.server.driver import Identity, Stored
+from zraft.server.driver_types import Identity, Stored
 from zraft.server.stored import stored_group
 from zraft.storage.directory import DataDirectory
 from zraft.storage.records import Record

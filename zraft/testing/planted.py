@@ -28,15 +28,18 @@ from zraft.raft.messages import (
     Member,
     ReadIndexReply,
 )
+from zraft.server import clock as clock_module
 from zraft.server import connection as connection_module
-from zraft.server import driver as driver_module
 from zraft.server import intake as intake_module
 from zraft.server.bootstrap import Bootstrap
 from zraft.server.clients import Clients, Output
 from zraft.server.connection import Connection, Phase
-from zraft.server.driver import Driver, Effects
+from zraft.server.contact import Contact
+from zraft.server.driver import Driver
+from zraft.server.driver_types import Effects
 from zraft.server.expiry import SessionExpiry
 from zraft.server.origin import NumberedBatch, OriginStream
+from zraft.server.reads import LinearizableReads
 from zraft.testing.profile import Mode
 from zraft.transport.messages import OriginBatch, Sender, TouchReport
 from zraft.tree.machine import Machine
@@ -219,12 +222,12 @@ def stale_next() -> Sequence[Patch]:
     original = Driver._follow_role
 
     def follow_role(self: Driver, raft: Raft, step: int) -> None:
-        before = self._intake
+        before = self.leadership
         if before is not None:
-            self.__dict__["planted_taken"] = dict(before._taken)
+            self.__dict__["planted_taken"] = dict(before.intake._taken)
         original(self, raft, step)
-        if self._intake is not None and self._intake is not before:
-            self._intake._taken.update(self.__dict__.get("planted_taken", {}))
+        if self.leadership is not None and self.leadership is not before:
+            self.leadership.intake._taken.update(self.__dict__.get("planted_taken", {}))
 
     return [(Driver, "_follow_role", follow_role)]
 
@@ -293,7 +296,7 @@ def expiry_on_waking() -> Sequence[Patch]:
 
     def turn(self: Driver, now_ms: int, wall_ms: int) -> Effects:
         if self.applier.expiry is not None:
-            self.applier.expiry.advance(max(0, now_ms - self._now - driver_module.TURN_STEP_MS_MAX))
+            self.applier.expiry.advance(max(0, now_ms - self.clock.now - clock_module.TURN_STEP_MS_MAX))
         return original(self, now_ms, wall_ms)
 
     return [(Driver, "turn", turn)]
@@ -349,7 +352,7 @@ def nothing_held() -> Sequence[Patch]:
                 self.release(connection)
         return outputs
 
-    return [(Clients, "flush", flush), (Driver, "_give_up", lambda self: None)]
+    return [(Clients, "flush", flush), (Contact, "lost", property(lambda self: False))]
 
 
 # -- what clients see
@@ -404,11 +407,12 @@ def read_ahead() -> Sequence[Patch]:
 
 @_plant("6.4", "sync is answered from local state, without asking the leader", Mode.READS)
 def local_sync() -> Sequence[Patch]:
-    def ask(self: Driver, raft: Raft) -> None:
-        for connection in self.clients.take_syncs():
+    def ask(self: LinearizableReads, now: int) -> int | None:
+        for connection in self._clients.take_syncs():
             connection.complete_sync()
+        return None
 
-    return [(Driver, "_ask_reads", ask)]
+    return [(LinearizableReads, "ask", ask)]
 
 
 @_plant("6.4", "a leader answers ReadIndex without a quorum round", Mode.READS)

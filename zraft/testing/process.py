@@ -17,7 +17,8 @@ from zraft.ids import Instance, ServerId
 from zraft.raft.log import Log
 from zraft.raft.messages import HardState
 from zraft.raft.role import Role
-from zraft.server.driver import Driver, DriverSettings, Effects, Stored
+from zraft.server.driver import Driver
+from zraft.server.driver_types import DriverSettings, Effects, Stored
 from zraft.storage.records import Record
 from zraft.testing.broken import BrokenPromiseError
 from zraft.testing.disk_image import DiskImage

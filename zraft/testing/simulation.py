@@ -17,7 +17,7 @@ from zraft.ids import ServerId
 from zraft.raft.messages import Entry, EntryKind
 from zraft.raft.role import Role
 from zraft.raft.settings import RaftSettings
-from zraft.server.driver import DriverSettings
+from zraft.server.driver_types import DriverSettings
 from zraft.server.origin import OriginSettings
 from zraft.storage.records import Record, RosterRecord
 from zraft.testing.broken import BrokenPromiseError

@@ -21,14 +21,9 @@ from zraft.raft.messages import (
 )
 from zraft.raft.role import Role
 from zraft.server.applier import CopiedDirectoryError
-from zraft.server.driver import (
-    LEADER_COMMANDS_PER_ENTRY_MAX,
-    Driver,
-    DriverSettings,
-    Effects,
-    Identity,
-    Stored,
-)
+from zraft.server.driver import Driver
+from zraft.server.driver_types import DriverSettings, Effects, Identity, Stored
+from zraft.server.leadership import LEADER_COMMANDS_PER_ENTRY_MAX
 from zraft.storage.records import EntryRecord
 from zraft.transport.messages import PeerMessage, Sender, TouchAck
 from zraft.tree.settings import Settings
@@ -145,7 +140,9 @@ def test_all_sessions_expiring_at_once_are_spread_over_entries() -> None:
     """A site that went dark: each entry must still fit a message."""
     place = _alone()
     count = LEADER_COMMANDS_PER_ENTRY_MAX + 100
-    place.driver._commands += [(202, n, 0, 0, 0, 6_000, 0) for n in range(1, count + 1)]
+    leadership = place.driver.leadership
+    assert leadership is not None
+    leadership.commands += [(202, n, 0, 0, 0, 6_000, 0) for n in range(1, count + 1)]
     before = len(place.written)
     place.turns(100)
     assert [record.entry.count for record in place.written[before:]] == [LEADER_COMMANDS_PER_ENTRY_MAX, 100]

@@ -34,7 +34,8 @@ from zraft.raft.messages import (
     RequestVoteReply,
 )
 from zraft.raft.role import Role
-from zraft.server.driver import Driver, DriverSettings, Identity, Stored
+from zraft.server.driver import Driver
+from zraft.server.driver_types import DriverSettings, Identity, Stored
 from zraft.testing.broken import BrokenPromiseError
 from zraft.testing.fuzz.mutation import mutate_bytes, mutate_value
 from zraft.testing.fuzz.outcome import PROMISE, Outcome, Progress

@@ -10,7 +10,8 @@ from zraft.raft.log import Log
 from zraft.raft.messages import HardState
 from zraft.server.clients import ClientSettings
 from zraft.server.connection import Connection
-from zraft.server.driver import Driver, DriverSettings, Identity, Stored
+from zraft.server.driver import Driver
+from zraft.server.driver_types import DriverSettings, Identity, Stored
 from zraft.server.origin import OriginSettings
 from zraft.testing.broken import BrokenPromiseError
 from zraft.testing.fuzz.outcome import PROMISE

@@ -1,0 +1,86 @@
+"""One leadership: what begins when our first entry is applied, and is dropped when we step down.
+
+Only then the state holds all that earlier leaders committed: rows, sessions and log time are exact. Every
+leadership is a new object, so nothing remembered from an earlier one can be used (D-2, D-11b, D-12).
+
+Pure. Source: rules D-2, D-5, D-11 and D-12 in docs/RULES.md.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from attrs import asdict
+
+from zraft.ids import Instance, ServerId
+from zraft.raft.core import Raft
+from zraft.raft.role import Role
+from zraft.server.driver_types import DriverSettings
+from zraft.server.expiry import SessionExpiry
+from zraft.server.intake import BatchIntake
+from zraft.server.statistics import Sizes
+from zraft.transport.messages import TouchAck, TouchReport
+from zraft.tree.machine import Machine
+from zraft.tree.txn import SETTINGS, Command, pack_batch, pack_entry
+
+LEADER_COMMANDS_PER_ENTRY_MAX: Final = 4096
+"""Sessions expired by one entry, about 250 KB: after a site went dark all of them are due at once."""
+
+NO_INSTANCE: Final = Instance(b"")
+"""The leader's own commands stand in a batch of no origin."""
+
+
+class Leadership:
+    """Batches of the origins and the leader's own commands on their way into the log, and the log's time."""
+
+    def __init__(self, settings: DriverSettings, machine: Machine, proposals: Sizes, run_ms: int) -> None:
+        self._settings = settings
+        self._machine = machine
+        self._proposals = proposals
+        self._began = run_ms
+        self._log_time_base = machine.log_time
+        self.intake = BatchIntake({origin: (row.boot, row.seq) for origin, row in machine.rows.items()})
+        """Takes exactly the next batch of each origin (D-2)."""
+        self.expiry = SessionExpiry(machine.settings.tick_time_ms)
+        """Who was heard when; fed by touch reports and by what is applied (D-11)."""
+        self.commands: list[Command] = []
+        """The leader's own, for the next entries."""
+        if machine.position == 0:
+            # Nothing was ever applied, so no earlier leader got its settings through; they are part of the
+            # first entry with commands, whoever writes it.
+            self.commands.append((SETTINGS, asdict(settings.tree)))
+
+    def uptime_ms(self, run_ms: int) -> int:
+        """Time that this leadership ran."""
+        return run_ms - self._began
+
+    def answer_report(
+        self, raft: Raft, server: ServerId, instance: Instance, report: TouchReport, has_quorum: bool
+    ) -> TouchAck | None:
+        """Acknowledge a touch only while that is a promise this leader can keep (D-11 a to d)."""
+        if raft.role is not Role.LEADER or not has_quorum or not raft.membership.has(server, instance):
+            return None
+        refused = self.expiry.accept_report(server, instance, report, self._machine.sessions)
+        return None if refused is None else TouchAck(raft.term, report.boot, report.number, refused)
+
+    def lead(self, raft: Raft, run_ms: int, wall_ms: int) -> None:
+        """The leader's turn: expire who is to be expired, and put what gathered into one entry."""
+        machine, expiry, intake, commands = self._machine, self.expiry, self.intake, self.commands
+        expiry.tick_time_ms = machine.settings.tick_time_ms
+        if expiry.wants_round(machine.sessions, raft.round + 1):
+            raft.request_round()
+        commands.extend(expiry.confirmed(machine.sessions, raft.quorum_round))
+        window = self._settings.entries_in_flight_max
+        while (intake or commands) and raft.log.last_index - raft.commit_index < window:
+            blobs, count = intake.take(self._settings.entry_bytes_max)
+            if commands:
+                own = commands[:LEADER_COMMANDS_PER_ENTRY_MAX]
+                del commands[:LEADER_COMMANDS_PER_ENTRY_MAX]
+                blob = pack_batch(ServerId(0), NO_INSTANCE, 0, 0, [(0, (), own)])
+                # Settings hold for the first session already; an EXPIRE leaves its session the last word.
+                blobs.insert(0 if machine.position == 0 else len(blobs), blob)
+                count += len(own)
+            payload = pack_entry(self._log_time_base + run_ms - self._began, wall_ms, blobs)
+            self._proposals.add(len(payload))
+            index = raft.propose(payload, count)
+            assert index is not None, "a leader with few uncommitted entries refused a bounded one"
