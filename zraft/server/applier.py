@@ -38,12 +38,21 @@ SESSION_COMMANDS: Final = frozenset({ATTACH, CREATE_SESSION, CLOSE_SESSION, EXPI
 APPLY_BYTES_PER_TURN: Final = 128 * 1024
 """Entries applied in one turn, so that a server that catches up still answers heartbeats and pings."""
 
+BATCH_HEAD_BYTES: Final = 32
+"""Server, instance, boot and number of a packed batch stand within these; searching for all of it would cost more."""
+
 EXPIRE_RESULTS: Final = frozenset({Code.OK, Code.UNKNOWN_SESSION, Code.BAD_VERSION})
 """Any other result says that it was no EXPIRE of a leader, but something that a faulty origin made look like one."""
 
 
 class CopiedDirectoryError(ZraftError):
     """Another process runs, or ran, with this data directory's identity (D-1): this one must not go on."""
+
+
+def _holds(payload: bytes, blob: bytes) -> bool:
+    """Whether the batch stands unchanged in the entry: found by its head, which no other batch shares, then compared."""
+    at = payload.find(blob[:BATCH_HEAD_BYTES])
+    return at >= 0 and payload.startswith(blob, at)
 
 
 class Applier:
@@ -104,7 +113,7 @@ class Applier:
             if mine and boot > self._boot:
                 raise self.copied(boot)
             batch = self._origin.take_applied(seq) if mine and boot == self._boot else None
-            if batch is not None and batch.message.blob not in entry.payload:
+            if batch is not None and not _holds(entry.payload, batch.message.blob):
                 # D-2: a batch never changes. What became of these requests, their clients must find out anew.
                 self._disown(batch)
                 batch = None
