@@ -38,7 +38,7 @@ SESSION_COMMANDS: Final = frozenset({ATTACH, CREATE_SESSION, CLOSE_SESSION, EXPI
 APPLY_BYTES_PER_TURN: Final = 128 * 1024
 """Entries applied in one turn, so that a server that catches up still answers heartbeats and pings."""
 
-BATCH_HEAD_BYTES: Final = 32
+BATCH_HEAD_BYTES: Final = 40
 """Server, instance, boot and number of a packed batch stand within these; searching for all of it would cost more."""
 
 EXPIRE_RESULTS: Final = frozenset({Code.OK, Code.UNKNOWN_SESSION, Code.BAD_VERSION})
