@@ -14,6 +14,7 @@ from typing import Any, Final
 from attrs import frozen
 
 from zraft.errors import Code, ProtocolError
+from zraft.tree.node import Stat
 from zraft.tree.txn import (
     CHECK,
     CLOSE_SESSION,
@@ -36,7 +37,7 @@ from zraft.wire.framing import JUTE_MAXBUFFER, FrameReader, frame
 from zraft.wire.jute import INT, JuteReader, encode_buffer, encode_texts, encode_ustring
 from zraft.wire.opcodes import READS, XID_NOTIFICATION, XID_PING, XID_SET_WATCHES, Opcode
 from zraft.wire.requests import HEADER, MULTI_END, MULTI_HEADER, WORLD_ANYONE_ALL, Acl, SetWatches
-from zraft.wire.stat import Stat, decode_stat
+from zraft.wire.stat import decode_stat
 
 PENDING_MAX: Final = 1 << 16
 """Requests without a reply; a caller beyond this is looping, servers stop reading far earlier."""

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sized
 from struct import Struct
-from typing import Final, NamedTuple, Protocol
+from typing import Final, Protocol
 
+from zraft.tree.node import Stat
 from zraft.wire.jute import JuteReader
 
 STAT_FIELDS: Final = "qqqqiiiqiiq"
@@ -44,22 +45,6 @@ class Znode(Protocol):
     def ephemeral_owner(self) -> int: ...
     @property
     def children(self) -> Sized | None: ...
-
-
-class Stat(NamedTuple):
-    """A decoded Stat, fields in wire order."""
-
-    czxid: int
-    mzxid: int
-    ctime: int
-    mtime: int
-    version: int
-    cversion: int
-    aversion: int
-    ephemeral_owner: int
-    data_length: int
-    num_children: int
-    pzxid: int
 
 
 def encode_stat(node: Znode) -> bytes:

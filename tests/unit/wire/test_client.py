@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from tests.unit.wire.samples import Failure, SampleZnode
 from tests.unit.wire.test_replies import MULTI_OPS, MULTI_RESULTS
 from zraft.errors import Code, MarshallingError, ProtocolError
+from zraft.tree.node import Stat
 from zraft.tree.txn import CLOSE_SESSION, CREATE, CREATE2, DELETE, MULTI, SET_DATA
 from zraft.wire import replies
 from zraft.wire.client import PENDING_MAX, Pong, Reply, WatchEvent, ZkClientCodec
@@ -23,7 +24,6 @@ from zraft.wire.events import EventType, encode_watch_event
 from zraft.wire.framing import FrameReader, frame
 from zraft.wire.opcodes import XID_PING, XID_SET_WATCHES, Opcode
 from zraft.wire.requests import SetWatches, decode_header
-from zraft.wire.stat import Stat
 
 NODE = SampleZnode(children={"x"})
 STAT = Stat(
