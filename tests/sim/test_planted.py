@@ -8,6 +8,9 @@ from zraft.testing.planted import PLANTS, planted
 from zraft.testing.simulate import run_planted
 from zraft.testing.simulation import Simulation
 
+# Up to forty seeds of a second or two each where a schedule has moved, on a machine that may be busy.
+pytestmark = pytest.mark.timeout(300)
+
 KNOWN_SEEDS = {
     "own_vote_early": 0,
     "vote_before_fsync": 0,
