@@ -5,6 +5,7 @@ Arguments: PORT DATA BEHAVIOUR…, one per server (see `fake_server`).
 
 from __future__ import annotations
 
+import signal
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -30,4 +31,6 @@ def main(port: int, data: Path, behaviours: Sequence[str]) -> int:
 
 
 if __name__ == "__main__":
+    # The tests may run under nohup, whose ignored hang-ups are inherited, and then rightly ignored here too.
+    signal.signal(signal.SIGHUP, signal.SIG_DFL)
     sys.exit(main(int(sys.argv[1]), Path(sys.argv[2]), sys.argv[3:]))
