@@ -61,7 +61,8 @@ def server_statistics(
         connections=connections,
         outstanding=sum(c.queued for c in connections),
         zxid=machine.last_zxid,
-        node_count=len(machine.nodes),
+        # One more than there are: ZooKeeper counts its root twice, as "" and as "/".
+        node_count=len(machine.nodes) + 1,
         watch_count=driver.clients.watches.watch_count(),
         ephemerals_count=sum(len(s.ephemerals) for s in machine.sessions.values()),
         approximate_data_size=machine.nodes.data_bytes,
