@@ -148,3 +148,24 @@ def test_an_entry_takes_one_batch_at_least_and_stops_at_its_size() -> None:
     assert intake
     assert len(intake.take(1 << 20)[0]) == 1
     assert not intake
+
+
+def test_repetitions_leave_the_reorder_buffer_to_early_batches() -> None:
+    """D-2: an origin repeats what is not applied yet; a buffer full of that would have no room for what came early."""
+    intake = _intake()
+    for seq in range(6 - REORDERED_MAX, 6):
+        intake.offer(ME, INSTANCE, _batch(2, max(1, seq)))
+        intake.offer(ME, INSTANCE, _batch(1, seq + 100))
+    intake.offer(ME, INSTANCE, _batch(2, 7))
+    intake.offer(ME, INSTANCE, _batch(2, 6))
+    assert _taken(intake) == [(2, 6), (2, 7)]
+
+
+def test_a_batch_that_is_none_is_dropped_and_counted() -> None:
+    """What stands in the log must be walkable on every server for ever."""
+    intake = _intake()
+    good = _batch(2, 6)
+    intake.offer(ME, INSTANCE, OriginBatch(COORDINATION_GROUP, 2, 6, good.count, good.blob[:-1]))
+    intake.offer(ME, INSTANCE, OriginBatch(COORDINATION_GROUP, 2, 6, good.count + 1, good.blob))
+    assert _taken(intake) == []
+    assert intake.malformed == 2
