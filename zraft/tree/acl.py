@@ -29,6 +29,12 @@ OPEN_ACL: Final[Acl] = ((ALL, "world", "anyone"),)
 
 READ_ONLY_ACL: Final[Acl] = ((READ, "world", "anyone"),)
 
+SUPER: Final = "super"
+"""Scheme of the one id that may do everything; no ACL names it, a connection has it or not."""
+
+PROVED_SCHEMES: Final = frozenset({"digest", "sasl", "x509"})
+"""Ids that somebody had to prove. "auth" in an ACL stands for these."""
+
 _INT32_MAX: Final = 2**31 - 1
 
 
@@ -72,23 +78,34 @@ def _ip_matches(network_text: str, address_text: str) -> bool:
 
 
 def permits(acl: Acl, permission: int, ids: Ids) -> bool:
-    """Does `acl` grant any bit of `permission` to a connection with these ids?"""
+    """Does `acl` grant any bit of `permission` to a connection with these ids? "super" is granted everything."""
     if acl is OPEN_ACL:
         return True
     for bits, scheme, who in acl:
         if bits & permission:
             if scheme == "world":
                 return True
-            if scheme == "ip" and any(s == "ip" and _ip_matches(who, i) for s, i in ids):
-                return True
-    return False
+            for proved_scheme, proved in ids:
+                if proved_scheme == scheme and (
+                    _ip_matches(who, proved) if scheme == "ip" else who == proved
+                ):
+                    return True
+    return any(scheme == SUPER for scheme, _ in ids)
 
 
-def checked_acl(acl: Any) -> Acl | Code:
-    """The ACL that a create or setACL asks for, without duplicates.
+def user_of(scheme: str, who: str) -> str | None:
+    """Whom an id names when it is shown to anybody: never the hash of a password. None for "super"."""
+    if scheme == "digest":
+        return who.partition(":")[0]
+    return None if scheme == SUPER else who
+
+
+def checked_acl(acl: Any, ids: Ids) -> Acl | Code:
+    """The ACL that a create or setACL asks for: without duplicates, and "auth" replaced by the caller's ids.
 
     Returns:
-        INVALID_ACL for an empty list, an unknown scheme or a bad id; MARSHALLING_ERROR if it is no ACL.
+        INVALID_ACL for an empty list, an unknown scheme or a bad id, or "auth" of a caller who has proved nothing
+        (an address is no proof); MARSHALLING_ERROR if it is no ACL.
     """
     if acl.__class__ is not tuple:
         return Code.MARSHALLING_ERROR
@@ -102,11 +119,32 @@ def checked_acl(acl: Any) -> Acl | Code:
             return Code.MARSHALLING_ERROR
     if not acl:
         return Code.INVALID_ACL
-    for _, scheme, who in acl:
-        known = who == "anyone" if scheme == "world" else scheme == "ip" and _network(who) is not None
-        if not known:
+    checked: list[tuple[int, str, str]] = []
+    for bits, scheme, who in dict.fromkeys(acl):
+        if scheme == "auth":
+            proved = [(bits, *pair) for pair in ids if pair[0] in PROVED_SCHEMES]
+            if not proved:
+                return Code.INVALID_ACL
+            checked += proved
+        elif _is_valid_id(scheme, who):
+            checked.append((bits, scheme, who))
+        else:
             return Code.INVALID_ACL
-    return tuple(dict.fromkeys(acl))
+    return tuple(checked)
+
+
+def _is_valid_id(scheme: str, who: str) -> bool:
+    match scheme:
+        case "world":
+            return who == "anyone"
+        case "ip":
+            return _network(who) is not None
+        case "digest":
+            # Java's split, which decides in ZooKeeper, drops an empty part at the end, not at the start.
+            return who.count(":") == 1 and not who.endswith(":")
+        case "sasl" | "x509":
+            return who != ""
+    return False
 
 
 class AclTable:

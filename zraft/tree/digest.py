@@ -49,7 +49,7 @@ def node_hash(path: str, node: Znode) -> int:
             node.version,
             node.creates,
             node.aversion,
-            node.ephemeral_owner,
+            node.ephemeral_owner if node.lifetime is None else node.lifetime,
         )
     )
     return int.from_bytes(blake2b(packed, digest_size=16).digest(), "big")

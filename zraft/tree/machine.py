@@ -8,7 +8,7 @@ entry can hold raises: what cannot be understood is answered with a code, the sa
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import Any, Final
 
 from attrs import asdict
@@ -21,6 +21,7 @@ from zraft.tree.events import Event
 from zraft.tree.multi import execute_multi, part_handlers
 from zraft.tree.node import NodeTable
 from zraft.tree.origins import Origin, Origins, Row
+from zraft.tree.quota import Quotas
 from zraft.tree.sessions import PASSWORD_BYTES, Owner, Session, session_id_for
 from zraft.tree.settings import Settings
 from zraft.tree.txn import (
@@ -28,11 +29,16 @@ from zraft.tree.txn import (
     CLOSE_SESSION,
     CREATE,
     CREATE2,
+    CREATE_CONTAINER,
     CREATE_SESSION,
+    CREATE_TTL,
     DELETE,
+    DELETE_CONTAINER,
     EXPIRE,
     MULTI,
+    REAP,
     REGISTER,
+    SET_ACL,
     SET_DATA,
     SETTINGS,
     Command,
@@ -75,7 +81,6 @@ class Machine:
         "events",
         "index",
         "last_zxid",
-        "log_time",
         "nodes",
         "origins",
         "position",
@@ -90,14 +95,18 @@ class Machine:
         self.events: list[Event] = tree.events
         self.origins = Origins()
         self.set_members(members)
-        self.last_zxid = self.position = self.log_time = self.index = self.term = 0
+        self.last_zxid = self.position = self.index = self.term = 0
         self._next_zxid = zxid_after(0, 0)
         self._part_handlers = part_handlers(tree)
         self._session_handlers: Mapping[int, Handler] = {
             CREATE: tree.create,
             CREATE2: tree.create,
+            CREATE_CONTAINER: tree.create,
+            CREATE_TTL: tree.create,
             DELETE: tree.delete,
+            DELETE_CONTAINER: tree.delete_container,
             SET_DATA: tree.set_data,
+            SET_ACL: tree.set_acl,
             MULTI: self._multi,
             CLOSE_SESSION: self._close_session,
         }
@@ -106,7 +115,11 @@ class Machine:
             ATTACH: self._attach,
             REGISTER: self._register,
         }
-        self._leader_handlers: Mapping[int, Handler] = {EXPIRE: self._expire, SETTINGS: self._change_settings}
+        self._leader_handlers: Mapping[int, Handler] = {
+            EXPIRE: self._expire,
+            REAP: tree.reap,
+            SETTINGS: self._change_settings,
+        }
         self._owner: Owner = _NO_OWNER
         self._run_handlers = _NOTHING
         self._run_code = Code.BAD_ARGUMENTS
@@ -120,8 +133,21 @@ class Machine:
         return self._tree.settings
 
     @property
+    def log_time(self) -> int:
+        return self._tree.log_time
+
+    @property
     def wall_time(self) -> int:
         return self._tree.wall_time
+
+    @property
+    def mortal(self) -> Collection[str]:
+        """Paths of containers and znodes with a time to live, in no order."""
+        return self._tree.mortal
+
+    @property
+    def quotas(self) -> Quotas:
+        return self._tree.quotas
 
     # -- the frame around commands
 
@@ -143,8 +169,8 @@ class Machine:
         self._next_zxid = zxid_after(self.last_zxid, term)
         # None of the three may go back or leave 64 bits, whatever a faulty leader stamps.
         self.position = max(self.position, position - 1)
-        if log_time_ms.__class__ is int and self.log_time < log_time_ms <= _INT64_MAX:
-            self.log_time = log_time_ms
+        if log_time_ms.__class__ is int and self._tree.log_time < log_time_ms <= _INT64_MAX:
+            self._tree.log_time = log_time_ms
         if wall_time_ms.__class__ is int and 0 <= wall_time_ms <= _INT64_MAX:
             self._tree.wall_time = wall_time_ms
         self._end_run(Code.BAD_ARGUMENTS)
@@ -194,8 +220,8 @@ class Machine:
         """One command, at the next position and zxid, whether it succeeds or fails.
 
         Returns:
-            A `Code` below 0 for a failure, else by command: SET_DATA the `Znode`; CREATE, CREATE2 (path,
-            `Znode`); DELETE, CLOSE_SESSION, REGISTER, EXPIRE, SETTINGS `Code.OK`; CREATE_SESSION, ATTACH the
+            A `Code` below 0 for a failure, else by command: SET_DATA, SET_ACL the `Znode`; creates (path,
+            `Znode`); DELETE, CLOSE_SESSION, REGISTER, EXPIRE, REAP, SETTINGS `Code.OK`; CREATE_SESSION, ATTACH the
             `Session`; MULTI a tuple of `PartResult` or `MultiFailed`. Znodes and sessions go on changing with
             later commands: build the reply before the next one is executed.
         """
@@ -358,7 +384,15 @@ class Machine:
     def image(self) -> tuple[Any, ...]:
         """The whole state as nested sorted tuples, equal if and only if the states are; for checkers."""
         nodes = sorted(
-            (path, node.data, node.acl, node.stat(), node.creates, tuple(sorted(node.children or ())))
+            (
+                path,
+                node.data,
+                node.acl,
+                node.stat(),
+                node.creates,
+                tuple(sorted(node.children or ())),
+                node.lifetime or (),
+            )
             for path, node in self.nodes.items()
         )
         sessions = sorted(

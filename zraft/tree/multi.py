@@ -9,11 +9,20 @@ from attrs import frozen
 
 from zraft.errors import Code
 from zraft.tree.node import Stat, Znode
-from zraft.tree.txn import CHECK, CREATE, CREATE2, DELETE, SET_DATA, Command
+from zraft.tree.txn import (
+    CHECK,
+    CREATE,
+    CREATE2,
+    CREATE_CONTAINER,
+    CREATE_TTL,
+    DELETE,
+    SET_DATA,
+    Command,
+)
 from zraft.tree.znodes import Tree
 
 PartResult = Stat | tuple[str, Stat] | Code
-"""SET_DATA: the stat; CREATE, CREATE2: final path and stat; DELETE, CHECK: OK. Stats as of that part."""
+"""SET_DATA: the stat; creates: final path and stat; DELETE, CHECK: OK. Stats as of that part."""
 
 
 @frozen
@@ -30,6 +39,8 @@ def part_handlers(tree: Tree) -> Mapping[int, Callable[[Command, int], Any]]:
     return {
         CREATE: tree.create,
         CREATE2: tree.create,
+        CREATE_CONTAINER: tree.create,
+        CREATE_TTL: tree.create,
         DELETE: tree.delete,
         SET_DATA: tree.set_data,
         CHECK: tree.check,

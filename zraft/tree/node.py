@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from typing import Final, NamedTuple
 
 from zraft.tree.acl import OPEN_ACL, Acl
+from zraft.tree.children import Names
 
 INT32_MAX: Final = 2**31 - 1
 INT32_MIN: Final = -(2**31)
@@ -32,6 +33,14 @@ class Stat(NamedTuple):
     pzxid: int
 
 
+class Lifetime(NamedTuple):
+    """Of a znode that goes away by itself when it is empty; see `zraft.tree.lifetime`. Milliseconds of log time."""
+
+    ttl_ms: int
+    since_ms: int
+    """Its creation, or last change of data if `ttl_ms` is not 0."""
+
+
 class Znode:
     """One znode, without its path. Whoever reads `stat` fields reads them as of now: it goes on changing.
 
@@ -50,6 +59,7 @@ class Znode:
         "data",
         "ephemeral_owner",
         "folded",
+        "lifetime",
         "mtime",
         "mzxid",
         "pzxid",
@@ -63,8 +73,9 @@ class Znode:
         self.ctime = self.mtime = time_ms
         self.version = self.creates = self.aversion = 0
         self.ephemeral_owner = ephemeral_owner
-        self.children: set[str] | None = None
+        self.children: Names | None = None
         self.folded = 0
+        self.lifetime: Lifetime | None = None
 
     @property
     def data_length(self) -> int:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import Final
 
 from zraft.errors import Code
-from zraft.tree.acl import ADMIN, READ, Acl, Ids, permits
+from zraft.tree.acl import ADMIN, READ, Acl, Ids, permits, user_of
 from zraft.tree.machine import Machine
 from zraft.tree.node import Znode
 from zraft.tree.paths import ROOT
@@ -44,7 +44,8 @@ def get_acl(machine: Machine, path: str, ids: Ids) -> tuple[Acl, Znode] | Code:
     if permits(node.acl, ADMIN, ids):
         return node.acl, node
     return tuple(
-        (bits, scheme, _masked(who) if scheme == "digest" else who) for bits, scheme, who in node.acl
+        (bits, scheme, f"{user_of(scheme, who)}:{_DIGEST_MASK}" if scheme == "digest" else who)
+        for bits, scheme, who in node.acl
     ), node
 
 
@@ -89,8 +90,3 @@ def _readable(machine: Machine, path: str, ids: Ids) -> Znode | Code:
     if node is None:
         return Code.BAD_ARGUMENTS if "\0" in path else Code.NO_NODE
     return node if permits(node.acl, READ, ids) else Code.NO_AUTH
-
-
-def _masked(who: str) -> str:
-    user, _, _ = who.partition(":")
-    return f"{user}:{_DIGEST_MASK}"

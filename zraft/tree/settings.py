@@ -25,6 +25,12 @@ class Settings:
     data_bytes_max: int = 1024 * 1024
     session_ephemerals_max: int = 20_000
     """Closing a session removes all its ephemerals in one command, which must not stall apply (D-20)."""
+    ttl_nodes_enabled: int = 1
+    """0 or 1: whether znodes with a time to live may be created (ZooKeeper's extendedTypesEnabled)."""
+    quota_enforced: int = 0
+    """0 or 1: whether hard limits of quotas refuse (ZooKeeper's enforceQuota)."""
+    container_never_used_ms_max: int = 300_000
+    """A container that never had a child goes after this long; 0: it stays."""
 
     def changed(self, changes: dict[Any, Any]) -> Settings | None:
         """These settings with `changes` made, or None if any of them is unknown or out of bounds."""
@@ -52,5 +58,8 @@ _BOUNDS: Final = {
     "session_timeout_ms_max": (1, _DAY_MS),
     "data_bytes_max": (1, 2**30),
     "session_ephemerals_max": (1, 2**31 - 1),
+    "ttl_nodes_enabled": (0, 1),
+    "quota_enforced": (0, 1),
+    "container_never_used_ms_max": (0, 365 * _DAY_MS),
 }
 assert set(_BOUNDS) == {field.name for field in fields(Settings)}

@@ -19,9 +19,12 @@ ids (D-5): a list of (scheme, id). Session 0 marks a run of commands that belong
 
 Commands of a session's run::
 
-    [CREATE, path, data|nil, acl|nil, flags, ttl]     acl nil = [(31, "world", "anyone")]; also CREATE2 etc.
+    [CREATE, path, data|nil, acl|nil, flags, ttl]     acl nil = [(31, "world", "anyone")]; also CREATE2,
+                                                      CREATE_CONTAINER, and CREATE_TTL, which alone uses ttl (ms)
+    [DELETE_CONTAINER, path]                          an empty znode, as clients may ask for
     [DELETE, path, version]
     [SET_DATA, path, data|nil, version]
+    [SET_ACL, path, acl|nil, version]                 version of the ACL; not inside MULTI
     [CHECK, path, version]                            inside MULTI only
     [MULTI, [command, ...]]
     [CLOSE_SESSION]
@@ -36,6 +39,7 @@ Commands of the leader's batch::
 
     [EXPIRE, session, attach_position, write_position, last_touch_ms, timeout_ms, leadership_start_ms]  (D-11)
     [SETTINGS, {name: value}]
+    [REAP, path, czxid]                               a container or TTL znode that is due, if it still is
 """
 
 from __future__ import annotations
@@ -53,15 +57,20 @@ FORMAT: Final = 1
 CREATE: Final = 1
 DELETE: Final = 2
 SET_DATA: Final = 5
+SET_ACL: Final = 7
 CHECK: Final = 13
 MULTI: Final = 14
 CREATE2: Final = 15
+CREATE_CONTAINER: Final = 19
+DELETE_CONTAINER: Final = 20
+CREATE_TTL: Final = 21
 CREATE_SESSION: Final = -10
 CLOSE_SESSION: Final = -11
 ATTACH: Final = 200
 REGISTER: Final = 201
 EXPIRE: Final = 202
 SETTINGS: Final = 203
+REAP: Final = 204
 
 FLAG_EPHEMERAL: Final = 1
 FLAG_SEQUENTIAL: Final = 2

@@ -10,7 +10,8 @@ from collections.abc import Callable
 from typing import Any, Final
 
 from zraft.errors import Code
-from zraft.tree.acl import CREATE, DELETE, OPEN_ACL, READ, WRITE, AclTable, Ids, checked_acl, permits
+from zraft.tree.acl import ADMIN, CREATE, DELETE, OPEN_ACL, READ, WRITE, AclTable, Ids, checked_acl, permits
+from zraft.tree.children import SPLIT_AT, ManyNames
 from zraft.tree.digest import Digest
 from zraft.tree.events import (
     NODE_CHILDREN_CHANGED,
@@ -19,11 +20,22 @@ from zraft.tree.events import (
     NODE_DELETED,
     Event,
 )
-from zraft.tree.node import INT32_MAX, INT32_MIN, SHARD_COUNT, SHARD_SHIFT, NodeTable, Znode, table_at_birth
+from zraft.tree.lifetime import CONTAINER, Kind, is_due, requested_kind
+from zraft.tree.node import (
+    INT32_MAX,
+    INT32_MIN,
+    SHARD_COUNT,
+    SHARD_SHIFT,
+    Lifetime,
+    NodeTable,
+    Znode,
+    table_at_birth,
+)
 from zraft.tree.paths import ROOT, is_valid_name, is_valid_path, split
+from zraft.tree.quota import LIMITS, QUOTA_ROOT, STATS, Quota, Quotas, is_over, limited_path, usage_text
 from zraft.tree.sessions import Session
 from zraft.tree.settings import Settings
-from zraft.tree.txn import FLAG_EPHEMERAL, FLAG_SEQUENTIAL, Command
+from zraft.tree.txn import CREATE2, FLAG_EPHEMERAL, FLAG_SEQUENTIAL, Command
 
 Undo = tuple[Callable[..., None], tuple[Any, ...]]
 
@@ -37,13 +49,22 @@ _BAD_ARGUMENTS: Final = Code.BAD_ARGUMENTS
 _NO_NODE: Final = Code.NO_NODE
 _NO_AUTH: Final = Code.NO_AUTH
 _BAD_VERSION: Final = Code.BAD_VERSION
+_PLAIN_FLAGS: Final = FLAG_EPHEMERAL | FLAG_SEQUENTIAL
+
+
+def _next_version(version: int) -> int:
+    """One more, as 32 bits wrap. -1 is left out: in a condition it would mean "any" (ZOOKEEPER-4743)."""
+    if version == -2:
+        return 0
+    return version + 1 if version != INT32_MAX else INT32_MIN
 
 
 class Tree:
     """The znodes with all that moves when they do: events, ephemerals of sessions, shared ACLs, digest marks.
 
-    The machine sets the context of a command (`wall_time`, `session`, `ids`, `settings`) before it calls.
-    While `journal` is a list, every effect leaves its inverse there, so that a multi can be undone.
+    The machine sets the context of a command (`wall_time`, `log_time`, `session`, `ids`, `settings`) before it
+    calls. While `journal` is a list, every effect leaves its inverse there, so that a multi can be undone.
+    `mortal` holds the paths of containers and znodes with a time to live.
     """
 
     __slots__ = (
@@ -53,7 +74,10 @@ class Tree:
         "events",
         "ids",
         "journal",
+        "log_time",
+        "mortal",
         "nodes",
+        "quotas",
         "session",
         "sessions",
         "settings",
@@ -71,6 +95,9 @@ class Tree:
         self.events: list[Event] = []
         self.settings = settings
         self.wall_time = 0
+        self.log_time = 0
+        self.mortal: set[str] = set()
+        self.quotas = Quotas()
         self.session: Session | None = None
         self.ids: Ids = ()
         self.journal: list[Undo] | None = None
@@ -96,29 +123,34 @@ class Tree:
         acl = node.acl
         if acl is not OPEN_ACL and not permits(acl, WRITE, self.ids):
             return _NO_AUTH
+        old = node.data
+        growth = (len(data) if data else 0) - (len(old) if old else 0)
+        if self.quotas.limited and self._is_refused(path, 0, growth):
+            return Code.QUOTA_EXCEEDED
         old_version = node.version
         if version != old_version and version != -1:
             return _BAD_VERSION
         if self.journal is not None:
-            self.journal.append((self._undo_set_data, (node, node.data, node.mzxid, node.mtime, old_version)))
-        old = node.data
-        self.nodes.data_bytes += (len(data) if data else 0) - (len(old) if old else 0)
+            self.journal.append(
+                (self._undo_set_data, (node, old, node.mzxid, node.mtime, old_version, node.lifetime))
+            )
+        self.nodes.data_bytes += growth
         node.data = data
         node.mzxid = zxid
         node.mtime = self.wall_time
-        # -1 is no version: in a condition it would mean "any" (ZOOKEEPER-4743).
-        if old_version == -2:
-            node.version = 0
-        else:
-            node.version = old_version + 1 if old_version != INT32_MAX else INT32_MIN
+        node.version = _next_version(old_version)
+        if node.lifetime is not None and node.lifetime.ttl_ms != CONTAINER:
+            node.lifetime = Lifetime(node.lifetime.ttl_ms, self.log_time)
+        if self.quotas.limited:
+            self._count(path, 0, growth)
         self.digest.dirty_nodes.add(path)
         self.events.append((NODE_DATA_CHANGED, path, acl))
         return node
 
     def create(self, command: Command, zxid: int) -> tuple[str, Znode] | Code:
-        """[CREATE, path, data, acl, flags, ttl]: the final path and the znode."""
+        """[CREATE, path, data, acl, flags, ttl], and its three relatives: the final path and the znode."""
         try:
-            _, path, data, acl, flags, _ = command
+            opcode, path, data, acl, flags, ttl = command
         except ValueError:
             return _MALFORMED
         if path.__class__ is not str or flags.__class__ is not int:
@@ -128,13 +160,21 @@ class Tree:
                 return _MALFORMED
             if len(data) > self.settings.data_bytes_max:
                 return _BAD_ARGUMENTS
+        lifetime = None
+        if not 0 <= flags <= _PLAIN_FLAGS or opcode > CREATE2:
+            kind = requested_kind(opcode, flags, ttl, self.settings)
+            if not isinstance(kind, Kind):
+                return kind
+            flags = kind.flags
+            if kind.ttl_ms is not None:
+                lifetime = Lifetime(kind.ttl_ms, self.log_time)
         slash = path.rfind("/")
-        if not 0 <= flags <= FLAG_EPHEMERAL | FLAG_SEQUENTIAL or slash < 0 or "\0" in path:
+        if slash < 0 or "\0" in path:
             return _BAD_ARGUMENTS
         if acl is None:
             acl = OPEN_ACL
         else:
-            acl = checked_acl(acl)
+            acl = checked_acl(acl, self.ids)
             if acl.__class__ is Code:
                 return acl
 
@@ -156,6 +196,8 @@ class Tree:
             return Code.NODE_EXISTS
         if parent.ephemeral_owner:
             return Code.NO_CHILDREN_FOR_EPHEMERALS
+        if self.quotas.limited and self._is_refused(path, 1, len(data) if data else 0):
+            return Code.QUOTA_EXCEEDED
         owner = 0
         if flags & FLAG_EPHEMERAL:
             session = self.session
@@ -175,11 +217,20 @@ class Tree:
             parent.children = {name}
         else:
             siblings.add(name)
+            if len(siblings) == SPLIT_AT and siblings.__class__ is set:
+                parent.children = ManyNames(siblings)
         parent.creates = creates + 1 if creates != INT32_MAX else INT32_MIN
         parent.pzxid = zxid
+        if lifetime is not None:
+            node.lifetime = lifetime
+            self.mortal.add(path)
         dirty = self.digest.dirty_nodes
         dirty.add(path)
         dirty.add(parent_path)
+        if parent_path.startswith(QUOTA_ROOT):
+            self._quota_made(parent_path, name, node)
+        if self.quotas.limited:
+            self._count(path, 1, len(data) if data else 0)
         events = self.events
         events.append((NODE_CREATED, path, acl))
         events.append((NODE_CHILDREN_CHANGED, parent_path, parent.acl))
@@ -209,6 +260,60 @@ class Tree:
             return Code.NOT_EMPTY
         self.remove(path, zxid)
         return _OK
+
+    def delete_container(self, command: Command, zxid: int) -> Code:
+        """[DELETE_CONTAINER, path]: any empty znode but an ephemeral, as in ZooKeeper; the rights are delete's."""
+        if len(command) != 2 or command[1].__class__ is not str:
+            return _MALFORMED
+        node = self.nodes.get(command[1])
+        if node is not None and node.ephemeral_owner and not node.children:
+            return _BAD_VERSION
+        return self.delete((*command, -1), zxid)
+
+    def reap(self, command: Command, zxid: int) -> Code:
+        """[REAP, path, czxid]: OK if the znode was due and is gone; else nothing changes.
+
+        NO_NODE if it is another one by now, NOT_EMPTY or BAD_VERSION if it was used since.
+        """
+        if len(command) != 3 or command[1].__class__ is not str:
+            return _MALFORMED
+        _, path, czxid = command
+        node = self.nodes.get(path)
+        if node is None or node.czxid != czxid:
+            return _NO_NODE
+        if node.children:
+            return Code.NOT_EMPTY
+        if node.lifetime is None or not is_due(node, node.lifetime, self.log_time, self.settings):
+            return _BAD_VERSION
+        self.remove(path, zxid)
+        return _OK
+
+    def set_acl(self, command: Command, zxid: int) -> Znode | Code:
+        """[SET_ACL, path, acl, version]: the znode; nobody who watches it is told, and only `aversion` moves."""
+        try:
+            _, path, acl, version = command
+        except ValueError:
+            return _MALFORMED
+        if path.__class__ is not str or version.__class__ is not int:
+            return _MALFORMED
+        if not is_valid_path(path):
+            return _BAD_ARGUMENTS
+        acl = OPEN_ACL if acl is None else checked_acl(acl, self.ids)
+        if isinstance(acl, Code):
+            return acl
+        node = self.nodes.get(path)
+        if node is None:
+            return _NO_NODE
+        if not permits(node.acl, ADMIN, self.ids):
+            return _NO_AUTH
+        if version not in (-1, node.aversion):
+            return _BAD_VERSION
+        assert self.journal is None, "setACL cannot stand in a multi, so it leaves no inverse"
+        self.acls.release(node.acl)
+        node.acl = self.acls.hold(acl)
+        node.aversion = _next_version(node.aversion)
+        self.digest.dirty_nodes.add(path)
+        return node
 
     def check(self, command: Command, zxid: int) -> Code:
         """[CHECK, path, version]: changes nothing; a part of multi only."""
@@ -246,6 +351,12 @@ class Tree:
             if owner is not None:
                 owner.ephemerals.discard(path)
         self.acls.release(node.acl)
+        if node.lifetime is not None:
+            self.mortal.remove(path)
+        if name == LIMITS:
+            self._limits_gone(parent_path)
+        if self.quotas.limited:
+            self._count(path, -1, -node.data_length)
         digest = self.digest
         digest.total -= node.folded
         digest.dirty_nodes.add(parent_path)
@@ -262,6 +373,7 @@ class Tree:
         parent.creates = creates
         if node.ephemeral_owner:
             self.sessions[node.ephemeral_owner].ephemerals.remove(path)
+        self.mortal.discard(path)
         self.acls.release(node.acl)
 
     def _undo_remove(self, path: str, name: str, node: Znode, parent: Znode, pzxid: int) -> None:
@@ -274,10 +386,105 @@ class Tree:
         parent.pzxid = pzxid
         if node.ephemeral_owner:
             self.sessions[node.ephemeral_owner].ephemerals.add(path)
+        if node.lifetime is not None:
+            self.mortal.add(path)
 
-    def _undo_set_data(self, node: Znode, data: bytes | None, mzxid: int, mtime: int, version: int) -> None:
+    def _undo_set_data(
+        self,
+        node: Znode,
+        data: bytes | None,
+        mzxid: int,
+        mtime: int,
+        version: int,
+        lifetime: Lifetime | None,
+    ) -> None:
         self.nodes.data_bytes += (len(data) if data else 0) - node.data_length
         node.data = data
         node.mzxid = mzxid
         node.mtime = mtime
         node.version = version
+        node.lifetime = lifetime
+
+    # -- quotas
+
+    def _is_refused(self, path: str, more_znodes: int, more_bytes: int) -> bool:
+        """Would this change exceed a hard limit that is enforced? A soft one is only remembered for the log."""
+        if not self.settings.quota_enforced:
+            return False
+        top = self.quotas.above(path)
+        if top is None:
+            return False
+        limits, stats = (
+            self.nodes.get(f"{QUOTA_ROOT}{top}/{LIMITS}"),
+            self.nodes.get(f"{QUOTA_ROOT}{top}/{STATS}"),
+        )
+        if limits is None or stats is None:
+            return False
+        limit, used = Quota.parse(limits.data), Quota.parse(stats.data)
+        refused = False
+        for over, is_hard in (
+            is_over(used.count, more_znodes, limit.count, limit.count_hard),
+            is_over(used.size, more_bytes, limit.size, limit.size_hard),
+        ):
+            if over:
+                self.quotas.report(top)
+                refused |= is_hard
+        return refused
+
+    def _count(self, path: str, more_znodes: int, more_bytes: int) -> None:
+        """Bring the usage up to date. It moves neither version nor zxid, and no watch is told, as in ZooKeeper."""
+        top = self.quotas.above(path)
+        if top is None:
+            return
+        stats_path = f"{QUOTA_ROOT}{top}/{STATS}"
+        stats = self.nodes.get(stats_path)
+        if stats is None:
+            return
+        used = Quota.parse(stats.data)
+        self._set_usage(stats_path, stats, used.count + more_znodes, used.size + more_bytes)
+
+    def _set_usage(self, path: str, stats: Znode, count: int, size: int) -> None:
+        if self.journal is not None:
+            self.journal.append((self._undo_usage, (stats, stats.data)))
+        text = usage_text(count, size)
+        self.nodes.data_bytes += len(text) - stats.data_length
+        stats.data = text
+        self.digest.dirty_nodes.add(path)
+
+    def _quota_made(self, quota_path: str, name: str, node: Znode) -> None:
+        """A znode below the quota's root was created: a limit takes effect, or a usage is to be counted."""
+        top = limited_path(quota_path)
+        if top is None:
+            return
+        if name == LIMITS:
+            if top not in self.quotas.limited:
+                self.quotas.limited.add(top)
+                if self.journal is not None:
+                    self.journal.append((self.quotas.limited.remove, (top,)))
+        elif name == STATS:
+            self._set_usage(f"{quota_path}/{name}", node, *self._usage_below(top))
+
+    def _limits_gone(self, quota_path: str) -> None:
+        top = limited_path(quota_path)
+        if top in self.quotas.limited:
+            self.quotas.limited.remove(top)
+            if self.journal is not None:
+                self.journal.append((self.quotas.limited.add, (top,)))
+
+    def _usage_below(self, top: str) -> tuple[int, int]:
+        """(znodes, bytes of data) of a subtree, its top included: one look at every znode, 0.1 us each."""
+        node = self.nodes.get(top)
+        if node is None:
+            return 0, 0
+        count, size = 1, node.data_length
+        if node.children:
+            prefix = top + "/"
+            for path, below in self.nodes.items():
+                if path.startswith(prefix):
+                    count += 1
+                    size += below.data_length
+        return count, size
+
+    def _undo_usage(self, stats: Znode, data: bytes | None) -> None:
+        self.nodes.data_bytes += (len(data) if data else 0) - stats.data_length
+        stats.data = data

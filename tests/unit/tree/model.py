@@ -62,7 +62,7 @@ class Model:
         return all(part not in ("", ".", "..") for part in path[1:].split("/")) and "\x01" not in path
 
     def create(self, path: str, data: bytes | None, flags: int) -> tuple[str, tuple[int, ...]]:
-        if flags not in (0, 1, 2, 3) or "/" not in path:
+        if flags not in (0, 1, 2, 3, 4) or "/" not in path:
             raise Failed(BAD_ARGUMENTS)
         above = path.rsplit("/", 1)[0] or "/"
         if above not in self.znodes:

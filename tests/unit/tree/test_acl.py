@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from zraft.errors import Code
-from zraft.tree.acl import ADMIN, ALL, CREATE, OPEN_ACL, READ, WRITE, AclTable, checked_acl, permits
+from zraft.tree.acl import ADMIN, ALL, CREATE, OPEN_ACL, READ, WRITE, AclTable, checked_acl, permits, user_of
 
 
 def test_world_grants_exactly_its_bits_to_everybody() -> None:
@@ -29,7 +29,7 @@ def test_world_grants_exactly_its_bits_to_everybody() -> None:
     ],
 )
 def test_ip_scheme_matches_networks_of_both_versions(network: str, address: str, expected: bool) -> None:
-    acl = checked_acl(((READ, "ip", network),))
+    acl = checked_acl(((READ, "ip", network),), ())
     assert not isinstance(acl, Code)
     assert permits(acl, READ, (("ip", address),)) is expected
     assert not permits(acl, READ, (("digest", address),))
@@ -52,7 +52,7 @@ def test_ip_scheme_matches_networks_of_both_versions(network: str, address: str,
     ],
 )
 def test_bad_ip_id_is_an_invalid_acl(who: str) -> None:
-    assert checked_acl(((ALL, "ip", who),)) is Code.INVALID_ACL
+    assert checked_acl(((ALL, "ip", who),), ()) is Code.INVALID_ACL
 
 
 @pytest.mark.parametrize(
@@ -61,13 +61,17 @@ def test_bad_ip_id_is_an_invalid_acl(who: str) -> None:
         (),
         ((ALL, "world", "someone"),),
         ((ALL, "auth", ""),),
-        ((ALL, "digest", "user:hash"),),
+        ((ALL, "digest", "user"),),
+        ((ALL, "digest", "user:"),),
+        ((ALL, "digest", "user:hash:more"),),
+        ((ALL, "sasl", ""),),
+        ((ALL, "x509", ""),),
         ((ALL, "nosuch", "x"),),
         ((ALL, "world", "anyone"), (ALL, "super", "")),
     ],
 )
 def test_empty_list_and_unknown_schemes_are_invalid(acl: object) -> None:
-    assert checked_acl(acl) is Code.INVALID_ACL
+    assert checked_acl(acl, ()) is Code.INVALID_ACL
 
 
 @pytest.mark.parametrize(
@@ -86,12 +90,12 @@ def test_empty_list_and_unknown_schemes_are_invalid(acl: object) -> None:
     ],
 )
 def test_what_is_no_acl_at_all_is_a_marshalling_error(acl: object) -> None:
-    assert checked_acl(acl) is Code.MARSHALLING_ERROR
+    assert checked_acl(acl, ()) is Code.MARSHALLING_ERROR
 
 
 def test_duplicates_are_removed_and_order_is_kept() -> None:
     one, two = (READ, "ip", "10.0.0.1"), (ADMIN, "world", "anyone")
-    assert checked_acl((two, one, two, one)) == (two, one)
+    assert checked_acl((two, one, two, one), ()) == (two, one)
 
 
 def test_table_shares_equal_acls_and_forgets_unused_ones() -> None:
@@ -111,3 +115,43 @@ def test_open_acl_is_always_the_same_object() -> None:
     assert table.hold((*OPEN_ACL,)) is OPEN_ACL
     assert len(table) == 0
     table.release(OPEN_ACL)
+
+
+BOB = ("digest", "bob:Ph9bKcbVuT4Ua1TCgL1oWYGP4mw=")
+
+
+@pytest.mark.parametrize("proved", [BOB, ("sasl", "bob"), ("x509", "CN=bob,O=z")])
+def test_auth_stands_for_every_id_that_the_caller_has_proved(proved: tuple[str, str]) -> None:
+    ids = (("ip", "10.0.0.1"), proved, ("digest", "eve:hash"))
+    acl = checked_acl(((READ, "ip", "10.0.0.1"), (ALL, "auth", "ignored")), ids)
+    assert acl == ((READ, "ip", "10.0.0.1"), (ALL, *proved), (ALL, "digest", "eve:hash"))
+
+
+def test_auth_is_invalid_for_a_caller_who_has_only_an_address() -> None:
+    assert checked_acl(((ALL, "auth", ""),), (("ip", "10.0.0.1"),)) is Code.INVALID_ACL
+
+
+@pytest.mark.parametrize("pair", [BOB, ("sasl", "bob"), ("x509", "CN=bob")])
+def test_proved_ids_match_exactly_and_only_in_their_scheme(pair: tuple[str, str]) -> None:
+    acl = checked_acl(((READ, *pair),), ())
+    assert not isinstance(acl, Code)
+    assert permits(acl, READ, (("ip", "1.1.1.1"), pair))
+    assert not permits(acl, WRITE, (pair,))
+    assert not permits(acl, READ, ((pair[0], pair[1] + "x"),))
+    assert not permits(acl, READ, (("world", pair[1]),))
+
+
+def test_super_may_do_everything_and_cannot_be_granted() -> None:
+    acl = ((READ, *BOB),)
+    assert permits(acl, ADMIN, (("super", ""),))
+    assert checked_acl(((ALL, "super", ""),), (("super", ""),)) is Code.INVALID_ACL
+    assert checked_acl(((ALL, "auth", ""),), (("super", ""),)) is Code.INVALID_ACL
+
+
+def test_whoami_never_shows_a_hash() -> None:
+    assert [user_of(*pair) for pair in (BOB, ("ip", "10.0.0.1"), ("sasl", "s"), ("super", ""))] == [
+        "bob",
+        "10.0.0.1",
+        "s",
+        None,
+    ]

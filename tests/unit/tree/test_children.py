@@ -1,0 +1,69 @@
+"""Large directories: the names of many children behave as a set does, and grow without a stall."""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+
+from tests.unit.tree.scenario import Scenario
+from zraft.errors import Code
+from zraft.tree.children import SPLIT_AT, ManyNames
+from zraft.tree.reads import get_children
+
+
+@pytest.fixture
+def scenario() -> Scenario:
+    scenario = Scenario()
+    scenario.events()
+    return scenario
+
+
+def test_many_names_behave_like_a_set(seed: int) -> None:
+    rng = random.Random(seed)
+    plain = {f"é{n}" for n in range(1000)}
+    many = ManyNames(plain)
+    for _ in range(5000):
+        name = f"é{rng.randrange(2000)}"
+        assert (name in many) == (name in plain)
+        if name in plain:
+            plain.remove(name)
+            many.remove(name)
+        else:
+            plain.add(name)
+            many.add(name)
+        assert len(many) == len(plain)
+    assert set(many) == plain
+    assert many.name_bytes == sum(len(name.encode()) for name in plain)
+
+
+def test_large_directory_is_created_listed_and_deleted_again(scenario: Scenario) -> None:
+    scenario.create("/d")
+    total = SPLIT_AT + 50
+    for n in range(total):
+        scenario.create(f"/d/{n}")
+        scenario.machine.events.clear()
+    node = scenario.node("/d")
+    assert isinstance(node.children, ManyNames)
+    assert (node.num_children, node.cversion) == (total, total)
+    found = get_children(scenario.machine, "/d", ())
+    assert not isinstance(found, Code)
+    assert set(found.children or ()) == {str(n) for n in range(total)}
+    assert scenario.create("/d/7") is Code.NODE_EXISTS
+    for n in range(total):
+        assert scenario.delete(f"/d/{n}") is Code.OK
+        scenario.machine.events.clear()
+    assert scenario.node("/d").children is None
+    assert scenario.delete("/d") is Code.OK
+
+
+def test_failed_multi_across_the_split_leaves_the_names_as_they_were(scenario: Scenario) -> None:
+    scenario.create("/d")
+    for n in range(SPLIT_AT - 1):
+        scenario.create(f"/d/{n}")
+        scenario.machine.events.clear()
+    before = scenario.names("/d")
+    scenario.multi((1, "/d/new", b"", None, 0, 0), (1, "/d/newer", b"", None, 0, 0), (2, "/none", -1))
+    assert scenario.names("/d") == before
+    assert scenario.create("/d/new") == "/d/new"
+    assert len(scenario.names("/d")) == SPLIT_AT

@@ -1,0 +1,67 @@
+"""Znodes that go away by themselves once they are empty: containers, and those with a time to live.
+
+Time is log time (D-12), so a leader whose clock is a day ahead removes nothing early. Whether a znode is due is
+judged at apply, from the state alone. Source: ZooKeeper's `ContainerManager`, `EphemeralType` and `CreateMode`.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final, NamedTuple
+
+from zraft.errors import Code
+from zraft.tree.node import Lifetime, Znode
+from zraft.tree.settings import Settings
+from zraft.tree.txn import CREATE_CONTAINER, CREATE_TTL, FLAG_EPHEMERAL, FLAG_SEQUENTIAL
+
+TTL_MS_MAX: Final = 2**40 - 1
+
+CONTAINER: Final = 0
+"""The `ttl_ms` of a container."""
+
+_FLAG_CONTAINER: Final = 4
+_FLAG_TTL: Final = 5
+_FLAG_TTL_SEQUENTIAL: Final = 6
+
+
+class Kind(NamedTuple):
+    """What a create asks for: ephemeral and sequential flags, and a time to live (None: it stays)."""
+
+    flags: int
+    ttl_ms: int | None
+
+
+def requested_kind(opcode: int, flags: int, ttl_ms: Any, settings: Settings) -> Kind | Code:
+    """The kind of znode that an unusual create asks for. The opcode decides, as in ZooKeeper, not the flag.
+
+    Flag 4 makes a container only with createContainer, which makes one with every flag; flags 5 and 6 need a
+    time to live, which only createTTL carries.
+    """
+    if not 0 <= flags <= _FLAG_TTL_SEQUENTIAL:
+        return Code.BAD_ARGUMENTS
+    with_ttl = flags >= _FLAG_TTL
+    if (with_ttl or opcode == CREATE_TTL) and not settings.ttl_nodes_enabled:
+        return Code.UNIMPLEMENTED
+    sequential = FLAG_SEQUENTIAL if flags in (2, 3, _FLAG_TTL_SEQUENTIAL) else 0
+    if opcode == CREATE_TTL:
+        if ttl_ms.__class__ is not int:
+            return Code.MARSHALLING_ERROR
+        if not with_ttl or not 0 < ttl_ms <= TTL_MS_MAX:
+            return Code.BAD_ARGUMENTS
+        return Kind(sequential, ttl_ms)
+    if with_ttl:
+        return Code.BAD_ARGUMENTS
+    if opcode == CREATE_CONTAINER:
+        return Kind(sequential, CONTAINER)
+    return Kind(sequential | (FLAG_EPHEMERAL if flags in (1, 3) else 0), None)
+
+
+def is_due(node: Znode, lifetime: Lifetime, log_time_ms: int, settings: Settings) -> bool:
+    """May this znode be removed now? What happens below it does not renew a time to live; setData does."""
+    if node.children:
+        return False
+    age = log_time_ms - lifetime.since_ms
+    if lifetime.ttl_ms != CONTAINER:
+        return age > lifetime.ttl_ms
+    if node.creates:
+        return True
+    return 0 < settings.container_never_used_ms_max < age
