@@ -15,9 +15,11 @@ from enum import Enum
 from typing import TYPE_CHECKING, Any, Final
 
 from zraft.errors import Code, MarshallingError, ProtocolError
+from zraft.server.authentication import proved_ids
+from zraft.server.queries import QUERIES
 from zraft.tree import reads, txn
+from zraft.tree.reads import DescendantCount
 from zraft.tree.sessions import Session
-from zraft.tree.watches import reregister
 from zraft.wire import opcodes, replies, requests
 from zraft.wire.connect import (
     ConnectRequest,
@@ -26,7 +28,6 @@ from zraft.wire.connect import (
     encode_connect_response,
     encode_session_refusal,
 )
-from zraft.wire.events import encode_watch_event
 from zraft.wire.framing import FrameReader
 from zraft.wire.opcodes import XID_PING, Opcode
 
@@ -56,10 +57,23 @@ GET_CHILDREN: Final = int(Opcode.GET_CHILDREN)
 GET_CHILDREN2: Final = int(Opcode.GET_CHILDREN2)
 PING: Final = int(Opcode.PING)
 SYNC: Final = int(Opcode.SYNC)
-SET_WATCHES: Final = int(Opcode.SET_WATCHES)
+COUNT: Final = int(Opcode.GET_ALL_CHILDREN_NUMBER)
+AUTH: Final = int(Opcode.AUTH)
+SASL: Final = int(Opcode.SASL)
 CLOSE_SESSION: Final = int(Opcode.CLOSE_SESSION)
-FAILED: Final = 1 << 20
-"""Queue marker: a request that is answered with the error it carries, in its turn."""
+
+HELD: Final = frozenset({SYNC, COUNT})
+"""Requests that take more than one turn: nothing behind them is looked at before they are answered."""
+
+SESSION_BOUND: Final = frozenset({AUTH, SASL})
+"""Requests that change what the connection may do: they act when they come, and are answered in their turn."""
+
+ANSWERED: Final = 1 << 20
+"""Queue marker: the reply is made already and leaves in its turn."""
+LAST: Final = 1 << 21
+"""The same, and the connection ends with it."""
+FAILED: Final = 1 << 22
+"""Queue marker: a request that is answered with the error it carries, at the zxid of its turn."""
 
 SESSION_EXPIRED: Final = Code.SESSION_EXPIRED
 SESSION_MOVED: Final = Code.SESSION_MOVED
@@ -88,6 +102,7 @@ class Connection:
         "dirty",
         "ending",
         "handle",
+        "held",
         "ids",
         "out",
         "out_bytes",
@@ -97,8 +112,6 @@ class Connection:
         "request",
         "sent",
         "session",
-        "sync_pending",
-        "sync_queued",
         "third_ms",
         "timeout_ms",
     )
@@ -125,8 +138,8 @@ class Connection:
         self.dirty = False
         self.closing = False
         self.ending = False
-        self.sync_pending = False
-        self.sync_queued = False
+        self.held = False
+        """A request at the end of the queue takes more than one turn; what is behind it waits in the backlog."""
         self.handle: Any = None
         self.received = 0
         self.sent = 0
@@ -160,12 +173,7 @@ class Connection:
             return
         self.received += len(frames)
         self._clients.received_total += len(frames)
-        if (
-            self.phase is Phase.ATTACHED
-            and not self._backlog
-            and not self.sync_queued
-            and not self._clients.full
-        ):
+        if self.phase is Phase.ATTACHED and not self._backlog and not self.held and not self._clients.full:
             self._take(frames)
         else:
             self._defer(frames)
@@ -203,8 +211,8 @@ class Connection:
             self._clients.on_backlog(self)
 
     def take_backlog(self) -> None:
-        """There is room again: handle what was kept, unless it stands behind a sync."""
-        if self.sync_queued:
+        """There is room again: handle what was kept, unless it stands behind a request that takes longer."""
+        if self.held:
             return
         assert not self.wants_flush, "more is to be answered before the answers so far are written"
         frames, self._backlog, self._backlog_bytes = self._backlog, [], 0
@@ -236,17 +244,26 @@ class Connection:
                         break
                 elif opcode == PING:
                     self._pong()
-                elif opcode == SYNC:
+                elif opcode in HELD:
                     # Decoded first: a malformed one is answered in its turn, and nothing waits for it.
-                    path = requests.decode_sync(frame)
+                    path = requests.decode_path(frame)
                     # Nothing behind a sync may be applied before it is answered: its answer shows a state at least
                     # as new as all of them, and the client would see its zxids go back.
-                    self.sync_queued = True
+                    self.held = True
                     queue.append((opcode, xid, path))
                     if len(queue) == 1:
-                        self._begin_sync()
+                        self._begin_held()
                     self._defer(frames[place + 1 :])
                     break
+                elif opcode in SESSION_BOUND:
+                    if commands:
+                        # They were sent before, so they go with the ids of before.
+                        self._clients.submit(self, commands, size)
+                        commands = []
+                        size = 0
+                    self._prove(opcode, xid, frame)
+                    if self.ending:
+                        break
                 elif queue:
                     queue.append((opcode, xid, frame))
                     self._queued_bytes += len(frame) + REQUEST_OVERHEAD_BYTES
@@ -259,13 +276,36 @@ class Connection:
                         break
             except MarshallingError:
                 self._fail(xid, Code.MARSHALLING_ERROR)
-            except requests.UnimplementedError:
-                self._fail(xid, Code.UNIMPLEMENTED)
         if commands:
             self._clients.submit(self, commands, size)
 
     def _pong(self) -> None:
         self._emit(replies.encode_empty_reply(XID_PING, self._clients.machine.last_zxid))
+
+    def _prove(self, opcode: int, xid: int, frame: bytes) -> None:
+        """The client says who it is. Later requests have the new ids; a lie ends the connection, in its turn."""
+        if opcode == AUTH:
+            offer = requests.decode_auth(frame)
+            ids = proved_ids(offer, self.ids, self._clients.auth)
+            if ids is not None:
+                self.ids = ids
+                self._in_turn(ANSWERED, replies.encode_empty_reply(xid, 0))
+                return
+            self._clients.notice(self, f"authentication with scheme {offer.scheme!r} failed")
+        else:
+            requests.decode_sasl(frame)
+            self._clients.notice(self, "SASL authentication is not configured")
+        self.ending = True
+        self._in_turn(LAST, replies.encode_error_reply(xid, 0, Code.AUTH_FAILED))
+
+    def _in_turn(self, marker: int, reply: bytes) -> None:
+        """Send a reply that is made already, in its turn."""
+        if self.queue:
+            self.queue.append((marker, 0, reply))
+            self._queued_bytes += len(reply) + REQUEST_OVERHEAD_BYTES
+        else:
+            self._emit(reply)
+            self.closing = marker == LAST
 
     def _fail(self, xid: int, code: Code) -> None:
         """Answer a request with an error, in its turn."""
@@ -321,11 +361,19 @@ class Connection:
 
     def complete_sync(self) -> None:
         """Everything committed before the sync was asked for is applied here."""
-        if self.phase is not Phase.ATTACHED:
-            return
-        _, xid, path = self.queue.popleft()
-        self.sync_pending = self.sync_queued = False
-        self._emit(replies.encode_create_reply(xid, self._clients.machine.last_zxid, path))
+        if self.phase is Phase.ATTACHED:
+            _, xid, path = self.queue.popleft()
+            self._complete_held(replies.encode_create_reply(xid, self._clients.machine.last_zxid, path))
+
+    def complete_count(self, number: int) -> None:
+        """The descendants of the znode asked for are counted."""
+        if self.phase is Phase.ATTACHED:
+            _, xid, _ = self.queue.popleft()
+            self._complete_held(replies.encode_int_reply(xid, self._clients.machine.last_zxid, number))
+
+    def _complete_held(self, reply: bytes) -> None:
+        self.held = False
+        self._emit(reply)
         if self._clients.full or self.wants_flush:
             self._clients.on_backlog(self)
         else:
@@ -338,8 +386,8 @@ class Connection:
             opcode, xid, request = queue[0]
             if opcode in WRITES:
                 return
-            if opcode == SYNC:
-                self._begin_sync()
+            if opcode in HELD:
+                self._begin_held()
                 return
             queue.popleft()
             self._queued_bytes -= REQUEST_OVERHEAD_BYTES
@@ -347,6 +395,10 @@ class Connection:
                 self._failed(xid, request)
                 continue
             self._queued_bytes -= len(request)
+            if opcode in (ANSWERED, LAST):
+                self._emit(request)
+                self.closing = opcode == LAST
+                continue
             try:
                 self._answer(opcode, xid, request)
             except MarshallingError:
@@ -357,10 +409,20 @@ class Connection:
                     self, "its pipelined reads ask for more than client.output_bytes_max at once"
                 )
 
-    def _begin_sync(self) -> None:
-        """The sync at the head of the queue is asked for; what stands behind it waits, in order."""
-        self.sync_pending = True
-        self._clients.request_sync(self)
+    def _begin_held(self) -> None:
+        """The request at the head of the queue takes more than one turn; what stands behind it waits, in order."""
+        opcode, xid, path = self.queue[0]
+        if opcode == SYNC:
+            self._clients.request_sync(self)
+            return
+        code = reads.countable(self._clients.machine, path, self.ids)
+        if code is Code.OK:
+            self._clients.request_count(self, DescendantCount(self._clients.machine, path))
+        else:
+            self.queue.popleft()
+            self.held = False
+            self._failed(xid, code)
+            self._clients.on_backlog(self)
 
     def _answer(self, opcode: int, xid: int, frame: bytes) -> None:
         """Answer a request that needs no log entry, from applied state; nothing stands before it."""
@@ -392,6 +454,12 @@ class Connection:
             if isinstance(node, int):
                 self._emit(replies.encode_error_reply(xid, zxid, node))
                 return
+            size = reads.listing_bytes(node)
+            if size > self._clients.reply_bytes_max:
+                self._failed(
+                    xid, self._clients.too_long(self, f"getChildren of {path!r}", node.num_children, size)
+                )
+                return
             if watch:
                 self._clients.watches.add_child(path, self)
             names = node.children or ()
@@ -399,20 +467,12 @@ class Connection:
                 self._emit(replies.encode_children_reply(xid, zxid, names))
             else:
                 self._emit(replies.encode_children2_reply(xid, zxid, names, node))
-        elif opcode == SET_WATCHES:
-            again = requests.decode_set_watches(frame)
-            events = reregister(
-                machine,
-                self._clients.watches,
-                self,
-                again.relative_zxid,
-                again.data,
-                again.exist,
-                again.child,
-            )
-            for event_type, path in events:
-                self._emit(encode_watch_event(zxid, event_type, path))
-            self._emit(replies.encode_empty_reply(xid, zxid))
+        elif opcode in QUERIES:
+            answer = QUERIES[opcode](self._clients, self, xid, frame)
+            if isinstance(answer, Code):
+                self._failed(xid, answer)
+            else:
+                self._emit(answer)
         else:
             # ZooKeeper answers an operation it does not know and closes; nothing after it is looked at.
             self._failed(xid, Code.UNIMPLEMENTED)

@@ -260,6 +260,7 @@ class Driver:
             if founded and step:
                 raft.tick(step)
             self._follow_role(raft, step)
+            self.clients.step_count()
             self.clients.take_backlog()
             self.origin.cut(now_ms)
             leader = self._leader
@@ -423,7 +424,7 @@ class Driver:
             self.applier.applied_index < raft.applicable_index or (self.leadership is None and self._leads())
         ):
             return now
-        if self._outbox.local:
+        if self._outbox.local or self.clients.is_counting:
             return now
         due = self.touches.due_at
         return now + IDLE_TURN_MS if due >= now + IDLE_TURN_MS else due if due > now else now + 1

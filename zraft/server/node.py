@@ -57,6 +57,11 @@ IDLE_FOLD_ITEMS: Final = 200
 
 LISTEN_BACKLOG: Final = 4096
 
+QUOTA_LOG_INTERVAL_S: Final = 60.0
+"""Soft limits of quotas are mentioned at most this often, however many writes exceed them."""
+
+QUOTAS_SHOWN_MAX: Final = 20
+
 log = structlog.get_logger()
 
 
@@ -110,6 +115,7 @@ class Node:
         self._collector = Collector()
         self._last_tick = self._loop.time()
         self._stall_ms_max = 0.0
+        self._quotas_logged = -QUOTA_LOG_INTERVAL_S
         self._turns = 0
         self._fsyncs = 0
         self._fsync_s = 0.0
@@ -380,6 +386,14 @@ class Node:
         while driver.clients.refusals:
             connection, why = driver.clients.refusals.popleft()
             log.warning("connection closed", address=connection.address, reason=why)
+        while driver.clients.notices:
+            connection, what = driver.clients.notices.popleft()
+            log.warning("request refused", address=connection.address, reason=what)
+        exceeded = driver.machine.quotas.exceeded
+        if exceeded and self._last_tick >= self._quotas_logged + QUOTA_LOG_INTERVAL_S:
+            self._quotas_logged = self._last_tick
+            log.warning("quota exceeded", paths=sorted(exceeded)[:QUOTAS_SHOWN_MAX], count=len(exceeded))
+            exceeded.clear()
 
     def _four_letter_word(self, word: str) -> bytes:
         statistics = server_statistics(

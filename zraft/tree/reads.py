@@ -10,8 +10,9 @@ from typing import Final
 
 from zraft.errors import Code
 from zraft.tree.acl import ADMIN, READ, Acl, Ids, permits, user_of
+from zraft.tree.children import ManyNames
 from zraft.tree.machine import Machine
-from zraft.tree.node import Znode
+from zraft.tree.node import SHARD_COUNT, Znode
 from zraft.tree.paths import ROOT
 
 _DIGEST_MASK: Final = "x"
@@ -57,25 +58,50 @@ def get_ephemerals(machine: Machine, session_id: int, prefix: str) -> list[str]:
     return sorted(path for path in session.ephemerals if path.startswith(prefix))
 
 
-def count_descendants(machine: Machine, path: str, ids: Ids) -> int | Code:
-    """How many znodes are below `path`. Costs a walk over all of them, unless it is the root."""
+class DescendantCount:
+    """How many znodes are below a path, counted in steps: a subtree may hold everything there is.
+
+    What is created or deleted between two steps may or may not be counted, as in ZooKeeper.
+    """
+
+    __slots__ = ("_machine", "_prefix", "_shard", "number")
+
+    def __init__(self, machine: Machine, path: str) -> None:
+        self._machine = machine
+        self._prefix = path + "/"
+        self._shard = 0
+        self.number = 0
+        if path in ("", ROOT):
+            # The root itself is not below the root.
+            self.number = len(machine.nodes) - 1
+            self._shard = SHARD_COUNT
+            return
+        node = machine.nodes.get(path)
+        if node is None or not node.children:
+            self._shard = SHARD_COUNT
+
+    def step(self, shards: int) -> bool:
+        """Count in that many more of the table's shards; True when all are done."""
+        prefix = self._prefix
+        stop = min(SHARD_COUNT, self._shard + shards)
+        for shard in self._machine.nodes.shards[self._shard : stop]:
+            self.number += sum([path.startswith(prefix) for path in shard])
+        self._shard = stop
+        return stop == SHARD_COUNT
+
+
+def countable(machine: Machine, path: str, ids: Ids) -> Code:
+    """Whether the descendants of `path` may be counted by this caller: OK, NO_NODE or NO_AUTH."""
     node = _readable(machine, path, ids)
-    if isinstance(node, Code):
-        return node
-    if path in ("", ROOT):
-        return len(machine.nodes) - 1
-    count = 0
-    pending = [(path, node)]
-    while pending:
-        parent_path, parent = pending.pop()
-        for name in parent.children or ():
-            count += 1
-            child_path = f"{parent_path}/{name}"
-            child = machine.nodes.get(child_path)
-            assert child is not None, f"{parent_path} names a child {name} that does not exist"
-            if child.children:
-                pending.append((child_path, child))
-    return count
+    return node if isinstance(node, Code) else Code.OK
+
+
+def listing_bytes(node: Znode) -> int:
+    """At least how long a listing of the children is: exact for large directories, which are not walked."""
+    children = node.children
+    if isinstance(children, ManyNames):
+        return children.name_bytes + 4 * len(children)
+    return 4 * len(children) if children else 0
 
 
 def _find(machine: Machine, path: str) -> Znode | None:

@@ -1,46 +1,123 @@
-"""One-shot watches of one server's connections: who is to be told what. Not replicated, no part of the state.
+"""Watches of one server's connections: who is to be told what. Not replicated, no part of the state.
 
-Source: ZooKeeper's `WatchManager` and `DataTree.setWatches`. A watcher is any hashable object, one per
-connection. Limits are ZooKeeper's: none but the client's own requests; `count_of` lets the front end set one.
+Source: ZooKeeper's `WatchManager` and `DataTree`. A watcher is any hashable object, one per connection. A path and
+a watcher may be tied in any mix of the three modes; whatever the mix, one change is told once. Limits are ZooKeeper's:
+none but the client's own requests; `count_of` lets the front end set one.
 """
 
 from __future__ import annotations
 
 from collections.abc import Hashable, Iterable
-from typing import Generic, TypeVar
+from enum import IntEnum
+from typing import Final, Generic, TypeVar
 
+from zraft.tree.acl import READ, Ids, permits
 from zraft.tree.events import NODE_CHILDREN_CHANGED, NODE_CREATED, NODE_DATA_CHANGED, NODE_DELETED
 from zraft.tree.machine import Machine
+from zraft.tree.node import Znode
+from zraft.tree.paths import ROOT
 
-# Dicts serve as sets that remember the order of registration.
 W = TypeVar("W", bound=Hashable)
 
-_Table = dict[str, dict[W, None]]
+_ONE_SHOT: Final = 1
+_PERSISTENT: Final = 2
+_RECURSIVE: Final = 4
+_EVERY: Final = _ONE_SHOT | _PERSISTENT | _RECURSIVE
+
+# Dicts serve as sets that remember the order of registration; the value is a mix of the modes above.
+_Table = dict[str, dict[W, int]]
+
+
+class AddWatchMode(IntEnum):
+    """The modes of addWatch, in ZooKeeper's numbers."""
+
+    PERSISTENT = 0
+    PERSISTENT_RECURSIVE = 1
+
+
+class WatcherType(IntEnum):
+    """What checkWatches and removeWatches look for, in ZooKeeper's numbers."""
+
+    CHILDREN = 1
+    DATA = 2
+    ANY = 3
+    PERSISTENT = 4
+    PERSISTENT_RECURSIVE = 5
+
+
+_DATA_MODES: Final = {
+    WatcherType.CHILDREN: 0,
+    WatcherType.DATA: _ONE_SHOT,
+    WatcherType.ANY: _EVERY,
+    WatcherType.PERSISTENT: _PERSISTENT,
+    WatcherType.PERSISTENT_RECURSIVE: _RECURSIVE,
+}
+_CHILD_MODES: Final = {
+    WatcherType.CHILDREN: _ONE_SHOT,
+    WatcherType.DATA: 0,
+    WatcherType.ANY: _EVERY,
+    WatcherType.PERSISTENT: _PERSISTENT,
+    WatcherType.PERSISTENT_RECURSIVE: 0,
+}
 
 
 class WatchTable(Generic[W]):
-    """Data watches (getData, exists) and child watches (getChildren) by path, and by watcher."""
+    """Data watches (getData, exists) and child watches (getChildren) by path, and by watcher.
 
-    __slots__ = ("_by_watcher", "_child", "_data")
+    A persistent watch stands in both tables, a recursive one in the data table alone: it is told of every znode
+    at or below its path, and never of lists of children.
+    """
+
+    __slots__ = ("_by_watcher", "_child", "_data", "_lasting", "_recursive")
 
     def __init__(self) -> None:
         self._data: _Table[W] = {}
         self._child: _Table[W] = {}
         self._by_watcher: dict[W, tuple[set[str], set[str]]] = {}
+        self._lasting = 0
+        """Entries with a mode that a change does not consume; while there is none, whole rows are dropped."""
+        self._recursive = 0
+        """Entries with the recursive mode; while there is none, nobody looks at the ancestors of a path."""
 
     def __bool__(self) -> bool:
         """Whether anybody watches anything; most servers most of the time need not look further."""
         return bool(self._by_watcher)
 
+    # -- registering
+
     def add_data(self, path: str, watcher: W) -> None:
         """Tell `watcher` once of the next creation, deletion or change of data at `path`."""
-        self._data.setdefault(path, {})[watcher] = None
+        row = self._data.setdefault(path, {})
+        row[watcher] = row.get(watcher, 0) | _ONE_SHOT
         self._paths_of(watcher)[0].add(path)
 
     def add_child(self, path: str, watcher: W) -> None:
         """Tell `watcher` once when `path` next gains or loses a child, or is deleted."""
-        self._child.setdefault(path, {})[watcher] = None
+        row = self._child.setdefault(path, {})
+        row[watcher] = row.get(watcher, 0) | _ONE_SHOT
         self._paths_of(watcher)[1].add(path)
+
+    def add_lasting(self, path: str, watcher: W, mode: AddWatchMode) -> None:
+        """Tell `watcher` from now on, until it is removed or gone."""
+        if mode is AddWatchMode.PERSISTENT_RECURSIVE:
+            self._add(self._data, 0, path, watcher, _RECURSIVE)
+        else:
+            self._add(self._data, 0, path, watcher, _PERSISTENT)
+            self._add(self._child, 1, path, watcher, _PERSISTENT)
+
+    def _add(self, table: _Table[W], kind: int, path: str, watcher: W, mode: int) -> None:
+        row = table.setdefault(path, {})
+        before = row.get(watcher, 0)
+        self._recount(before, before | mode)
+        row[watcher] = before | mode
+        self._paths_of(watcher)[kind].add(path)
+
+    def _recount(self, before: int, after: int) -> None:
+        """An entry changes its modes (0: there is none)."""
+        self._lasting += (after > _ONE_SHOT) - (before > _ONE_SHOT)
+        self._recursive += (after >= _RECURSIVE) - (before >= _RECURSIVE)
+
+    # -- looking
 
     def has_data(self, path: str, watcher: W) -> bool:
         return watcher in self._data.get(path, ())
@@ -48,36 +125,11 @@ class WatchTable(Generic[W]):
     def has_child(self, path: str, watcher: W) -> bool:
         return watcher in self._child.get(path, ())
 
-    def trigger(self, event_type: int, path: str) -> list[W]:
-        """Whom this event concerns, each once, in order of registration; their watches are consumed.
-
-        The caller drops those who lack READ under the event's ACL: their watches are spent all the same.
-        """
-        if event_type == NODE_CHILDREN_CHANGED:
-            return self._consume(self._child, 1, path)
-        told = self._consume(self._data, 0, path)
-        if event_type == NODE_DELETED:
-            # Who watches the data too hears of the deletion once, but both watches are gone.
-            told = list(dict.fromkeys(told + self._consume(self._child, 1, path)))
-        return told
-
-    def remove_watcher(self, watcher: W) -> None:
-        """Forget a connection, in time proportional to its own watches."""
-        data, child = self._by_watcher.pop(watcher, ((), ()))
-        for table, paths in ((self._data, data), (self._child, child)):
-            for path in paths:
-                watchers = table[path]
-                del watchers[watcher]
-                if not watchers:
-                    del table[path]
-
-    def remove_data(self, path: str, watcher: W) -> bool:
-        """Forget one data watch; False if there is none."""
-        return self._remove(self._data, 0, path, watcher)
-
-    def remove_child(self, path: str, watcher: W) -> bool:
-        """Forget one child watch; False if there is none."""
-        return self._remove(self._child, 1, path, watcher)
+    def has(self, path: str, watcher: W, kind: WatcherType) -> bool:
+        """Whether `watcher` watches `path` in this way."""
+        data = self._data.get(path, {}).get(watcher, 0) & _DATA_MODES[kind]
+        child = self._child.get(path, {}).get(watcher, 0) & _CHILD_MODES[kind]
+        return bool(data | child)
 
     def count_of(self, watcher: W) -> int:
         """How many watches one connection has."""
@@ -93,29 +145,92 @@ class WatchTable(Generic[W]):
     def watcher_count(self) -> int:
         return len(self._by_watcher)
 
+    def paths_of(self, watcher: W) -> set[str]:
+        """The paths that one connection watches in any way."""
+        data, child = self._by_watcher.get(watcher, (set(), set()))
+        return data | child
+
+    # -- telling
+
+    def trigger(self, event_type: int, path: str) -> list[W]:
+        """Whom this event concerns, each once; watches that are told once are consumed.
+
+        The caller drops those who lack READ under the event's ACL: their watches are spent all the same.
+        """
+        if event_type == NODE_CHILDREN_CHANGED:
+            return self._consume(self._child, 1, path)
+        told = self._consume(self._data, 0, path)
+        if event_type == NODE_DELETED:
+            # Who watches the data too hears of the deletion once, but both watches are gone.
+            told = list(dict.fromkeys(told + self._consume(self._child, 1, path)))
+        if self._recursive:
+            told = list(dict.fromkeys(told + self._recursive_above(path)))
+        return told
+
+    def _consume(self, table: _Table[W], kind: int, path: str) -> list[W]:
+        row = table.pop(path, None)
+        if row is None:
+            return []
+        told = list(row)
+        if self._lasting:
+            kept = {watcher: mode & ~_ONE_SHOT for watcher, mode in row.items() if mode > _ONE_SHOT}
+            if kept:
+                table[path] = kept
+                for watcher in kept:
+                    del row[watcher]
+        for watcher in row:
+            self._forget(kind, path, watcher)
+        return told
+
+    def _recursive_above(self, path: str) -> list[W]:
+        """Recursive watchers of the ancestors of `path`, nearest first."""
+        found: list[W] = []
+        while path != ROOT:
+            path = path[: path.rfind("/")] or ROOT
+            row = self._data.get(path)
+            if row:
+                found += [watcher for watcher, mode in row.items() if mode & _RECURSIVE]
+        return found
+
+    # -- removing
+
+    def remove(self, path: str, watcher: W, kind: WatcherType) -> bool:
+        """Forget what `kind` says; False if there was nothing of it."""
+        data = self._take(self._data, 0, path, watcher, _DATA_MODES[kind])
+        child = self._take(self._child, 1, path, watcher, _CHILD_MODES[kind])
+        return data or child
+
+    def remove_watcher(self, watcher: W) -> None:
+        """Forget a connection, in time proportional to its own watches."""
+        data, child = self._by_watcher.pop(watcher, ((), ()))
+        for table, paths in ((self._data, data), (self._child, child)):
+            for path in paths:
+                row = table[path]
+                self._recount(row.pop(watcher), 0)
+                if not row:
+                    del table[path]
+
+    def _take(self, table: _Table[W], kind: int, path: str, watcher: W, modes: int) -> bool:
+        row = table.get(path, {})
+        before = row.get(watcher, 0)
+        if not before & modes:
+            return False
+        after = before & ~modes
+        self._recount(before, after)
+        if after:
+            row[watcher] = after
+            return True
+        del row[watcher]
+        if not row:
+            del table[path]
+        self._forget(kind, path, watcher)
+        return True
+
     def _paths_of(self, watcher: W) -> tuple[set[str], set[str]]:
         paths = self._by_watcher.get(watcher)
         if paths is None:
             paths = self._by_watcher[watcher] = (set(), set())
         return paths
-
-    def _consume(self, table: _Table[W], kind: int, path: str) -> list[W]:
-        watchers = table.pop(path, None)
-        if watchers is None:
-            return []
-        for watcher in watchers:
-            self._forget(kind, path, watcher)
-        return list(watchers)
-
-    def _remove(self, table: _Table[W], kind: int, path: str, watcher: W) -> bool:
-        watchers = table.get(path)
-        if watchers is None or watcher not in watchers:
-            return False
-        del watchers[watcher]
-        if not watchers:
-            del table[path]
-        self._forget(kind, path, watcher)
-        return True
 
     def _forget(self, kind: int, path: str, watcher: W) -> None:
         paths = self._by_watcher[watcher]
@@ -128,6 +243,7 @@ def reregister(
     machine: Machine,
     table: WatchTable[W],
     watcher: W,
+    ids: Ids,
     relative_zxid: int,
     data: Iterable[str],
     exist: Iterable[str],
@@ -136,28 +252,35 @@ def reregister(
     """setWatches of a client that reconnected: (event type, path) of what it missed; the rest is registered.
 
     `relative_zxid` is the last zxid the client has seen. Missed by design, as in ZooKeeper: a creation and
-    deletion in between; a deletion and creation in between shows as a change of data.
+    deletion in between; a deletion and creation in between shows as a change of data. Who lacks READ on a znode is
+    not told of it; the watch is spent all the same.
     """
     missed: list[tuple[int, str]] = []
+
+    def tell(event_type: int, path: str, node: Znode | None) -> None:
+        if node is None or permits(node.acl, READ, ids):
+            missed.append((event_type, path))
+
     for path in data:
         node = machine.nodes.get(path)
         if node is None:
-            missed.append((NODE_DELETED, path))
+            tell(NODE_DELETED, path, None)
         elif node.mzxid > relative_zxid:
-            missed.append((NODE_DATA_CHANGED, path))
+            tell(NODE_DATA_CHANGED, path, node)
         else:
             table.add_data(path, watcher)
     for path in exist:
-        if path in machine.nodes:
-            missed.append((NODE_CREATED, path))
+        node = machine.nodes.get(path)
+        if node is not None:
+            tell(NODE_CREATED, path, node)
         else:
             table.add_data(path, watcher)
     for path in child:
         node = machine.nodes.get(path)
         if node is None:
-            missed.append((NODE_DELETED, path))
+            tell(NODE_DELETED, path, None)
         elif node.pzxid > relative_zxid:
-            missed.append((NODE_CHILDREN_CHANGED, path))
+            tell(NODE_CHILDREN_CHANGED, path, node)
         else:
             table.add_child(path, watcher)
     return missed

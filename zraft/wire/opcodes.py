@@ -48,8 +48,12 @@ WRITES: Final = frozenset(
     {
         Opcode.CREATE,
         Opcode.CREATE2,
+        Opcode.CREATE_CONTAINER,
+        Opcode.CREATE_TTL,
         Opcode.DELETE,
+        Opcode.DELETE_CONTAINER,
         Opcode.SET_DATA,
+        Opcode.SET_ACL,
         Opcode.MULTI,
         Opcode.CLOSE_SESSION,
     }
@@ -57,9 +61,29 @@ WRITES: Final = frozenset(
 """Requests that become a command of the log; `requests.decode_write` decodes them."""
 
 READS: Final = frozenset({Opcode.EXISTS, Opcode.GET_DATA, Opcode.GET_CHILDREN, Opcode.GET_CHILDREN2})
-"""Requests answered from applied state; `requests.decode_read` decodes them."""
+"""The common requests answered from applied state; `requests.decode_read` decodes them."""
 
-SUPPORTED: Final = WRITES | READS | {Opcode.SYNC, Opcode.PING, Opcode.SET_WATCHES}
+SUPPORTED: Final = frozenset(
+    {
+        *WRITES,
+        *READS,
+        Opcode.GET_ACL,
+        Opcode.SYNC,
+        Opcode.PING,
+        Opcode.RECONFIG,
+        Opcode.CHECK_WATCHES,
+        Opcode.REMOVE_WATCHES,
+        Opcode.MULTI_READ,
+        Opcode.AUTH,
+        Opcode.SET_WATCHES,
+        Opcode.SASL,
+        Opcode.GET_EPHEMERALS,
+        Opcode.GET_ALL_CHILDREN_NUMBER,
+        Opcode.SET_WATCHES2,
+        Opcode.ADD_WATCH,
+        Opcode.WHO_AM_I,
+    }
+)
 """Everything else is answered with UNIMPLEMENTED, and then the connection is closed, as ZooKeeper does."""
 
 XID_NOTIFICATION: Final = -1

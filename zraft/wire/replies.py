@@ -10,8 +10,20 @@ from collections.abc import Collection, Sequence
 from struct import Struct
 from typing import Any, Final, Protocol
 
-from zraft.tree.txn import CHECK, CREATE, CREATE2, DELETE, MULTI, SET_DATA, Command
-from zraft.wire.jute import INT, NULL_LENGTH, encode_texts
+from zraft.tree.acl import Acl, Ids
+from zraft.tree.txn import (
+    CHECK,
+    CREATE,
+    CREATE2,
+    CREATE_CONTAINER,
+    CREATE_TTL,
+    DELETE,
+    MULTI,
+    SET_ACL,
+    SET_DATA,
+    Command,
+)
+from zraft.wire.jute import INT, NULL_LENGTH, encode_buffer, encode_texts, encode_ustring
 from zraft.wire.opcodes import Opcode
 from zraft.wire.requests import MULTI_END, MULTI_HEADER
 from zraft.wire.stat import STAT, STAT_FIELDS, Znode, encode_stat
@@ -26,6 +38,10 @@ _HEADER_AND_STAT: Final = Struct(">iiqi" + STAT_FIELDS)
 _pack_header: Final = _HEADER.pack
 _pack_header_and_length: Final = _HEADER_AND_LENGTH.pack
 _pack_header_and_stat: Final = _HEADER_AND_STAT.pack
+
+
+CREATES_WITH_STAT: Final = frozenset({CREATE2, CREATE_CONTAINER, CREATE_TTL})
+"""What answers with path and Stat; inside a multi all three say that they are create2 (trap 12)."""
 
 
 class MultiFailure(Protocol):
@@ -124,7 +140,7 @@ def encode_multi_reply(
 ) -> bytes:
     """The header's err is 0 even if the multi failed.
 
-    `results` is a tuple with one result per operation: for CREATE and CREATE2 (path, stat), for SET_DATA a
+    `results` is a tuple with one result per operation: for creates (path, stat), for SET_DATA a
     stat, as tuples in wire order, since later operations may have changed the same znode; else anything. Or
     it is a `MultiFailure`.
     """
@@ -133,13 +149,13 @@ def encode_multi_reply(
         assert len(results) == len(ops), f"{len(results)} results for {len(ops)} operations"
         for op, result in zip(ops, results, strict=True):
             opcode = op[0]
-            parts.append(MULTI_HEADER.pack(opcode, 0, 0))
+            parts.append(MULTI_HEADER.pack(CREATE2 if opcode in CREATES_WITH_STAT else opcode, 0, 0))
             if opcode == SET_DATA:
                 parts.append(STAT.pack(*result))
             elif opcode == CREATE:
                 raw = result[0].encode()
                 parts.append(INT.pack(len(raw)) + raw)
-            elif opcode == CREATE2:
+            elif opcode in CREATES_WITH_STAT:
                 raw = result[0].encode()
                 parts.append(INT.pack(len(raw)) + raw + STAT.pack(*result[1]))
             else:
@@ -147,19 +163,65 @@ def encode_multi_reply(
     else:
         codes = results.results  # type: ignore[union-attr]
         assert len(codes) == len(ops), f"{len(codes)} codes for {len(ops)} operations"
-        for code in codes:
-            parts.append(MULTI_HEADER.pack(Opcode.ERROR, 0, code))
-            parts.append(INT.pack(code))
+        parts += map(_multi_error, codes)
     parts.append(MULTI_END)
     body = b"".join(parts)
+    return _pack_header(HEADER_BYTES + len(body), xid, zxid, 0) + body
+
+
+def _multi_error(code: int) -> bytes:
+    return MULTI_HEADER.pack(Opcode.ERROR, 0, code) + INT.pack(code)
+
+
+def encode_multi_read_reply(xid: int, zxid: int, results: Sequence[tuple[int, Znode] | int]) -> bytes:
+    """One part per result: (GET_DATA or GET_CHILDREN, the znode), or the code of the part that failed alone."""
+    parts: list[bytes] = []
+    for result in results:
+        if isinstance(result, int):
+            parts.append(_multi_error(result))
+            continue
+        opcode, node = result
+        parts.append(MULTI_HEADER.pack(opcode, 0, 0))
+        if opcode == Opcode.GET_DATA:
+            parts.append(encode_buffer(node.data) + encode_stat(node))
+        else:
+            parts.append(encode_texts(node.children or ()))
+    parts.append(MULTI_END)
+    return encode_body_reply(xid, zxid, b"".join(parts))
+
+
+def encode_acl_reply(xid: int, zxid: int, acl: Acl, node: Znode) -> bytes:
+    """The answer to getACL."""
+    entries = [INT.pack(bits) + encode_ustring(scheme) + encode_ustring(who) for bits, scheme, who in acl]
+    return encode_body_reply(xid, zxid, INT.pack(len(entries)) + b"".join(entries) + encode_stat(node))
+
+
+def encode_who_am_i_reply(xid: int, zxid: int, users: Ids) -> bytes:
+    """(scheme, user) pairs."""
+    entries = [encode_ustring(scheme) + encode_ustring(user) for scheme, user in users]
+    return encode_body_reply(xid, zxid, INT.pack(len(entries)) + b"".join(entries))
+
+
+def encode_int_reply(xid: int, zxid: int, number: int) -> bytes:
+    """The answer to getAllChildrenNumber; and to addWatch, whose body is an error code of 0 (trap 13)."""
+    return encode_body_reply(xid, zxid, INT.pack(number))
+
+
+def encode_token_reply(xid: int, zxid: int, token: bytes) -> bytes:
+    """The next step of a SASL exchange."""
+    return encode_body_reply(xid, zxid, encode_buffer(token))
+
+
+def encode_body_reply(xid: int, zxid: int, body: bytes) -> bytes:
+    """Success with a body that is encoded already."""
     return _pack_header(HEADER_BYTES + len(body), xid, zxid, 0) + body
 
 
 def encode_write_reply(opcode: int, xid: int, zxid: int, command: Command | None, result: Any) -> bytes:
     """The reply to a write, from what apply returned for it.
 
-    `result` is a `Code` (an error, or OK where there is nothing more to say), or by opcode: SET_DATA a znode,
-    CREATE and CREATE2 (path, znode), MULTI as for `encode_multi_reply`. `command` is needed
+    `result` is a `Code` (an error, or OK where there is nothing more to say), or by opcode: SET_DATA and
+    SET_ACL a znode, creates (path, znode), MULTI as for `encode_multi_reply`. `command` is needed
     for MULTI only, whose reply repeats the types of its operations.
     """
     if isinstance(result, int):
@@ -168,8 +230,10 @@ def encode_write_reply(opcode: int, xid: int, zxid: int, command: Command | None
         return encode_set_data_reply(xid, zxid, result)
     if opcode == CREATE:
         return encode_create_reply(xid, zxid, result[0])
-    if opcode == CREATE2:
+    if opcode in CREATES_WITH_STAT:
         return encode_create2_reply(xid, zxid, result[0], result[1])
+    if opcode == SET_ACL:
+        return encode_set_data_reply(xid, zxid, result)
     assert opcode == MULTI, f"no reply is known for {opcode=} with {result=}"
     assert command is not None, "the reply to a multi repeats the types of its operations"
     return encode_multi_reply(xid, zxid, command[1], result)

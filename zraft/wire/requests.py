@@ -11,20 +11,24 @@ import struct
 from collections.abc import Callable
 from typing import Final
 
-from attrs import frozen
+from attrs import field, frozen
 
-from zraft.errors import MarshallingError, ProtocolError
+from zraft.errors import MarshallingError
 from zraft.tree.txn import (
     CHECK,
     CLOSE_SESSION,
     CREATE,
     CREATE2,
+    CREATE_CONTAINER,
+    CREATE_TTL,
     DELETE,
+    DELETE_CONTAINER,
     MULTI,
+    SET_ACL,
     SET_DATA,
     Command,
 )
-from zraft.wire.jute import INT, NULL_LENGTH, JuteReader
+from zraft.wire.jute import INT, LONG, NULL_LENGTH, JuteReader
 from zraft.wire.opcodes import Opcode
 
 HEADER: Final = struct.Struct(">ii")
@@ -39,24 +43,27 @@ WORLD_ANYONE_ALL: Final = struct.pack(">iii", 1, PERMS_ALL, 5) + b"world" + stru
 
 _ACL_ENTRY_BYTES_MIN: Final = 12
 
-_FLAG_CONTAINER: Final = 4
-_FLAGS_TTL: Final = (5, 6)
-
 Acl = tuple[int, str, str]
-
-
-class UnimplementedError(ProtocolError):
-    """A well-formed request for something zraft does not have; answered with `Code.UNIMPLEMENTED`."""
 
 
 @frozen
 class SetWatches:
-    """A client's watches after a reconnect, with the last zxid it saw (op 101)."""
+    """A client's watches after a reconnect, with the last zxid it saw (op 101; with the last two, op 105)."""
 
     relative_zxid: int
     data: tuple[str, ...]
     exist: tuple[str, ...]
     child: tuple[str, ...]
+    persistent: tuple[str, ...] = ()
+    recursive: tuple[str, ...] = ()
+
+
+@frozen
+class Auth:
+    """What a client offers to prove who it is (op 100); what `auth` means depends on the scheme."""
+
+    scheme: str
+    auth: bytes = field(repr=False)
 
 
 def decode_header(frame: bytes) -> tuple[int, int]:
@@ -75,7 +82,6 @@ def decode_write(opcode: int, frame: bytes) -> Command:
 
     Raises:
         MarshallingError: the body does not follow the protocol.
-        UnimplementedError: it asks for a TTL or container znode.
     """
     try:
         return _WRITE_DECODERS[opcode](frame, BODY_OFFSET)[0]
@@ -103,15 +109,59 @@ def decode_read(frame: bytes) -> tuple[str, bool]:
         raise _not_utf8(HEADER.unpack_from(frame)[1], error) from error
 
 
-def decode_sync(frame: bytes) -> str:
-    """The path, which sync only echoes. Raises MarshallingError."""
+def decode_path(frame: bytes) -> str:
+    """The path of sync, getACL, getEphemerals and getAllChildrenNumber. Raises MarshallingError."""
     return JuteReader(frame, BODY_OFFSET).read_text()
+
+
+def decode_path_and_number(frame: bytes) -> tuple[str, int]:
+    """(path, type or mode) of addWatch, checkWatches and removeWatches. Raises MarshallingError."""
+    reader = JuteReader(frame, BODY_OFFSET)
+    return reader.read_text(), reader.read_int()
 
 
 def decode_set_watches(frame: bytes) -> SetWatches:
     """Raises MarshallingError."""
     reader = JuteReader(frame, BODY_OFFSET)
     return SetWatches(reader.read_long(), reader.read_texts(), reader.read_texts(), reader.read_texts())
+
+
+def decode_set_watches2(frame: bytes) -> SetWatches:
+    """Raises MarshallingError."""
+    reader = JuteReader(frame, BODY_OFFSET)
+    return SetWatches(reader.read_long(), *[reader.read_texts() for _ in range(5)])
+
+
+def decode_auth(frame: bytes) -> Auth:
+    """Raises MarshallingError."""
+    reader = JuteReader(frame, BODY_OFFSET)
+    reader.read_int()  # a type, which is always 0
+    return Auth(reader.read_text(), reader.read_buffer() or b"")
+
+
+def decode_sasl(frame: bytes) -> bytes:
+    """The token. Raises MarshallingError."""
+    return JuteReader(frame, BODY_OFFSET).read_buffer() or b""
+
+
+def decode_multi_read(frame: bytes) -> list[tuple[int, str]]:
+    """(opcode, path) of each part, getChildren or getData; they set no watches. Raises MarshallingError."""
+    reader = JuteReader(frame, BODY_OFFSET)
+    parts: list[tuple[int, str]] = []
+    while True:
+        opcode, done, _ = reader.read_struct(MULTI_HEADER)
+        if done:
+            return parts
+        if opcode not in (Opcode.GET_CHILDREN, Opcode.GET_DATA):
+            raise MarshallingError(f"operation {opcode} in a multiRead: expected getData or getChildren")
+        parts.append((opcode, reader.read_text()))
+        reader.read_bool()
+
+
+def decode_reconfig(frame: bytes) -> tuple[str | None, str | None, str | None, int]:
+    """(joining, leaving, new members, version of the present configuration). Raises MarshallingError."""
+    reader = JuteReader(frame, BODY_OFFSET)
+    return reader.read_ustring(), reader.read_ustring(), reader.read_ustring(), reader.read_long()
 
 
 def _decode_create(opcode: int, frame: bytes, offset: int) -> tuple[Command, int]:
@@ -139,9 +189,11 @@ def _decode_create(opcode: int, frame: bytes, offset: int) -> tuple[Command, int
     else:
         acl, end = _decode_acl(frame, end)
     (flags,) = unpack_from(frame, end)
-    if flags >= _FLAG_CONTAINER:
-        flags = _plain_create_flags(flags)
-    return (opcode, path, data, acl, flags, NO_TTL), end + 4
+    end += 4
+    if opcode == CREATE_TTL:
+        (ttl_ms,) = LONG.unpack_from(frame, end)
+        return (opcode, path, data, acl, flags, ttl_ms), end + 8
+    return (opcode, path, data, acl, flags, NO_TTL), end
 
 
 def _decode_create1(frame: bytes, offset: int) -> tuple[Command, int]:
@@ -152,16 +204,26 @@ def _decode_create2(frame: bytes, offset: int) -> tuple[Command, int]:
     return _decode_create(CREATE2, frame, offset)
 
 
-def _plain_create_flags(flags: int) -> int:
-    """The opcode decides, not the flag: only createContainer makes containers, so here it means nothing.
+def _decode_create_container(frame: bytes, offset: int) -> tuple[Command, int]:
+    return _decode_create(CREATE_CONTAINER, frame, offset)
 
-    Flags nobody knows pass, for apply to answer with BAD_ARGUMENTS.
-    """
-    if flags in _FLAGS_TTL:
-        raise UnimplementedError(
-            f"create flags {flags}: znodes with a TTL are not supported, expected 0 to 3"
-        )
-    return 0 if flags == _FLAG_CONTAINER else flags
+
+def _decode_create_ttl(frame: bytes, offset: int) -> tuple[Command, int]:
+    return _decode_create(CREATE_TTL, frame, offset)
+
+
+def _decode_delete_container(frame: bytes, offset: int) -> tuple[Command, int]:
+    reader = JuteReader(frame, offset)
+    path = reader.read_text()
+    return (DELETE_CONTAINER, path), len(frame) - reader.remaining
+
+
+def _decode_set_acl(frame: bytes, offset: int) -> tuple[Command, int]:
+    reader = JuteReader(frame, offset)
+    path = reader.read_text()
+    acl, end = _decode_acl(frame, len(frame) - reader.remaining)
+    (version,) = INT.unpack_from(frame, end)
+    return (SET_ACL, path, acl, version), end + 4
 
 
 def _decode_acl(frame: bytes, offset: int) -> tuple[tuple[Acl, ...], int]:
@@ -226,20 +288,12 @@ def _decode_multi(frame: bytes, offset: int) -> tuple[Command, int]:
             return (MULTI, tuple(operations)), offset
         decode = _MULTI_DECODERS.get(opcode)
         if decode is None:
-            raise _not_in_multi(opcode)
+            raise MarshallingError(
+                f"operation {opcode} in a multi: expected one of {sorted(_MULTI_DECODERS)} "
+                "(create, delete, setData, check, create2, createContainer, createTTL)"
+            )
         operation, offset = decode(frame, offset)
         operations.append(operation)
-
-
-def _not_in_multi(opcode: int) -> ProtocolError:
-    if opcode in (Opcode.CREATE_CONTAINER, Opcode.CREATE_TTL):
-        return UnimplementedError(
-            f"{Opcode(opcode).name} in a multi: TTL and container znodes are not supported"
-        )
-    return MarshallingError(
-        f"operation {opcode} in a multi: expected one of {sorted(_MULTI_DECODERS)} "
-        "(create, delete, setData, check, create2)"
-    )
 
 
 def _decode_close_session(frame: bytes, offset: int) -> tuple[Command, int]:
@@ -251,6 +305,8 @@ _Decoder = Callable[[bytes, int], tuple[Command, int]]
 _MULTI_DECODERS: Final[dict[int, _Decoder]] = {
     CREATE: _decode_create1,
     CREATE2: _decode_create2,
+    CREATE_CONTAINER: _decode_create_container,
+    CREATE_TTL: _decode_create_ttl,
     DELETE: _decode_delete,
     SET_DATA: _decode_set_data,
     CHECK: _decode_check,
@@ -259,8 +315,12 @@ _MULTI_DECODERS: Final[dict[int, _Decoder]] = {
 _WRITE_DECODERS: Final[dict[int, _Decoder]] = {
     CREATE: _decode_create1,
     CREATE2: _decode_create2,
+    CREATE_CONTAINER: _decode_create_container,
+    CREATE_TTL: _decode_create_ttl,
     DELETE: _decode_delete,
+    DELETE_CONTAINER: _decode_delete_container,
     SET_DATA: _decode_set_data,
+    SET_ACL: _decode_set_acl,
     MULTI: _decode_multi,
     CLOSE_SESSION: _decode_close_session,
 }

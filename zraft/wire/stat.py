@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sized
+from collections.abc import Collection
 from struct import Struct
 from typing import Final, Protocol
 
@@ -44,7 +44,7 @@ class Znode(Protocol):
     @property
     def ephemeral_owner(self) -> int: ...
     @property
-    def children(self) -> Sized | None: ...
+    def children(self) -> Collection[str] | None: ...
 
 
 def encode_stat(node: Znode) -> bytes:

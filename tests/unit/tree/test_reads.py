@@ -7,7 +7,15 @@ import pytest
 from tests.unit.tree.scenario import EPHEMERAL, Scenario
 from zraft.errors import Code
 from zraft.tree.acl import ADMIN, ALL, CREATE, READ, WRITE
-from zraft.tree.reads import count_descendants, exists, get_acl, get_children, get_data, get_ephemerals
+from zraft.tree.reads import (
+    DescendantCount,
+    countable,
+    exists,
+    get_acl,
+    get_children,
+    get_data,
+    get_ephemerals,
+)
 
 
 @pytest.fixture
@@ -41,10 +49,9 @@ def test_acl_is_shown_to_readers_and_admins(scenario: Scenario) -> None:
 
 
 def test_password_hashes_are_masked_without_admin(scenario: Scenario) -> None:
-    """Trap 14. Digest ACLs cannot be created yet; a planted one shows the masking."""
-    scenario.create("/d")
+    """Trap 14."""
     secret = (ALL, "digest", "user:hash=")
-    scenario.node("/d").acl = (secret, (READ, "world", "anyone"))
+    scenario.create("/d", acl=(secret, (READ, "world", "anyone")))
     result = get_acl(scenario.machine, "/d", ())
     assert not isinstance(result, Code)
     assert result[0] == ((ALL, "digest", "user:x"), (READ, "world", "anyone"))
@@ -70,8 +77,16 @@ def test_descendants_are_counted_below_the_path(scenario: Scenario) -> None:
     """Trap 40: ZooKeeper's "/" is all znodes but its two names of the root."""
     for path in ("/a", "/a/b", "/a/b/c", "/a/d", "/ab"):
         scenario.create(path)
-    assert count_descendants(scenario.machine, "/a", ()) == 3
-    assert count_descendants(scenario.machine, "/ab", ()) == 0
-    assert count_descendants(scenario.machine, "/", ()) == 3 + 5
-    assert count_descendants(scenario.machine, "", ()) == 3 + 5
-    assert count_descendants(scenario.machine, "/no", ()) is Code.NO_NODE
+    for path, expected in (("/a", 3), ("/ab", 0), ("/", 3 + 5), ("", 3 + 5), ("/a/b/c", 0)):
+        for shards in (1, 7, 1000):
+            count = DescendantCount(scenario.machine, path)
+            while not count.step(shards):
+                pass
+            assert count.number == expected
+
+
+def test_descendants_are_counted_only_for_readers(scenario: Scenario) -> None:
+    scenario.create("/closed", acl=((ALL & ~READ, "world", "anyone"),))
+    assert countable(scenario.machine, "/closed", ()) is Code.NO_AUTH
+    assert countable(scenario.machine, "/no", ()) is Code.NO_NODE
+    assert countable(scenario.machine, "/", ()) is Code.OK

@@ -1,12 +1,14 @@
-"""One-shot watches: who is told, once, in which order (traps 6, 7, 8)."""
+"""Watches: who is told, how often, in which order (traps 6 to 10 and 15)."""
 
 from __future__ import annotations
+
+import random
 
 import pytest
 
 from tests.unit.tree.scenario import Scenario
 from zraft.tree.events import NODE_CHILDREN_CHANGED, NODE_CREATED, NODE_DATA_CHANGED, NODE_DELETED
-from zraft.tree.watches import WatchTable, reregister
+from zraft.tree.watches import AddWatchMode, WatcherType, WatchTable, reregister
 
 
 @pytest.fixture
@@ -94,13 +96,137 @@ def test_removing_a_watcher_costs_only_its_own_watches(table: WatchTable) -> Non
 def test_single_watches_can_be_removed(table: WatchTable) -> None:
     table.add_data("/a", "w")
     table.add_child("/a", "w")
-    assert not table.remove_data("/b", "w")
-    assert not table.remove_data("/a", "v")
-    assert table.remove_data("/a", "w")
-    assert not table.remove_data("/a", "w")
+    assert not table.remove("/b", "w", WatcherType.DATA)
+    assert not table.remove("/a", "v", WatcherType.DATA)
+    assert table.remove("/a", "w", WatcherType.DATA)
+    assert not table.remove("/a", "w", WatcherType.DATA)
     assert table.trigger(NODE_DATA_CHANGED, "/a") == []
-    assert table.remove_child("/a", "w")
+    assert table.remove("/a", "w", WatcherType.CHILDREN)
     assert (table.watch_count(), table.path_count(), table.watcher_count()) == (0, 0, 0)
+
+
+# -- persistent and recursive watches
+
+
+EVENTS = (NODE_CREATED, NODE_DATA_CHANGED, NODE_CHILDREN_CHANGED, NODE_DELETED)
+
+
+def test_persistent_watch_is_told_of_everything_at_its_path_for_ever(table: WatchTable) -> None:
+    table.add_lasting("/a", "w", AddWatchMode.PERSISTENT)
+    for _ in range(3):
+        assert [table.trigger(event, "/a") for event in EVENTS] == [["w"]] * 4
+    assert table.trigger(NODE_CREATED, "/a/b") == []
+    assert table.watch_count() == 2
+
+
+def test_recursive_watch_is_told_of_descendants_and_never_of_child_lists(table: WatchTable) -> None:
+    """Trap 10; descendants need not exist when the watch is set."""
+    table.add_lasting("/a", "w", AddWatchMode.PERSISTENT_RECURSIVE)
+    for path in ("/a", "/a/b", "/a/b/c/d"):
+        for _ in range(2):
+            assert [table.trigger(event, path) for event in EVENTS] == [["w"], ["w"], [], ["w"]]
+    assert table.trigger(NODE_CREATED, "/ab") == []
+    assert table.trigger(NODE_CREATED, "/") == []
+
+
+def test_recursive_watch_on_the_root_sees_everything(table: WatchTable) -> None:
+    table.add_lasting("/", "w", AddWatchMode.PERSISTENT_RECURSIVE)
+    assert [table.trigger(NODE_CREATED, path) for path in ("/", "/a", "/a/b")] == [["w"]] * 3
+
+
+def test_any_mix_of_modes_is_told_once_and_only_the_one_shot_is_spent(table: WatchTable) -> None:
+    """Trap 6."""
+    table.add_data("/a", "w")
+    table.add_child("/a", "w")
+    table.add_lasting("/a", "w", AddWatchMode.PERSISTENT)
+    table.add_lasting("/a", "w", AddWatchMode.PERSISTENT_RECURSIVE)
+    table.add_lasting("/", "w", AddWatchMode.PERSISTENT_RECURSIVE)
+    assert table.trigger(NODE_DELETED, "/a") == ["w"]
+    kinds = [kind for kind in WatcherType if table.has("/a", "w", kind)]
+    assert kinds == [WatcherType.ANY, WatcherType.PERSISTENT, WatcherType.PERSISTENT_RECURSIVE]
+    assert table.trigger(NODE_CREATED, "/a") == ["w"]
+
+
+def test_removing_one_mode_keeps_the_others(table: WatchTable) -> None:
+    def watch() -> None:
+        table.add_data("/a", "w")
+        table.add_child("/a", "w")
+        table.add_lasting("/a", "w", AddWatchMode.PERSISTENT)
+        table.add_lasting("/a", "w", AddWatchMode.PERSISTENT_RECURSIVE)
+
+    for removed in (kind for kind in WatcherType if kind is not WatcherType.ANY):
+        watch()
+        assert table.remove("/a", "w", removed)
+        left = {kind for kind in WatcherType if table.has("/a", "w", kind)}
+        assert left == set(WatcherType) - {removed}
+        assert not table.remove("/a", "w", removed)
+    watch()
+    assert table.remove("/a", "w", WatcherType.ANY)
+    assert not table
+    assert table.trigger(NODE_CREATED, "/a/b") == []
+
+
+def test_watcher_that_goes_leaves_nothing_behind_whatever_its_modes(table: WatchTable) -> None:
+    for path in ("/", "/a", "/a/b"):
+        table.add_data(path, "w")
+        table.add_lasting(path, "w", AddWatchMode.PERSISTENT)
+        table.add_lasting(path, "w", AddWatchMode.PERSISTENT_RECURSIVE)
+    table.remove_watcher("w")
+    assert (table.watch_count(), table._lasting, table._recursive) == (0, 0, 0)
+
+
+def test_random_modes_agree_with_a_plain_list_of_watches(table: WatchTable, seed: int) -> None:
+    """The same table as a set of (path, watcher, mode), looked through whole each time."""
+    rng = random.Random(seed)
+    paths, watchers = ("/", "/a", "/a/b", "/a/b/c", "/ab"), ("v", "w")
+    plain: set[tuple[str, str, str]] = set()
+
+    def below(path: str, top: str) -> bool:
+        return path == top or path.startswith(top.rstrip("/") + "/")
+
+    for _ in range(3000):
+        path, watcher = rng.choice(paths), rng.choice(watchers)
+        match rng.randrange(8):
+            case 0:
+                table.add_data(path, watcher)
+                plain.add((path, watcher, "data"))
+            case 1:
+                table.add_child(path, watcher)
+                plain.add((path, watcher, "child"))
+            case 2:
+                table.add_lasting(path, watcher, AddWatchMode.PERSISTENT)
+                plain.add((path, watcher, "persistent"))
+            case 3:
+                table.add_lasting(path, watcher, AddWatchMode.PERSISTENT_RECURSIVE)
+                plain.add((path, watcher, "recursive"))
+            case 4 if rng.random() < 0.3:
+                table.remove_watcher(watcher)
+                plain = {entry for entry in plain if entry[1] != watcher}
+            case 5:
+                kind = rng.choice(list(WatcherType))
+                modes = {
+                    WatcherType.CHILDREN: {"child"},
+                    WatcherType.DATA: {"data"},
+                    WatcherType.PERSISTENT: {"persistent"},
+                    WatcherType.PERSISTENT_RECURSIVE: {"recursive"},
+                    WatcherType.ANY: {"child", "data", "persistent", "recursive"},
+                }[kind]
+                hit = {e for e in plain if e[0] == path and e[1] == watcher and e[2] in modes}
+                assert table.has(path, watcher, kind) == bool(hit)
+                assert table.remove(path, watcher, kind) == bool(hit)
+                plain -= hit
+            case _:
+                event = rng.choice(EVENTS)
+                spent = {"child"} if event == NODE_CHILDREN_CHANGED else {"data"}
+                if event == NODE_DELETED:
+                    spent.add("child")
+                hit = {e for e in plain if e[0] == path and e[2] in spent | {"persistent"}}
+                if event != NODE_CHILDREN_CHANGED:
+                    hit |= {e for e in plain if e[2] == "recursive" and below(path, e[0])}
+                told = table.trigger(event, path)
+                assert sorted(told) == sorted({e[1] for e in hit})
+                plain -= {e for e in hit if e[2] in spent}
+    assert bool(table) == bool(plain)
 
 
 # -- setWatches
@@ -122,6 +248,7 @@ def test_setwatches_tells_what_was_missed_and_registers_the_rest(table: WatchTab
         scenario.machine,
         table,
         "w",
+        (),
         seen,
         data=["/same", "/changed", "/gone", "/children"],
         exist=["/born", "/absent"],
@@ -141,13 +268,23 @@ def test_setwatches_tells_what_was_missed_and_registers_the_rest(table: WatchTab
     assert table.watch_count() == 0
 
 
+def test_setwatches_tells_nobody_of_a_znode_that_he_may_not_read(table: WatchTable) -> None:
+    """Trap 15. The watch is spent all the same, as it would have been."""
+    scenario = Scenario()
+    scenario.create("/secret", acl=((31, "ip", "10.0.0.1"),))
+    paths = ["/secret"]
+    assert reregister(scenario.machine, table, "w", (("ip", "10.0.0.2"),), 0, paths, paths, paths) == []
+    assert len(reregister(scenario.machine, table, "w", (("ip", "10.0.0.1"),), 0, paths, paths, paths)) == 3
+    assert not table
+
+
 def test_change_at_exactly_the_seen_zxid_was_not_missed(table: WatchTable) -> None:
     """Trap 8: greater, not greater or equal."""
     scenario = Scenario()
     scenario.create("/a")
     seen = scenario.machine.last_zxid
-    assert reregister(scenario.machine, table, "w", seen, ["/a"], [], ["/a"]) == []
-    assert reregister(scenario.machine, table, "w", seen - 1, ["/a"], [], ["/a"]) == [
+    assert reregister(scenario.machine, table, "w", (), seen, ["/a"], [], ["/a"]) == []
+    assert reregister(scenario.machine, table, "w", (), seen - 1, ["/a"], [], ["/a"]) == [
         (NODE_DATA_CHANGED, "/a"),
         (NODE_CHILDREN_CHANGED, "/a"),
     ]

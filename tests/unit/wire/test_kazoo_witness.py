@@ -15,7 +15,7 @@ from zraft.wire.client import ZkClientCodec
 from zraft.wire.events import EventType, encode_watch_event
 from zraft.wire.framing import frame
 from zraft.wire.opcodes import Opcode
-from zraft.wire.requests import decode_header, decode_read, decode_sync, decode_write
+from zraft.wire.requests import decode_header, decode_path, decode_read, decode_write
 
 BODY = 20
 """Where a reply's body begins, behind length and header."""
@@ -83,7 +83,7 @@ def test_kazoos_reads_are_understood(kind):
 
 
 def test_kazoos_sync_is_understood():
-    assert decode_sync(written(kazoo.Sync("/ä"))) == "/ä"
+    assert decode_path(written(kazoo.Sync("/ä"))) == "/ä"
 
 
 def header_of(raw):

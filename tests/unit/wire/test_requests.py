@@ -11,17 +11,34 @@ from hypothesis import strategies as st
 
 from tests.unit.wire.samples import COMMANDS, DIGEST_ACL
 from zraft.errors import MarshallingError, ProtocolError
-from zraft.tree.txn import CHECK, CREATE, CREATE2, DELETE, MULTI, SET_DATA
+from zraft.tree.txn import (
+    CHECK,
+    CREATE,
+    CREATE2,
+    CREATE_CONTAINER,
+    CREATE_TTL,
+    DELETE,
+    DELETE_CONTAINER,
+    MULTI,
+    SET_ACL,
+    SET_DATA,
+)
 from zraft.wire.client import ZkClientCodec
 from zraft.wire.opcodes import READS, SUPPORTED, WRITES, Opcode
 from zraft.wire.requests import (
     WORLD_ANYONE_ALL,
+    Auth,
     SetWatches,
-    UnimplementedError,
+    decode_auth,
     decode_header,
+    decode_multi_read,
+    decode_path,
+    decode_path_and_number,
     decode_read,
+    decode_reconfig,
+    decode_sasl,
     decode_set_watches,
-    decode_sync,
+    decode_set_watches2,
     decode_write,
 )
 
@@ -54,6 +71,15 @@ GOLDEN = [
     (raw(1, PATH, "00000000 00000000 00000000"), (CREATE, "/a", b"", (), 0, 0)),
     (raw(1, PATH, "00000000 ffffffff 00000000"), (CREATE, "/a", b"", (), 0, 0)),
     (raw(14, END), (MULTI, ())),
+    (raw(7, PATH, OPEN_ACL, "00000002"), (SET_ACL, "/a", ((31, "world", "anyone"),), 2)),
+    (raw(7, PATH, "00000000 ffffffff"), (SET_ACL, "/a", (), -1)),
+    (raw(19, PATH, "00000001 78", OPEN_ACL, "00000004"), (CREATE_CONTAINER, "/a", b"x", None, 4, 0)),
+    (raw(21, PATH, "00000000", OPEN_ACL, "00000006 0000000000000309"), (CREATE_TTL, "/a", b"", None, 6, 777)),
+    (raw(20, PATH), (DELETE_CONTAINER, "/a")),
+    (
+        raw(14, "00000015 00 ffffffff", PATH, "ffffffff", OPEN_ACL, "00000005 0000000000000001", END),
+        (MULTI, ((CREATE_TTL, "/a", None, None, 5, 1),)),
+    ),
     (
         raw(14, "0000000d 00 ffffffff", PATH, "00000003", "00000002 00 ffffffff", PATH, "ffffffff", END),
         (MULTI, ((CHECK, "/a", 3), (DELETE, "/a", -1))),
@@ -89,30 +115,9 @@ def test_the_open_acl_is_recognised_only_if_it_is_exactly_that():
     assert decode_write(CREATE, frame_of(twice)) == twice
 
 
-def test_the_container_flag_on_a_plain_create_means_nothing():
-    """Trap 4: the opcode decides; flag 4 with create or create2 makes an ordinary persistent znode."""
-    for opcode in (CREATE, CREATE2):
-        assert decode_write(opcode, frame_of((opcode, "/a", b"", None, 4, 0)))[4] == 0
-
-
-@pytest.mark.parametrize("flags", [5, 6])
-def test_ttl_flags_are_unimplemented(flags):
-    with pytest.raises(UnimplementedError, match="TTL"):
-        decode_write(CREATE, frame_of((CREATE, "/a", b"", None, flags, 0)))
-    with pytest.raises(UnimplementedError, match="TTL"):
-        decode_write(MULTI, frame_of((MULTI, ((CREATE, "/a", b"", None, flags, 0),))))
-
-
-@pytest.mark.parametrize("flags", [-1, 7, 2**31 - 1])
-def test_unknown_flags_reach_apply_which_refuses_them(flags):
+@pytest.mark.parametrize("flags", [-1, 4, 5, 6, 7, 2**31 - 1])
+def test_all_flags_reach_apply_which_judges_them(flags):
     assert decode_write(CREATE, frame_of((CREATE, "/a", b"", None, flags, 0)))[4] == flags
-
-
-@pytest.mark.parametrize("opcode", [Opcode.CREATE_CONTAINER, Opcode.CREATE_TTL])
-def test_a_multi_with_an_operation_that_zraft_lacks_is_unimplemented(opcode):
-    frame = raw(14, f"{opcode:08x} 00 ffffffff", PATH, "ffffffff", OPEN_ACL, "00000004", END)
-    with pytest.raises(UnimplementedError):
-        decode_write(MULTI, frame)
 
 
 @pytest.mark.parametrize(
@@ -136,12 +141,37 @@ def test_read_golden_bytes(opcode):
 
 
 def test_sync_takes_any_path():
-    assert decode_sync(raw(9, "00000003 7820c2"[:-2], "79")) == "x y"
+    assert decode_path(raw(9, "00000003 7820c2"[:-2], "79")) == "x y"
 
 
 def test_set_watches_golden_bytes():
     body = ("0000000100000002", "00000001", PATH, "00000000", "00000002", PATH, "00000001 62")
     assert decode_set_watches(raw(101, *body)) == SetWatches(0x1_0000_0002, ("/a",), (), ("/a", "b"))
+
+
+def test_set_watches2_golden_bytes():
+    body = ("0000000000000002", "ffffffff" * 3, "00000001", PATH, "00000001 00000001 62")
+    assert decode_set_watches2(raw(105, *body)) == SetWatches(2, (), (), (), ("/a",), ("b",))
+
+
+def test_rarer_requests_golden_bytes():
+    assert decode_auth(raw(100, "00000000 00000006 646967657374 00000003 613a62")) == Auth("digest", b"a:b")
+    assert decode_auth(raw(100, "00000000 00000002 6970 ffffffff")) == Auth("ip", b"")
+    assert decode_sasl(raw(102, "00000002 0001")) == b"\0\1"
+    assert decode_sasl(raw(102, "ffffffff")) == b""
+    assert decode_path_and_number(raw(106, PATH, "00000001")) == ("/a", 1)
+    parts = ("00000004 00 ffffffff", PATH, "01", "00000008 00 ffffffff", PATH, "00", END)
+    assert decode_multi_read(raw(22, *parts)) == [(4, "/a"), (8, "/a")]
+    assert decode_reconfig(raw(16, PATH, "ffffffff ffffffff 000000000000000a")) == ("/a", None, None, 10)
+
+
+def test_passwords_are_not_shown_with_the_request():
+    assert "secret" not in repr(Auth("digest", b"bob:secret"))
+
+
+def test_a_multi_read_of_anything_else_is_malformed():
+    with pytest.raises(MarshallingError, match="multiRead"):
+        decode_multi_read(raw(22, "00000003 00 ffffffff", PATH, "00", END))
 
 
 def test_set_watches_with_null_lists_has_no_watches():
@@ -192,7 +222,7 @@ def test_a_frame_shorter_than_a_header_is_a_marshalling_error():
 WRITES_WITH_BODY = [command for command in COMMANDS if len(command) > 1]
 READ_FRAMES = [
     (decode_read, ZkClientCodec().read(Opcode.GET_DATA, "/ä", watch=True)[1][4:]),
-    (decode_sync, ZkClientCodec().sync("/a")[1][4:]),
+    (decode_path, ZkClientCodec().sync("/a")[1][4:]),
     (decode_set_watches, ZkClientCodec().set_watches(SetWatches(9, ("/a",), ("/b", "/c"), ("/d",)))[1][4:]),
 ]
 
@@ -229,11 +259,24 @@ def decode_anything(opcode, frame):
         return decode_write(opcode, frame)
     if opcode in READS:
         return decode_read(frame)
-    return decode_sync(frame) if opcode == Opcode.SYNC else decode_set_watches(frame)
+    return OTHERS.get(opcode, decode_path)(frame)
+
+
+OTHERS = {
+    Opcode.SET_WATCHES: decode_set_watches,
+    Opcode.SET_WATCHES2: decode_set_watches2,
+    Opcode.AUTH: decode_auth,
+    Opcode.SASL: decode_sasl,
+    Opcode.ADD_WATCH: decode_path_and_number,
+    Opcode.CHECK_WATCHES: decode_path_and_number,
+    Opcode.REMOVE_WATCHES: decode_path_and_number,
+    Opcode.MULTI_READ: decode_multi_read,
+    Opcode.RECONFIG: decode_reconfig,
+}
 
 
 @settings(deadline=None, derandomize=True, max_examples=300)
-@given(st.sampled_from(sorted(SUPPORTED - {Opcode.PING})), st.binary(max_size=80))
+@given(st.sampled_from(sorted(SUPPORTED - {Opcode.PING, Opcode.WHO_AM_I})), st.binary(max_size=80))
 def test_arbitrary_bodies_give_a_request_or_a_declared_error(opcode, body):
     try:
         decode_anything(opcode, struct.pack(">ii", 1, opcode) + body)

@@ -17,7 +17,13 @@ WORDS: Final = frozenset(
     b"conf cons crst dirs dump envi gtmk hash isro mntr ruok srst srvr stat stmk wchc wchp wchs".split()
 )
 _READS: Final = (jute.EXISTS, jute.GET_DATA, jute.GET_CHILDREN, jute.GET_CHILDREN2)
-_TTL_AND_CONTAINER: Final = (19, 21)
+_CONTAINER: Final = 19
+_TTL: Final = 21
+_CREATES: Final = (jute.CREATE, jute.CREATE2, _CONTAINER, _TTL)
+_PATH_ONLY: Final = (jute.SYNC, 6, 20, 103, 104)
+"""sync, getACL, deleteContainer, getEphemerals, getAllChildrenNumber."""
+_WATCHER_TYPES: Final = {17: range(1, 6), 18: range(1, 6), 106: range(2)}
+"""Types of checkWatches and removeWatches, modes of addWatch."""
 
 
 class Answer(Enum):
@@ -26,14 +32,14 @@ class Answer(Enum):
     VALUE = "answered"
     BAD_ARGUMENTS = "answered with -8"
     MALFORMED = "answered with -5"
-    UNSUPPORTED = "answered with -6"
+    AUTH_FAILED = "answered with -115 and closed"
     UNKNOWN = "answered with -6 and closed"
     PONG = "pong"
     END = "session closed"
     DROPPED = "closed without an answer"
 
 
-ENDS: Final = frozenset({Answer.UNKNOWN, Answer.END, Answer.DROPPED})
+ENDS: Final = frozenset({Answer.UNKNOWN, Answer.AUTH_FAILED, Answer.END, Answer.DROPPED})
 
 
 @frozen
@@ -45,10 +51,6 @@ class Expected:
 
 
 class _MalformedError(Exception):
-    pass
-
-
-class _UnsupportedError(Exception):
     pass
 
 
@@ -70,14 +72,24 @@ class _Cursor:
         length = self.integer()
         return None if length == -1 else self.take(length)
 
-    def text(self) -> None:
+    def text(self) -> str:
         raw = self.buffer()
         if raw is None:
             raise _MalformedError
         try:
-            raw.decode()
+            return raw.decode()
         except UnicodeDecodeError:
             raise _MalformedError from None
+
+    def texts(self) -> None:
+        for _ in range(self.count()):
+            self.text()
+
+    def acl(self) -> None:
+        for _ in range(self.count()):
+            self.integer()
+            self.text()
+            self.text()
 
     def count(self) -> int:
         count = self.integer()
@@ -86,17 +98,15 @@ class _Cursor:
         return max(0, count)
 
 
-def _create(cursor: _Cursor) -> int:
+def _create(opcode: int, cursor: _Cursor) -> Answer:
     cursor.text()
     cursor.buffer()
-    for _ in range(cursor.count()):
-        cursor.integer()
-        cursor.text()
-        cursor.text()
+    cursor.acl()
     flags = cursor.integer()
-    if flags in (5, 6):
-        raise _UnsupportedError
-    return flags
+    if opcode == _TTL:
+        ttl_ms = int.from_bytes(cursor.take(8), signed=True)
+        return Answer.VALUE if flags in (5, 6) and 0 < ttl_ms < 2**40 else Answer.BAD_ARGUMENTS
+    return Answer.VALUE if 0 <= flags <= 4 else Answer.BAD_ARGUMENTS
 
 
 def _multi(cursor: _Cursor) -> None:
@@ -104,10 +114,8 @@ def _multi(cursor: _Cursor) -> None:
         opcode, done, _ = cursor.integer(), cursor.take(1) != b"\0", cursor.integer()
         if done:
             return
-        if opcode in _TTL_AND_CONTAINER:
-            raise _UnsupportedError
-        if opcode in (jute.CREATE, jute.CREATE2):
-            _create(cursor)
+        if opcode in _CREATES:
+            _create(opcode, cursor)
         elif opcode in (jute.DELETE, jute.CHECK):
             cursor.text()
             cursor.integer()
@@ -119,33 +127,67 @@ def _multi(cursor: _Cursor) -> None:
             raise _MalformedError
 
 
+def _multi_read(cursor: _Cursor) -> None:
+    while True:
+        opcode, done, _ = cursor.integer(), cursor.take(1) != b"\0", cursor.integer()
+        if done:
+            return
+        if opcode not in (jute.GET_DATA, jute.GET_CHILDREN):
+            raise _MalformedError
+        cursor.text()
+        cursor.take(1)
+
+
 def _body(opcode: int, cursor: _Cursor) -> Answer:
-    if opcode in (jute.CREATE, jute.CREATE2):
-        return Answer.VALUE if 0 <= _create(cursor) <= 6 else Answer.BAD_ARGUMENTS
-    if opcode == jute.DELETE:
+    if opcode in _CREATES:
+        return _create(opcode, cursor)
+    if opcode in _PATH_ONLY:
+        cursor.text()
+    elif opcode == jute.DELETE:
         cursor.text()
         cursor.integer()
     elif opcode == jute.SET_DATA:
         cursor.text()
         cursor.buffer()
         cursor.integer()
+    elif opcode == 7:  # setACL
+        cursor.text()
+        cursor.acl()
+        cursor.integer()
     elif opcode == jute.MULTI:
         _multi(cursor)
+    elif opcode == 22:
+        _multi_read(cursor)
     elif opcode in _READS:
         cursor.text()
         cursor.take(1)
-    elif opcode == jute.SYNC:
+    elif opcode in _WATCHER_TYPES:
         cursor.text()
+        if cursor.integer() not in _WATCHER_TYPES[opcode]:
+            raise _MalformedError
+    elif opcode == 16:  # reconfig
+        for _ in range(3):
+            raw = cursor.buffer()
+            if raw is not None:
+                _Cursor(struct.pack(">i", len(raw)) + raw, 0).text()
+        cursor.take(8)
     elif opcode == jute.PING:
         return Answer.PONG
-    elif opcode == jute.SET_WATCHES:
+    elif opcode in (jute.SET_WATCHES, 105):
         cursor.take(8)
-        for _ in range(3):
-            for _ in range(cursor.count()):
-                cursor.text()
+        for _ in range(3 if opcode == jute.SET_WATCHES else 5):
+            cursor.texts()
+    elif opcode == 100:
+        cursor.integer()
+        scheme = cursor.text()
+        cursor.buffer()
+        return Answer.VALUE if scheme in ("digest", "ip") else Answer.AUTH_FAILED
+    elif opcode == 102:
+        cursor.buffer()
+        return Answer.AUTH_FAILED
     elif opcode == jute.CLOSE:
         return Answer.END
-    else:
+    elif opcode != 107:
         return Answer.UNKNOWN
     return Answer.VALUE
 
@@ -159,8 +201,6 @@ def expected_answer(frame: bytes) -> Expected:
         answer = _body(opcode, _Cursor(frame, 8))
     except _MalformedError:
         answer = Answer.MALFORMED
-    except _UnsupportedError:
-        answer = Answer.UNSUPPORTED
     return Expected(xid, answer)
 
 

@@ -154,7 +154,9 @@ def _check_replies(
         match want.answer:
             case Answer.MALFORMED:
                 right = err == Code.MARSHALLING_ERROR
-            case Answer.UNSUPPORTED | Answer.UNKNOWN:
+            case Answer.AUTH_FAILED:
+                right = err == Code.AUTH_FAILED
+            case Answer.UNKNOWN:
                 right = err == Code.UNIMPLEMENTED
             case Answer.BAD_ARGUMENTS:
                 right = err == Code.BAD_ARGUMENTS

@@ -21,7 +21,18 @@ NAMES: Final = (
     "/a//b",
     "/" + "x" * 300,
 )
-UNSUPPORTED: Final = (6, 7, 13, 16, 17, 18, 19, 20, 21, 22, 100, 102, 103, 104, 105, 106, 107, -10, -1, 0, 99)
+UNKNOWN: Final = (13, 10, -10, -1, 0, 99, 23, 108)
+_GET_ACL, _SET_ACL, _RECONFIG, _CHECK_WATCHES, _REMOVE_WATCHES = 6, 7, 16, 17, 18
+_CREATE_CONTAINER, _DELETE_CONTAINER, _CREATE_TTL, _MULTI_READ = 19, 20, 21, 22
+_AUTH, _SASL, _GET_EPHEMERALS, _COUNT, _SET_WATCHES2, _ADD_WATCH, _WHO_AM_I = (
+    100,
+    102,
+    103,
+    104,
+    105,
+    106,
+    107,
+)
 _OTHER_ACLS: Final = (
     struct.pack(">i", 0),
     struct.pack(">i", -1),
@@ -32,9 +43,9 @@ _OTHER_ACLS: Final = (
 
 
 def valid_request(xid: int, rng: random.Random) -> bytes:
-    """One frame; all operations of the protocol come up, those that zraft does not have less often."""
+    """One frame; all operations of the protocol come up, those that end the connection less often."""
     path = rng.choice(NAMES)
-    match rng.randrange(24):
+    match rng.randrange(32):
         case 0 | 1 | 2:
             body = jute.create_body(path, _data(rng), rng.randrange(4))
             return jute.request(xid, rng.choice((jute.CREATE, jute.CREATE2)), body)
@@ -62,9 +73,47 @@ def valid_request(xid: int, rng: random.Random) -> bytes:
         case 22 if rng.random() < 0.2:
             return jute.request(xid, jute.CLOSE)
         case 23 if rng.random() < 0.1:
-            return jute.request(xid, rng.choice(UNSUPPORTED), jute.text(path))
+            return jute.request(xid, rng.choice(UNKNOWN), jute.text(path))
+        case 24 | 25 | 26 | 27 | 28 | 29 | 30:
+            return _rarer_request(xid, path, rng)
         case _:
             return jute.request(xid, jute.SET_DATA, jute.set_body("/a", _data(rng), -1))
+
+
+def _rarer_request(xid: int, path: str, rng: random.Random) -> bytes:
+    number = struct.pack(">i", rng.randrange(-1, 7))
+    opcode = rng.choice(
+        (
+            _GET_ACL, _SET_ACL, _RECONFIG, _CHECK_WATCHES, _REMOVE_WATCHES, _CREATE_CONTAINER, _DELETE_CONTAINER,
+            _CREATE_TTL, _MULTI_READ, _AUTH, _GET_EPHEMERALS, _COUNT, _SET_WATCHES2, _ADD_WATCH, _WHO_AM_I,
+        )
+        if rng.random() < 0.97
+        else (_SASL,)
+    )  # fmt: skip
+    if opcode == _SET_ACL:
+        return jute.request(xid, opcode, jute.text(path) + rng.choice(_OTHER_ACLS) + number)
+    if opcode == _RECONFIG:
+        return jute.request(xid, opcode, jute.text("server.1=a:1:2") + jute.blob(None) * 2 + bytes(8))
+    if opcode in (_CHECK_WATCHES, _REMOVE_WATCHES, _ADD_WATCH):
+        return jute.request(xid, opcode, jute.text(path) + number)
+    if opcode == _CREATE_CONTAINER:
+        return jute.request(xid, opcode, jute.create_body(path, _data(rng), 4))
+    if opcode == _CREATE_TTL:
+        ttl_ms = struct.pack(">q", rng.choice((1, 60_000, 2**40 - 1, 2**40, 0, -1)))
+        return jute.request(xid, opcode, jute.create_body(path, _data(rng), rng.choice((5, 6, 0))) + ttl_ms)
+    if opcode == _MULTI_READ:
+        parts = [(rng.choice((jute.GET_DATA, jute.GET_CHILDREN)), jute.watch_body(rng.choice(NAMES), False))]
+        return jute.request(xid, opcode, jute.multi_body(parts * rng.randrange(4)))
+    if opcode == _AUTH:
+        # A scheme that fails ends the connection, and what comes behind it is never looked at.
+        scheme = "digest" if rng.random() < 0.97 else rng.choice(("ip", "x509", "no"))
+        return jute.request(xid, opcode, bytes(4) + jute.text(scheme) + jute.blob(b"bob:secret"))
+    if opcode == _SASL:
+        return jute.request(xid, opcode, jute.blob(_data(rng)))
+    if opcode == _SET_WATCHES2:
+        paths = struct.pack(">i", 1) + jute.text(path)
+        return jute.request(xid, opcode, bytes(8) + paths * 5)
+    return jute.request(xid, opcode, b"" if opcode == _WHO_AM_I else jute.text(path))
 
 
 def _data(rng: random.Random) -> bytes | None:
@@ -83,8 +132,9 @@ def _multi(rng: random.Random) -> bytes:
                     (jute.DELETE, jute.delete_body(path, -1)),
                     (jute.SET_DATA, jute.set_body(path, b"m", -1)),
                     (jute.CHECK, jute.delete_body(path, 0)),
-                    (19, jute.create_body(path, b"", 0)),
-                )[: 6 if rng.random() < 0.05 else 5]
+                    (_CREATE_CONTAINER, jute.create_body(path, b"", 4)),
+                    (_CREATE_TTL, jute.create_body(path, b"", 5) + struct.pack(">q", 60_000)),
+                )
             )
         )
     return jute.multi_body(operations)

@@ -1,0 +1,158 @@
+"""The rarer requests that need no log entry: what each is answered with, from applied state and the watches here.
+
+The common ones (exists, getData, getChildren) are answered in `zraft.server.connection` itself. Order of checks:
+ZooKeeper's `FinalRequestProcessor`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Final
+
+from zraft.errors import Code
+from zraft.tree import reads
+from zraft.tree.acl import user_of
+from zraft.tree.node import Znode
+from zraft.tree.watches import AddWatchMode, WatcherType, reregister
+from zraft.wire import replies, requests
+from zraft.wire.events import encode_watch_event
+from zraft.wire.opcodes import Opcode
+from zraft.wire.requests import SetWatches
+
+if TYPE_CHECKING:
+    from zraft.server.clients import Clients
+    from zraft.server.connection import Connection
+
+Query = Callable[["Clients", "Connection", int, bytes], bytes | Code]
+"""(clients, connection, xid, frame) -> the framed reply, or the code to answer. Raises MarshallingError."""
+
+
+def _get_acl(clients: Clients, connection: Connection, xid: int, frame: bytes) -> bytes | Code:
+    found = reads.get_acl(clients.machine, requests.decode_path(frame), connection.ids)
+    if isinstance(found, Code):
+        return found
+    return replies.encode_acl_reply(xid, clients.machine.last_zxid, *found)
+
+
+def _get_ephemerals(clients: Clients, connection: Connection, xid: int, frame: bytes) -> bytes | Code:
+    prefix = requests.decode_path(frame)
+    paths = reads.get_ephemerals(clients.machine, connection.session, prefix)
+    size = sum(map(len, paths)) + 4 * len(paths)
+    if size > clients.reply_bytes_max:
+        return clients.too_long(connection, f"getEphemerals below {prefix!r}", len(paths), size)
+    return replies.encode_children_reply(xid, clients.machine.last_zxid, paths)
+
+
+def _who_am_i(clients: Clients, connection: Connection, xid: int, frame: bytes) -> bytes | Code:
+    users = [(scheme, user_of(scheme, who)) for scheme, who in connection.ids]
+    shown = tuple((scheme, user) for scheme, user in users if user is not None)
+    return replies.encode_who_am_i_reply(xid, clients.machine.last_zxid, shown)
+
+
+def _multi_read(clients: Clients, connection: Connection, xid: int, frame: bytes) -> bytes | Code:
+    """A part that fails says so in its place; the others are answered."""
+    machine, ids = clients.machine, connection.ids
+    results: list[tuple[int, Znode] | int] = []
+    size = 0
+    for opcode, path in requests.decode_multi_read(frame):
+        read = reads.get_data if opcode == Opcode.GET_DATA else reads.get_children
+        node = read(machine, path, ids)
+        if isinstance(node, Code):
+            results.append(node)
+            continue
+        size += node.data_length if opcode == Opcode.GET_DATA else reads.listing_bytes(node)
+        if size > clients.reply_bytes_max:
+            return clients.too_long(connection, f"multiRead up to {path!r}", len(results) + 1, size)
+        results.append((opcode, node))
+    return replies.encode_multi_read_reply(xid, machine.last_zxid, results)
+
+
+def _add_watch(clients: Clients, connection: Connection, xid: int, frame: bytes) -> bytes | Code:
+    """Neither the znode nor a right on it is needed; events are filtered when they happen."""
+    path, number = requests.decode_path_and_number(frame)
+    try:
+        mode = AddWatchMode(number)
+    except ValueError:
+        return Code.MARSHALLING_ERROR
+    if "\0" in path:
+        return Code.BAD_ARGUMENTS
+    clients.watches.add_lasting(path, connection, mode)
+    return replies.encode_int_reply(xid, clients.machine.last_zxid, 0)
+
+
+def _check_watches(clients: Clients, connection: Connection, xid: int, frame: bytes) -> bytes | Code:
+    return _on_watches(clients, connection, xid, frame, clients.watches.has)
+
+
+def _remove_watches(clients: Clients, connection: Connection, xid: int, frame: bytes) -> bytes | Code:
+    return _on_watches(clients, connection, xid, frame, clients.watches.remove)
+
+
+def _on_watches(
+    clients: Clients,
+    connection: Connection,
+    xid: int,
+    frame: bytes,
+    act: Callable[[str, Connection, WatcherType], bool],
+) -> bytes | Code:
+    path, number = requests.decode_path_and_number(frame)
+    try:
+        kind = WatcherType(number)
+    except ValueError:
+        return Code.MARSHALLING_ERROR
+    if not act(path, connection, kind):
+        return Code.NO_WATCHER
+    return replies.encode_empty_reply(xid, clients.machine.last_zxid)
+
+
+def _set_watches(clients: Clients, connection: Connection, xid: int, frame: bytes) -> bytes | Code:
+    return _watch_again(clients, connection, xid, requests.decode_set_watches(frame))
+
+
+def _set_watches2(clients: Clients, connection: Connection, xid: int, frame: bytes) -> bytes | Code:
+    return _watch_again(clients, connection, xid, requests.decode_set_watches2(frame))
+
+
+def _watch_again(clients: Clients, connection: Connection, xid: int, again: SetWatches) -> bytes | Code:
+    """What was missed is told before the reply (trap 8); watches that last are told nothing (trap 9)."""
+    machine, watches = clients.machine, clients.watches
+    missed = reregister(
+        machine,
+        watches,
+        connection,
+        connection.ids,
+        again.relative_zxid,
+        again.data,
+        again.exist,
+        again.child,
+    )
+    for path in again.persistent:
+        watches.add_lasting(path, connection, AddWatchMode.PERSISTENT)
+    for path in again.recursive:
+        watches.add_lasting(path, connection, AddWatchMode.PERSISTENT_RECURSIVE)
+    zxid = machine.last_zxid
+    events = [encode_watch_event(zxid, event_type, path) for event_type, path in missed]
+    return b"".join(events) + replies.encode_empty_reply(xid, zxid)
+
+
+def _reconfig(clients: Clients, connection: Connection, xid: int, frame: bytes) -> bytes | Code:
+    """Members cannot be changed through this protocol: the answer of a ZooKeeper that has it switched off."""
+    requests.decode_reconfig(frame)
+    return Code.RECONFIG_DISABLED
+
+
+QUERIES: Final[Mapping[int, Query]] = {
+    int(opcode): query
+    for opcode, query in {
+        Opcode.GET_ACL: _get_acl,
+        Opcode.GET_EPHEMERALS: _get_ephemerals,
+        Opcode.WHO_AM_I: _who_am_i,
+        Opcode.MULTI_READ: _multi_read,
+        Opcode.ADD_WATCH: _add_watch,
+        Opcode.CHECK_WATCHES: _check_watches,
+        Opcode.REMOVE_WATCHES: _remove_watches,
+        Opcode.SET_WATCHES: _set_watches,
+        Opcode.SET_WATCHES2: _set_watches2,
+        Opcode.RECONFIG: _reconfig,
+    }.items()
+}
