@@ -35,6 +35,13 @@ ALLOWED: Final[dict[str, tuple[str, ...]]] = {
     "zraft.status": (*SHARED, *SETTINGS),
     "zraft.status_table": (*SHARED, *SETTINGS, "zraft.status"),
     "zraft.dev": (*SHARED, *SETTINGS, "zraft.status", "zraft.transport.keys"),
+    "zraft.shell": (
+        *SHARED,
+        *SETTINGS,
+        "zraft.tree.acl",
+        "zraft.tree.node",
+        "zraft.wire",
+    ),
     # composition roots
     "zraft.main": ("zraft",),
     "zraft.__main__": ("zraft.main",),

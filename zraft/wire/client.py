@@ -1,13 +1,13 @@
 """The client's side of a connection, without I/O: requests to bytes, bytes to replies and watch events.
 
-Written for the simulator and the tests, which speak to servers in real bytes. It keeps what a client must
-keep: the xids it sent, in order, and the last zxid it saw. Sessions, timeouts and retries are the caller's.
+Written for the shell, the simulator and the tests, which speak to servers in real bytes. It keeps what a client
+must keep: the xids it sent, in order, and the last zxid it saw. Sessions, timeouts and retries are the caller's.
 """
 
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from struct import Struct
 from typing import Any, Final
 
@@ -25,6 +25,7 @@ from zraft.tree.txn import (
     SET_DATA,
     Command,
 )
+from zraft.wire.client_requests import Request, encode_acl
 from zraft.wire.connect import (
     NO_PASSWORD,
     ConnectRequest,
@@ -35,8 +36,8 @@ from zraft.wire.connect import (
 from zraft.wire.events import EventType
 from zraft.wire.framing import JUTE_MAXBUFFER, FrameReader, frame
 from zraft.wire.jute import INT, JuteReader, encode_buffer, encode_texts, encode_ustring
-from zraft.wire.opcodes import READS, XID_NOTIFICATION, XID_PING, XID_SET_WATCHES, Opcode
-from zraft.wire.requests import HEADER, MULTI_END, MULTI_HEADER, WORLD_ANYONE_ALL, Acl, SetWatches
+from zraft.wire.opcodes import READS, XID_AUTH, XID_NOTIFICATION, XID_PING, XID_SET_WATCHES, Opcode
+from zraft.wire.requests import HEADER, MULTI_END, MULTI_HEADER, SetWatches
 from zraft.wire.stat import decode_stat
 
 PENDING_MAX: Final = 1 << 16
@@ -53,7 +54,8 @@ class Reply:
 
     By opcode: setData and exists a `Stat`; getData (data, Stat); create and sync a path; create2 (path,
     Stat); getChildren names; getChildren2 (names, Stat); multi a tuple with one such value per operation,
-    which after a failure are `Code`s: OK before the culprit, RUNTIME_INCONSISTENCY after it.
+    which after a failure are `Code`s: OK before the culprit, RUNTIME_INCONSISTENCY after it. What was asked for
+    with `ask` is answered as its `Request.value` says.
     """
 
     xid: int
@@ -79,26 +81,29 @@ class Pong:
     zxid: int
 
 
+_Decoder = Callable[[JuteReader], Any]
+
 Received = ConnectResponse | Reply | WatchEvent | Pong
 
 
 class ZkClientCodec:
     """One connection's worth of client. Not usable after a `ProtocolError`."""
 
-    __slots__ = ("_connected", "_frames", "_next_xid", "_pending", "last_zxid_seen")
+    __slots__ = ("_connected", "_frames", "_next_xid", "_pending", "_pending_auth", "last_zxid_seen")
 
     def __init__(self, *, last_zxid_seen: int = 0, jute_maxbuffer: int = JUTE_MAXBUFFER) -> None:
         self._frames = FrameReader(jute_maxbuffer)
         self._connected = False
         self._next_xid = 1
-        self._pending: deque[tuple[int, int]] = deque()
+        self._pending: deque[tuple[int, _Decoder | None]] = deque()
+        self._pending_auth = 0
         self.last_zxid_seen = last_zxid_seen
         """Greatest zxid of any reply so far; what the next connection of the session has to announce."""
 
     @property
     def pending(self) -> int:
         """Requests sent and not answered, pings aside."""
-        return len(self._pending)
+        return len(self._pending) + self._pending_auth
 
     def connect(
         self,
@@ -112,6 +117,12 @@ class ZkClientCodec:
         return encode_connect_request(
             ConnectRequest(0, self.last_zxid_seen, timeout_ms, session, password, read_only)
         )
+
+    def ask(self, request: Request[Any]) -> tuple[int, bytes]:
+        """(xid, bytes) of any request."""
+        if request.xid is None:
+            return self._request(request.opcode, request.body(), request.value)
+        return self._send(request.xid, request.opcode, request.body(), request.value)
 
     def write(self, command: Command) -> tuple[int, bytes]:
         """(xid, bytes) of a write, given as a session's command of `zraft.tree.txn`."""
@@ -147,14 +158,17 @@ class ZkClientCodec:
         """
         return [self._decode(body) for body in self._frames.feed(chunk)]
 
-    def _request(self, opcode: int, body: bytes) -> tuple[int, bytes]:
+    def _request(self, opcode: int, body: bytes, decode: _Decoder | None = None) -> tuple[int, bytes]:
         xid = self._next_xid
         self._next_xid = xid + 1 if xid < _XID_MAX else 1
-        return self._send(xid, opcode, body)
+        return self._send(xid, opcode, body, decode)
 
-    def _send(self, xid: int, opcode: int, body: bytes) -> tuple[int, bytes]:
-        assert len(self._pending) < PENDING_MAX, f"{PENDING_MAX} requests are waiting for a reply already"
-        self._pending.append((xid, opcode))
+    def _send(self, xid: int, opcode: int, body: bytes, decode: _Decoder | None = None) -> tuple[int, bytes]:
+        assert self.pending < PENDING_MAX, f"{PENDING_MAX} requests are waiting for a reply already"
+        if xid == XID_AUTH:
+            self._pending_auth += 1
+        else:
+            self._pending.append((xid, decode or _VALUE_DECODERS.get(opcode)))
         return xid, frame(HEADER.pack(xid, opcode) + body)
 
     def _decode(self, body: bytes) -> Received:
@@ -167,21 +181,25 @@ class ZkClientCodec:
             return _decode_event(zxid, reader)
         if xid == XID_PING:
             return Pong(zxid)
+        if xid == XID_AUTH and self._pending_auth:
+            # ZooKeeper answers auth as soon as it reads it, also ahead of requests that came before; and with
+            # zxid 0, which is why it says nothing about what this client has seen.
+            self._pending_auth -= 1
+            return Reply(xid, zxid, _decode_code(err), None)
         if not self._pending:
             raise ProtocolError(f"reply with xid {xid}, expected none: every request has been answered")
-        expected_xid, opcode = self._pending.popleft()
+        expected_xid, decode = self._pending.popleft()
         if xid != expected_xid:
             raise ProtocolError(f"reply with xid {xid}, expected {expected_xid}: replies are out of order")
         self.last_zxid_seen = max(self.last_zxid_seen, zxid)
         code = _decode_code(err)
-        decode = None if code else _VALUE_DECODERS.get(opcode)
-        return Reply(xid, zxid, code, decode(reader) if decode else None)
+        return Reply(xid, zxid, code, decode(reader) if decode and not code else None)
 
 
 def _encode_command(command: Command) -> bytes:
     match command:
         case (opcode, path, data, acl, flags, _) if opcode in (CREATE, CREATE2):
-            return encode_ustring(path) + encode_buffer(data) + _encode_acl(acl) + INT.pack(flags)
+            return encode_ustring(path) + encode_buffer(data) + encode_acl(acl) + INT.pack(flags)
         case (opcode, path, version) if opcode in (DELETE, CHECK):
             return encode_ustring(path) + INT.pack(version)
         case (opcode, path, data, version) if opcode == SET_DATA:
@@ -192,13 +210,6 @@ def _encode_command(command: Command) -> bytes:
         case (opcode,) if opcode == CLOSE_SESSION:
             return b""
     raise AssertionError(f"{command!r} is not a command of a session")
-
-
-def _encode_acl(acl: Sequence[Acl] | None) -> bytes:
-    if acl is None:
-        return WORLD_ANYONE_ALL
-    entries = [INT.pack(perms) + encode_ustring(scheme) + encode_ustring(name) for perms, scheme, name in acl]
-    return INT.pack(len(entries)) + b"".join(entries)
 
 
 def _decode_code(err: int) -> Code:
