@@ -130,7 +130,7 @@ class Clients:
 
     def submit(self, connection: Connection, commands: list[Command], size: int) -> None:
         """Commands of an attached session, in order."""
-        self._origin.add(connection, connection.session, connection.ids, commands, size)
+        self._origin.add(connection, connection.session, connection.ids_of_writes, commands, size)
 
     def request_sync(self, connection: Connection) -> None:
         """`connection.complete_sync()` is due when all that is committed by now is applied here."""

@@ -18,6 +18,7 @@ from zraft.errors import Code, MarshallingError, ProtocolError
 from zraft.server.authentication import proved_ids
 from zraft.server.queries import QUERIES
 from zraft.tree import reads, txn
+from zraft.tree.acl import Ids
 from zraft.tree.reads import DescendantCount
 from zraft.tree.sessions import Session
 from zraft.wire import opcodes, replies, requests
@@ -68,10 +69,10 @@ HELD: Final = frozenset({SYNC, COUNT})
 SESSION_BOUND: Final = frozenset({AUTH, SASL})
 """Requests that change what the connection may do: they act when they come, and are answered in their turn."""
 
-ANSWERED: Final = 1 << 20
-"""Queue marker: the reply is made already and leaves in its turn."""
+PROVED: Final = 1 << 20
+"""Queue marker: (ids, reply). The connection has these ids from its turn on, and the reply is made already."""
 LAST: Final = 1 << 21
-"""The same, and the connection ends with it."""
+"""Queue marker: the reply is made already, leaves in its turn, and the connection ends with it."""
 FAILED: Final = 1 << 22
 """Queue marker: a request that is answered with the error it carries, at the zxid of its turn."""
 
@@ -104,6 +105,7 @@ class Connection:
         "handle",
         "held",
         "ids",
+        "ids_of_writes",
         "out",
         "out_bytes",
         "phase",
@@ -126,6 +128,8 @@ class Connection:
         self._queued_bytes = 0
         self.address = address
         self.ids = ids
+        self.ids_of_writes = ids
+        """The ids of what is sent next; `ids` follow when what was sent before is answered."""
         self.phase = Phase.NEW
         self.session = 0
         self.timeout_ms = 0
@@ -286,26 +290,35 @@ class Connection:
         """The client says who it is. Later requests have the new ids; a lie ends the connection, in its turn."""
         if opcode == AUTH:
             offer = requests.decode_auth(frame)
-            ids = proved_ids(offer, self.ids, self._clients.auth)
+            ids = proved_ids(offer, self.ids_of_writes, self._clients.auth)
             if ids is not None:
-                self.ids = ids
-                self._in_turn(ANSWERED, replies.encode_empty_reply(xid, 0))
+                self._proved(ids, replies.encode_empty_reply(xid, 0))
                 return
             self._clients.notice(self, f"authentication with scheme {offer.scheme!r} failed")
         else:
             requests.decode_sasl(frame)
             self._clients.notice(self, "SASL authentication is not configured")
-        self.ending = True
-        self._in_turn(LAST, replies.encode_error_reply(xid, 0, Code.AUTH_FAILED))
+        self._end_in_turn(replies.encode_error_reply(xid, 0, Code.AUTH_FAILED))
 
-    def _in_turn(self, marker: int, reply: bytes) -> None:
-        """Send a reply that is made already, in its turn."""
+    def _proved(self, ids: Ids, reply: bytes) -> None:
+        """Writes that follow have these ids; reads, too, once what was asked before is answered."""
+        self.ids_of_writes = ids
         if self.queue:
-            self.queue.append((marker, 0, reply))
-            self._queued_bytes += len(reply) + REQUEST_OVERHEAD_BYTES
+            self.queue.append((PROVED, 0, (ids, reply)))
+            self._queued_bytes += REQUEST_OVERHEAD_BYTES
+        else:
+            self.ids = ids
+            self._emit(reply)
+
+    def _end_in_turn(self, reply: bytes) -> None:
+        """Send this last reply in its turn; nothing that comes after it is looked at."""
+        self.ending = True
+        if self.queue:
+            self.queue.append((LAST, 0, reply))
+            self._queued_bytes += REQUEST_OVERHEAD_BYTES
         else:
             self._emit(reply)
-            self.closing = marker == LAST
+            self.closing = True
 
     def _fail(self, xid: int, code: Code) -> None:
         """Answer a request with an error, in its turn."""
@@ -394,11 +407,15 @@ class Connection:
             if opcode == FAILED:
                 self._failed(xid, request)
                 continue
-            self._queued_bytes -= len(request)
-            if opcode in (ANSWERED, LAST):
-                self._emit(request)
-                self.closing = opcode == LAST
+            if opcode == PROVED:
+                self.ids, reply = request
+                self._emit(reply)
                 continue
+            if opcode == LAST:
+                self._emit(request)
+                self.closing = True
+                return
+            self._queued_bytes -= len(request)
             try:
                 self._answer(opcode, xid, request)
             except MarshallingError:

@@ -97,11 +97,12 @@ def countable(machine: Machine, path: str, ids: Ids) -> Code:
 
 
 def listing_bytes(node: Znode) -> int:
-    """At least how long a listing of the children is: exact for large directories, which are not walked."""
+    """At least how long a listing of the children is. Large directories know it without being walked."""
     children = node.children
-    if isinstance(children, ManyNames):
-        return children.name_bytes + 4 * len(children)
-    return 4 * len(children) if children else 0
+    if not children:
+        return 0
+    names = children.name_bytes if isinstance(children, ManyNames) else sum(map(len, children))
+    return names + 4 * len(children)
 
 
 def _find(machine: Machine, path: str) -> Znode | None:

@@ -22,6 +22,7 @@ from zraft.tree.txn import (
     CREATE2,
     DELETE,
     MULTI,
+    SET_ACL,
     SET_DATA,
     Command,
 )
@@ -204,6 +205,8 @@ def _encode_command(command: Command) -> bytes:
             return encode_ustring(path) + INT.pack(version)
         case (opcode, path, data, version) if opcode == SET_DATA:
             return encode_ustring(path) + encode_buffer(data) + INT.pack(version)
+        case (opcode, path, acl, version) if opcode == SET_ACL:
+            return encode_ustring(path) + encode_acl(acl) + INT.pack(version)
         case (opcode, operations) if opcode == MULTI:
             parts = [MULTI_HEADER.pack(op[0], 0, -1) + _encode_command(op) for op in operations]
             return b"".join(parts) + MULTI_END
@@ -259,6 +262,7 @@ def _decode_multi(reader: JuteReader) -> tuple[Any, ...]:
 
 _VALUE_DECODERS: Final[dict[int, Callable[[JuteReader], Any]]] = {
     Opcode.SET_DATA: decode_stat,
+    Opcode.SET_ACL: decode_stat,
     Opcode.EXISTS: decode_stat,
     Opcode.GET_DATA: _decode_data,
     Opcode.CREATE: JuteReader.read_text,

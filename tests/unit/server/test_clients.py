@@ -30,7 +30,7 @@ def test_requests_sent_with_the_connect_request_are_answered_after_the_greeting(
     server = OneServer()
     probe = server.attached()
     client = server.connect(then=[probe.codec.write(create("/early"))[1], probe.codec.ping()])
-    client.codec._pending.append((1, 1))
+    client.codec._pending.append(probe.codec._pending[-1])
     server.run()
     assert client.greeting is not None
     assert client.replies()[0].value == "/early"
@@ -60,7 +60,7 @@ def test_writes_taken_before_the_resume_are_applied_before_it() -> None:
     new = server.connect(
         session=old.session, password=old.greeting.password, then=[old.codec.read(Opcode.EXISTS, "/sent")[1]]
     )
-    new.codec._pending.append((2, Opcode.EXISTS))
+    new.codec._pending.append(old.codec._pending[-1])
     server.run()
     assert old.take() == []
     assert new.replies()[0].value is not None
