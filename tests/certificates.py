@@ -76,7 +76,12 @@ class Authority:
     def issue(self, subject: x509.Name | None = None, *, days: float = 30) -> Signed:
         """A certificate for 127.0.0.1 and localhost, good as a client's, too; negative `days`: it is over."""
         key = ec.generate_private_key(ec.SECP256R1())
-        return Signed(self._sign(subject or subject_of(CN="server"), key, days=days, authority=False), key)
+        return Signed(
+            self._sign(
+                subject_of(CN="server") if subject is None else subject, key, days=days, authority=False
+            ),
+            key,
+        )
 
     def _sign(
         self, subject: x509.Name, key: ec.EllipticCurvePrivateKey, *, days: float, authority: bool

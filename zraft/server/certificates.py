@@ -31,7 +31,6 @@ class Certificates:
     """A context to accept TLS with, and what to tell an operator about its certificate."""
 
     context: ssl.SSLContext = field(repr=False, eq=False)
-    subject: str
     serial: int
     not_before: datetime
     not_after: datetime
@@ -103,7 +102,6 @@ def load_certificates(config: TlsConfig) -> Certificates:
     context.verify_mode = _CLIENT_AUTH[config.client_auth]
     return Certificates(
         context,
-        leaf.subject.rfc4514_string(),
         leaf.serial_number,
         leaf.not_valid_before_utc,
         leaf.not_valid_after_utc,

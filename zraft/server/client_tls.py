@@ -7,10 +7,8 @@ from datetime import datetime, timedelta
 from typing import Final
 
 import structlog
-from cryptography import x509
 
 from zraft.config import ServerConfig
-from zraft.errors import ProtocolError
 from zraft.server.certificates import (
     Certificates,
     certificate_files,
@@ -18,7 +16,7 @@ from zraft.server.certificates import (
     refuse_expired,
     utc_now,
 )
-from zraft.server.distinguished_name import rfc2253_name
+from zraft.server.distinguished_name import subject_name
 from zraft.server.handshakes import Handshakes, Handshaking
 from zraft.server.reloading import Reloading
 from zraft.server.tls import TlsStream
@@ -94,11 +92,7 @@ class ClientTls:
         """
         if certificate is None:
             return ()
-        try:
-            subject = x509.load_der_x509_certificate(certificate).subject.public_bytes()
-        except ValueError as error:
-            raise ProtocolError(f"the subject of the client's certificate cannot be read: {error}") from error
-        name = rfc2253_name(subject)
+        name = subject_name(certificate)
         if not name:
             return ()  # all certificates without a subject would be one user
         ids: Ids = (("x509", name),)

@@ -31,6 +31,7 @@ KEYWORDS: Final = {
 }
 TEXT_TAGS: Final = frozenset({0x0C, 0x13, 0x14, 0x16, 0x1B, 0x1E})
 """UTF8String, PrintableString, T61String, IA5String, GeneralString, BMPString; Java reads the bytes of all as UTF-8."""
+VERSION: Final = 0xA0
 SEQUENCE: Final = 0x30
 SET: Final = 0x31
 OBJECT_IDENTIFIER: Final = 0x06
@@ -42,6 +43,26 @@ SPACES: Final = " \r"
 
 class DistinguishedNameError(ProtocolError):
     """A certificate's subject cannot be written down."""
+
+
+def subject_name(certificate: bytes) -> str:
+    """The text of the subject of a certificate in DER; empty if it has none.
+
+    Read from the very bytes that were verified (`TBSCertificate` of RFC 5280, section 4.1): a library that decodes names
+    would put them into another order, and complains of long ones.
+
+    Raises:
+        DistinguishedNameError: it cannot be written down.
+    """
+    ((_, body, _),) = _exactly(certificate, 1)
+    (_, signed, _), _, _ = _exactly(body, 3)
+    fields = [(tag, whole) for tag, _, whole in _elements(signed)]
+    if fields and fields[0][0] == VERSION:
+        del fields[0]
+    if len(fields) < 6:
+        raise DistinguishedNameError(f"certificate: expected at least 6 fields, found {len(fields)}")
+    _serial, _algorithm, _issuer, _validity, (_, subject), *_ = fields
+    return rfc2253_name(subject)
 
 
 def rfc2253_name(encoded: bytes) -> str:
