@@ -21,11 +21,21 @@ CLUSTER_KEYS_MAX: Final = 2
 
 LOG_FORMATS: Final = ("console", "json")
 LOG_LEVELS: Final = ("debug", "info", "warning", "error")
+CLIENT_AUTHS: Final = ("none", "want", "need")
+"""What is asked of TLS clients: no certificate, one if they have it, one in any case (ZooKeeper's ssl.clientAuth)."""
+TLS_VERSIONS: Final = ("1.2", "1.3")
+AUTH_SCHEMES: Final = ("digest", "sasl", "x509")
+"""Schemes that a client authenticates itself with."""
 
 
 def _count(default: int, lowest: int, highest: int, help: str) -> Any:
     """A whole-number knob with inclusive bounds; the bounds and the help text are kept for `KNOBS`."""
     return field(default=default, metadata={"lowest": lowest, "highest": highest, "help": help})
+
+
+def _knob(kind: str, help: str, choices: tuple[str, ...] = ()) -> dict[str, Any]:
+    """A knob of another kind: path, address, text, switch, choice or choices; `zraft.knobs` knows how each is written."""
+    return {"kind": kind, "choices": choices, "help": help}
 
 
 @frozen(kw_only=True)
@@ -108,6 +118,12 @@ class ClientConfig:
         4_294_967_296,
         "Replies and events one connection may leave unread before it is closed.",
     )
+    handshake_timeout_ms: int = _count(
+        10_000,
+        100,
+        600_000,
+        "A connection that has not asked for a session within this time, TLS handshake included, is closed.",
+    )
 
 
 @frozen(kw_only=True)
@@ -119,6 +135,84 @@ class PeerConfig:
         512,
         65_000,
         "Largest UDP datagram; not set, it is 60000 when every server is on loopback, else 1400.",
+    )
+
+
+@frozen(kw_only=True)
+class TlsConfig:
+    """TLS for clients: on the port of `address` beside plain text, and on a port of its own. Off without `certificate`."""
+
+    certificate: Path | None = field(
+        default=None,
+        metadata=_knob(
+            "path",
+            "PEM file of this server's certificate and its intermediates; switches TLS for clients on.",
+        ),
+    )
+    key: Path | None = field(
+        default=None,
+        metadata=_knob(
+            "path", "PEM file of the private key, mode 0600; not set, it is in the file of tls.certificate."
+        ),
+    )
+    client_ca: Path | None = field(
+        default=None, metadata=_knob("path", "PEM file of the authorities that sign clients' certificates.")
+    )
+    client_auth: str = field(
+        default="none",
+        metadata=_knob(
+            "choice",
+            "Client certificates: none, want (verified if a client has one), need (no connection without).",
+            CLIENT_AUTHS,
+        ),
+    )
+    required: bool = field(
+        default=False, metadata=_knob("switch", "Refuse plain text, four-letter words too, on the main port.")
+    )
+    address: Address | None = field(
+        default=None,
+        metadata=_knob("address", "A further port for clients that takes TLS only (secureClientPort)."),
+    )
+    version_min: str = field(
+        default="1.2", metadata=_knob("choice", "Oldest TLS version spoken: 1.2 or 1.3.", TLS_VERSIONS)
+    )
+    ciphers: str | None = field(
+        default=None,
+        metadata=_knob(
+            "text", "OpenSSL's cipher list for TLS 1.2; not set, Python's. TLS 1.3 has none but good ones."
+        ),
+    )
+    handshakes_max: int = _count(
+        250, 1, 100_000, "TLS handshakes under way at the same time; further connections are closed."
+    )
+
+
+@frozen(kw_only=True)
+class AuthConfig:
+    """Who clients are."""
+
+    x509_super_user: str | None = field(
+        default=None,
+        metadata=_knob(
+            "text", "Subject of the client certificate that may do everything, such as CN=admin,O=Example."
+        ),
+    )
+    sasl_users_file: Path | None = field(
+        default=None,
+        metadata=_knob(
+            "path", "Users for SASL DIGEST-MD5, as user:password lines or a JAAS file, mode 0600."
+        ),
+    )
+    super_user: str | None = field(
+        default=None, metadata=_knob("text", "The SASL user that may do everything.")
+    )
+    required_schemes: tuple[str, ...] = field(
+        default=(),
+        metadata=_knob(
+            "choices",
+            "A client must authenticate by one of these (digest, sasl, x509) before its first request.",
+            AUTH_SCHEMES,
+        ),
     )
 
 
@@ -155,6 +249,8 @@ class ServerConfig:
     wal: WalConfig = WalConfig()
     client: ClientConfig = ClientConfig()
     peer: PeerConfig = PeerConfig()
+    tls: TlsConfig = TlsConfig()
+    auth: AuthConfig = AuthConfig()
 
     def __attrs_post_init__(self) -> None:
         validate(self)
@@ -165,6 +261,8 @@ SECTIONS: Final[Mapping[str, type[Any]]] = {
     "wal": WalConfig,
     "client": ClientConfig,
     "peer": PeerConfig,
+    "tls": TlsConfig,
+    "auth": AuthConfig,
 }
 
 
@@ -239,6 +337,59 @@ def validate(config: ServerConfig) -> None:
         raise ConfigError(
             f"raft.inflight_bytes_max: found {raft.inflight_bytes_max}, expected at least "
             f"raft.append_bytes_max ({raft.append_bytes_max}), or a full message could never be sent"
+        )
+    _validate_tls(config)
+    _validate_auth(config)
+
+
+def _validate_tls(config: ServerConfig) -> None:
+    tls = config.tls
+    if tls.certificate is None:
+        for name, value in (
+            ("key", tls.key),
+            ("client_ca", tls.client_ca),
+            ("client_auth", tls.client_auth != "none"),
+            ("required", tls.required),
+            ("address", tls.address),
+        ):
+            if value:
+                raise ConfigError(f"tls.{name}: is set, but tls.certificate is not, so there is no TLS")
+    if tls.client_auth != "none" and tls.client_ca is None:
+        raise ConfigError(
+            f"tls.client_auth: found {tls.client_auth}, but tls.client_ca is not set; "
+            "name the PEM file of the authorities that sign clients' certificates"
+        )
+    if tls.client_ca is not None and tls.client_auth == "none":
+        raise ConfigError(
+            "tls.client_ca: is set, but tls.client_auth is none, so no client is asked for a certificate; "
+            "set it to want or need"
+        )
+    for name, other in (("address", config.address), ("admin", config.admin)):
+        if tls.address is not None and tls.address == other:
+            raise ConfigError(
+                f"tls.address: {tls.address} is also {name}; it needs a port of its own "
+                "(clients may use TLS on the port of address anyway)"
+            )
+
+
+def _validate_auth(config: ServerConfig) -> None:
+    auth, asked_for = config.auth, config.tls.client_auth != "none"
+    if auth.x509_super_user is not None and not asked_for:
+        raise ConfigError(
+            "auth.x509_super_user: is set, but tls.client_auth is none, so no client can show that it is this one"
+        )
+    if auth.super_user is not None and auth.sasl_users_file is None:
+        raise ConfigError(
+            "auth.super_user: is set, but auth.sasl_users_file is not, so nobody can log in by SASL"
+        )
+    if not auth.required_schemes or "digest" in auth.required_schemes:
+        return
+    if not ("sasl" in auth.required_schemes and auth.sasl_users_file is not None) and not (
+        "x509" in auth.required_schemes and asked_for
+    ):
+        raise ConfigError(
+            f"auth.required_schemes: found {', '.join(auth.required_schemes)}, which no client can meet: sasl needs "
+            "auth.sasl_users_file, x509 needs tls.client_auth want or need"
         )
 
 

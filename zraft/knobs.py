@@ -140,8 +140,54 @@ def parse_cluster(found: object, label: str) -> Mapping[ServerId, Address]:
     return cluster
 
 
+def _parse_choices(choices: tuple[str, ...]) -> Parser:
+    """Several of them: a TOML array, or text with commas between them."""
+
+    def parse(found: object, label: str) -> tuple[str, ...]:
+        parts = found.split(",") if isinstance(found, str) else found
+        if not isinstance(parts, list | tuple) or not parts:
+            _refuse(label, found, "some of " + ", ".join(choices))
+        one = _parse_choice(choices)
+        return tuple(
+            dict.fromkeys(one(part.strip() if isinstance(part, str) else part, label) for part in parts)
+        )
+
+    return parse
+
+
 def _count_of(attribute: Attribute[Any]) -> Parser:
     return _parse_count(attribute.metadata["lowest"], attribute.metadata["highest"])
+
+
+def _parser_of(attribute: Attribute[Any]) -> Parser:
+    """How the knob behind a field of a section is written."""
+    match attribute.metadata.get("kind"):
+        case None:
+            return _count_of(attribute)
+        case "path":
+            return _parse_path
+        case "address":
+            return _parse_address
+        case "text":
+            return _parse_text
+        case "switch":
+            return _parse_bool
+        case "choice":
+            return _parse_choice(attribute.metadata["choices"])
+        case "choices":
+            return _parse_choices(attribute.metadata["choices"])
+        case kind:
+            raise AssertionError(f"{attribute.name}: no parser for a knob of kind {kind!r}")
+
+
+def _default_of(attribute: Attribute[Any]) -> str:
+    match attribute.default:
+        case None | ():
+            return "none"
+        case bool(switch):
+            return str(switch).lower()
+        case value:
+            return str(value)
 
 
 def _knobs() -> Iterable[Knob]:
@@ -174,7 +220,7 @@ def _knobs() -> Iterable[Knob]:
     for section, section_class in SECTIONS.items():
         for attribute in fields(section_class):
             name = f"{section}.{attribute.name}"
-            yield Knob(name, _count_of(attribute), attribute.metadata["help"], str(attribute.default))
+            yield Knob(name, _parser_of(attribute), attribute.metadata["help"], _default_of(attribute))
 
 
 KNOBS: Final[Mapping[str, Knob]] = {knob.name: knob for knob in _knobs()}
@@ -225,11 +271,12 @@ def _from_file(file: Path) -> dict[str, Any]:
                 values.update(_parsed(f"{name}.{inner}", inner_found, f"in {file}"))
         else:
             values.update(_parsed(name, found, f"in {file}"))
-    if "data" in values:
-        # As in most tools, paths in a file are relative to it, so that the file means the same from anywhere.
-        values["data"] = file.parent / values["data"]
-    if "key" in values:
-        values["key"] = tuple(file.parent / path for path in values["key"])
+    # As in most tools, paths in a file are relative to it, so that the file means the same from anywhere.
+    for name, value in values.items():
+        if isinstance(value, Path):
+            values[name] = file.parent / value
+        elif name == "key":
+            values[name] = tuple(file.parent / path for path in value)
     return values
 
 

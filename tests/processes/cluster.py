@@ -283,7 +283,7 @@ class Cluster:
             answer = self.ask(number, "srvr") or ""
             if self.ask(number, "ruok") != "imok" or "Mode: " not in answer:
                 return None
-            if "Mode: leader" in answer:
+            if "Mode: leader" in answer or "Mode: standalone" in answer:
                 leaders.append(number)
         return leaders[0] if len(leaders) == 1 else None
 

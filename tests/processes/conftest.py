@@ -34,8 +34,8 @@ def start_cluster(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[St
     request.node.stash[_CLUSTERS] = clusters
     with ExitStack() as stack:
 
-        def start(*, servers: int = 3, **env: str) -> Cluster:
-            cluster = stack.enter_context(Cluster(tmp_path, servers=servers, env=env))
+        def start(*, servers: int = 3, kind: type[Cluster] = Cluster, **env: str) -> Cluster:
+            cluster = stack.enter_context(kind(tmp_path, servers=servers, env=env))
             clusters.append(cluster)
             cluster.start_all()
             return cluster

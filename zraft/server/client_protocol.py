@@ -1,4 +1,7 @@
-"""The TCP side of one client: bytes between asyncio and a sans-I/O `Connection`."""
+"""The TCP side of one client: bytes between asyncio and a sans-I/O `Connection`, through TLS if the client speaks it.
+
+The first bytes tell TLS from plain text, on the same port. From then on a plain connection pays for TLS with nothing.
+"""
 
 from __future__ import annotations
 
@@ -6,9 +9,12 @@ import asyncio
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
 
-from zraft.server.connection import Connection
+from zraft.errors import ProtocolError
+from zraft.server.connection import Connection, Phase
+from zraft.server.tls import CLIENT_HELLO, TlsError, TlsStream
 
 if TYPE_CHECKING:
+    from zraft.server.client_tls import ClientTls
     from zraft.server.node import Node
 
 RECEIVE_BYTES: Final = 256 * 1024
@@ -20,11 +26,21 @@ receive_buffer: Final = memoryview(bytearray(RECEIVE_BYTES))
 class ClientProtocol(asyncio.BufferedProtocol):
     """Feeds its connection and writes what the turn hands out."""
 
-    def __init__(self, node: Node, schedule: Callable[[], None]) -> None:
+    def __init__(
+        self, node: Node, schedule: Callable[[], None], tls: ClientTls | None, *, plain: bool
+    ) -> None:
+        """`tls` is None on a server without TLS, `plain` says whether plain text may be spoken."""
         self._node = node
         self._schedule = schedule
+        self._server_tls = tls
+        self._plain = plain
         self._transport: asyncio.Transport | None = None
         self._connection: Connection | None = None
+        self._tls: TlsStream | None = None
+        self._held = b""
+        """A first byte that may begin a frame or TLS."""
+        self._take: Callable[[bytes], None] = self._take_first
+        """What is done with bytes that arrived: the connection's own method, once it is known to be plain."""
         self._writable = True
         self._reading = True
 
@@ -41,6 +57,7 @@ class ClientProtocol(asyncio.BufferedProtocol):
             return
         self._connection = connection
         connection.handle = self
+        self._node.on_waiting(self)
 
     def get_buffer(self, sizehint: int) -> memoryview:
         return receive_buffer
@@ -49,7 +66,7 @@ class ClientProtocol(asyncio.BufferedProtocol):
         connection = self._connection
         if connection is None:
             return
-        connection.data_received(bytes(receive_buffer[:nbytes]))
+        self._take(bytes(receive_buffer[:nbytes]))
         if not connection.wants_read:
             self._pause()
         self._schedule()
@@ -59,7 +76,9 @@ class ClientProtocol(asyncio.BufferedProtocol):
 
     def connection_lost(self, exc: Exception | None) -> None:
         connection, self._connection = self._connection, None
-        self._node.on_protocol_closed(self)
+        self._node.on_protocol_lost(self)
+        if self._tls is not None:
+            self._over()
         if connection is not None:
             connection.handle = None
             connection.connection_lost()
@@ -80,14 +99,23 @@ class ClientProtocol(asyncio.BufferedProtocol):
         transport = self._transport
         if transport is None:
             return
-        if data:
-            transport.write(data)
-            if not self._writable and transport.get_write_buffer_size() > self._node.output_bytes_max:
-                self._node.on_output_overflow(self._connection)
+        tls = self._tls
+        if tls is not None:
+            try:
+                if data:
+                    data = tls.encrypt(data)
+                if close:
+                    data += tls.close()
+            except TlsError:
+                # Only after the client broke the stream, which closes the connection by itself.
                 transport.abort()
                 return
+        if data and not self._send(data):
+            return
         if close:
             transport.close()
+            # A client that does not take the rest of its answer is not waited for.
+            self._node.on_waiting(self)
 
     def maybe_resume(self) -> None:
         """Read again once both reasons to pause are gone."""
@@ -101,8 +129,136 @@ class ClientProtocol(asyncio.BufferedProtocol):
             self._transport.resume_reading()
             self._node.on_protocol_closed(self)
 
+    def on_deadline(self) -> None:
+        """The time to ask for a session, or to take the rest of the answer and go, is over."""
+        connection = self._connection
+        if connection is None or connection.phase is Phase.CLOSED:
+            if self._transport is not None:
+                self._transport.abort()
+        elif connection.phase is Phase.NEW:
+            what = (
+                "TLS handshake" if self._tls is not None and not self._tls.established else "connect request"
+            )
+            self._refuse(f"no {what} within client.handshake_timeout_ms")
+
+    # -- TLS
+
+    def step_handshake(self) -> None:
+        """Go on with the handshake, if the connection still stands."""
+        tls, server_tls, connection = self._tls, self._server_tls, self._connection
+        assert tls is not None, "only TLS connections have handshakes"
+        assert server_tls is not None, "there is no TLS without a certificate"
+        if connection is None or connection.phase is Phase.CLOSED:
+            self._over()
+            return
+        try:
+            if not tls.handshake():
+                self._send(tls.take_output())
+                return
+            connection.ids = (*connection.ids, *server_tls.ids_of(tls.peer_certificate))
+        except ProtocolError as error:
+            server_tls.failed_total += 1
+            self._over()
+            self._refuse(str(error))
+            return
+        server_tls.established_total += 1
+        self._over()
+        self._send(tls.take_output())
+        self._take_decrypted()
+
+    def _over(self) -> None:
+        """No longer among the handshakes under way, if it was."""
+        if self._server_tls is not None:
+            self._server_tls.handshakes.finish(self)
+
+    def _take_first(self, data: bytes) -> None:
+        """The beginning of the connection: is it TLS?"""
+        data = self._held + data
+        self._held = b""
+        if len(data) < len(CLIENT_HELLO) and CLIENT_HELLO.startswith(data):
+            self._held = data
+        elif data.startswith(CLIENT_HELLO):
+            self._begin_tls(data)
+        elif not self._plain:
+            self._refuse("plain text, where only TLS is spoken (tls.required, or the port of tls.address)")
+        elif self._connection is not None:
+            self._take = self._connection.data_received
+            self._take(data)
+
+    def _begin_tls(self, data: bytes) -> None:
+        if self._server_tls is None:
+            self._refuse("TLS, which this server does not speak; set tls.certificate")
+            return
+        self._tls = self._server_tls.begin(self)
+        if self._tls is None:
+            self._refuse("tls.handshakes_max handshakes are under way already")
+            return
+        self._take = self._take_encrypted
+        self._take(data)
+
+    def _take_encrypted(self, data: bytes) -> None:
+        tls, server_tls = self._tls, self._server_tls
+        assert tls is not None, "encrypted bytes of a connection without TLS"
+        assert server_tls is not None, "there is no TLS without a certificate"
+        if tls.established:
+            tls.feed(data)
+            self._take_decrypted()
+            return
+        try:
+            tls.feed(data)
+        except TlsError as error:
+            self._over()
+            self._refuse(str(error))
+        else:
+            server_tls.handshakes.feed(self)
+
+    def _take_decrypted(self) -> None:
+        tls, connection = self._tls, self._connection
+        if tls is None or connection is None or connection.phase is Phase.CLOSED:
+            return
+        try:
+            plain = tls.read()
+        except TlsError as error:
+            self._refuse(str(error))
+            return
+        output = tls.take_output()
+        if output:
+            self._send(output)
+        if plain:
+            connection.data_received(plain)
+        if tls.ended and self._transport is not None:
+            # As when a plain connection ends: nothing is left to be said to who has gone.
+            self._node.driver.clients.close(connection)
+
+    # -- the transport
+
+    def _refuse(self, why: str) -> None:
+        """Close, and tell the operator why."""
+        self._take = _ignore
+        if self._tls is not None:
+            self._send(self._tls.take_output())  # the alert that tells the client why
+        if self._connection is not None:
+            self._node.driver.clients.refuse(self._connection, why)
+            self._schedule()
+
+    def _send(self, data: bytes) -> bool:
+        """False if the client leaves too much unread, and is cut off."""
+        transport = self._transport
+        if transport is None or not data:
+            return transport is not None
+        transport.write(data)
+        if not self._writable and transport.get_write_buffer_size() > self._node.output_bytes_max:
+            self._node.on_output_overflow(self._connection)
+            transport.abort()
+            return False
+        return True
+
     def _pause(self) -> None:
         if self._reading and self._transport is not None:
             self._reading = False
             self._transport.pause_reading()
             self._node.on_protocol_paused(self)
+
+
+def _ignore(data: bytes) -> None:
+    """Bytes of a connection that is refused, until its socket is closed."""

@@ -20,19 +20,24 @@ from typing import Any, Final
 import structlog
 import uvloop
 
+from zraft.address import Address as ListenAddress
 from zraft.config import ServerConfig
 from zraft.errors import ConfigError, ZraftError
 from zraft.ids import ServerId
 from zraft.raft.role import Role
 from zraft.raft.settings import RaftSettings
 from zraft.server.addresses import PeerAddresses
+from zraft.server.certificates import utc_now
 from zraft.server.client_protocol import ClientProtocol
+from zraft.server.client_tls import ClientTls
 from zraft.server.clients import ClientSettings
 from zraft.server.collector import Collector
 from zraft.server.connection import Connection
+from zraft.server.deadlines import Deadlines
 from zraft.server.driver import Driver
 from zraft.server.driver_types import DriverSettings, Identity
 from zraft.server.origin import OriginSettings
+from zraft.server.reloading import keep_fresh
 from zraft.server.report import server_statistics
 from zraft.server.stored import stored_group
 from zraft.server.wal_thread import WalThread
@@ -108,7 +113,9 @@ class Node:
         self._loop = asyncio.get_running_loop()
         self._endpoint: UdpEndpoint | None = None
         self._addresses: PeerAddresses | None = None
+        self._tls = ClientTls(config, time.perf_counter) if config.tls.certificate is not None else None
         self._paused: set[ClientProtocol] = set()
+        self._deadlines: Deadlines[ClientProtocol] = Deadlines(config.client.handshake_timeout_ms / 1000)
         self._scheduled = False
         self._stop = asyncio.Event()
         self._failure: BaseException | None = None
@@ -153,27 +160,22 @@ class Node:
         peers = {s: a for s, a in config.cluster.items() if s != config.id}
         self._addresses = PeerAddresses(peers, self._endpoint.family)
         await self._addresses.refresh()
-        try:
-            server = await loop.create_server(
-                lambda: ClientProtocol(self, self.schedule),
-                config.address.host,
-                config.address.port,
-                backlog=LISTEN_BACKLOG,
-                reuse_address=True,
-            )
-        except OSError as error:
-            raise ConfigError(
-                f"address: cannot listen for clients at {config.address}: {error.strerror or error}; is another "
-                f"server running there?"
-            ) from error
+        servers = [await self._listen("address", config.address, plain=not config.tls.required)]
+        if config.tls.address is not None:
+            servers.append(await self._listen("tls.address", config.tls.address, plain=False))
         for number in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(number, self._stop.set)
-        keeper = loop.create_task(self._addresses.keep_fresh())
+        keepers = [loop.create_task(self._addresses.keep_fresh())]
+        if self._tls is not None:
+            hangup = asyncio.Event()
+            loop.add_signal_handler(signal.SIGHUP, hangup.set)
+            keepers.append(loop.create_task(keep_fresh([self._tls.certificates], hangup, self._remind)))
         log.info(
             "listening",
             server=config.id,
             address=str(config.address),
             sealed=bool(config.key_files),
+            tls=_tls_shown(config),
             udp_receive_buffer_bytes=self._endpoint.receive_buffer_bytes,
             open_files_max=resource.getrlimit(resource.RLIMIT_NOFILE)[0],
         )
@@ -181,13 +183,14 @@ class Node:
         self._tick()
         await self._stop.wait()
         log.info("server stopping", server=config.id)
-        keeper.cancel()
-        server.close()
+        for keeper in keepers:
+            keeper.cancel()
+        for server in servers:
+            server.close()
         self.driver.clients.close_all()
         self._write_outputs()
         self._endpoint.close()
-        with contextlib.suppress(asyncio.CancelledError):
-            await keeper
+        await asyncio.gather(*keepers, return_exceptions=True)
         self._wal_thread.stop()
         self._wal.close()
         self._directory.close()
@@ -197,6 +200,21 @@ class Node:
                 raise self._failure
             return 1
         return 0
+
+    async def _listen(self, knob: str, address: ListenAddress, *, plain: bool) -> asyncio.Server:
+        try:
+            return await self._loop.create_server(
+                lambda: ClientProtocol(self, self.schedule, self._tls, plain=plain),
+                address.host,
+                address.port,
+                backlog=LISTEN_BACKLOG,
+                reuse_address=True,
+            )
+        except OSError as error:
+            raise ConfigError(
+                f"{knob}: cannot listen for clients at {address}: {error.strerror or error}; is another "
+                f"server running there?"
+            ) from error
 
     # -- the turn
 
@@ -219,6 +237,9 @@ class Node:
         if not self._scheduled:
             self._scheduled = True
             self._turn()
+        if self._deadlines:
+            for protocol in self._deadlines.due(now):
+                protocol.on_deadline()
         driver = self.driver
         self._show(driver)
         self._collector.step(now_ms(), idle=driver.origin.idle)
@@ -231,6 +252,8 @@ class Node:
         if self._stop.is_set():
             return
         self._turns += 1
+        if self._tls is not None and self._tls.handshakes.ready:
+            self._tls.handshakes.run()
         driver = self.driver
         try:
             now = now_ms()
@@ -250,7 +273,7 @@ class Node:
         if effects.write is not None:
             # Last: from here on the disk thread wants the interpreter, and the loop is about to wait for sockets.
             self._wal_thread.submit(effects.write)
-        if effects.wake_at <= now:
+        if effects.wake_at <= now or (self._tls is not None and self._tls.handshakes.ready):
             self.schedule()
 
     def _send(self, to: ServerId, messages: Sequence[PeerMessage]) -> None:
@@ -339,6 +362,15 @@ class Node:
         """Closed, or reading again: no longer to be looked at."""
         self._paused.discard(protocol)
 
+    def on_protocol_lost(self, protocol: ClientProtocol) -> None:
+        """Its socket is gone."""
+        self._paused.discard(protocol)
+        self._deadlines.stop(protocol)
+
+    def on_waiting(self, protocol: ClientProtocol) -> None:
+        """Its client has to do something now: to ask for a session, or to take the rest of an answer and go."""
+        self._deadlines.start(protocol, self._loop.time())
+
     def on_too_many_connections(self, address: str) -> None:
         log.warning(
             "connection refused, client.connections_max is reached",
@@ -353,6 +385,11 @@ class Node:
         )
 
     # -- what operators see
+
+    def _remind(self) -> None:
+        """Every few seconds."""
+        if self._tls is not None:
+            self._tls.remind(utc_now())
 
     def _show(self, driver: Driver) -> None:
         """Log what changed."""
@@ -407,6 +444,7 @@ class Node:
                 "fsync_count": self._fsyncs,
                 "fsync_ms_avg": round(self._fsync_s * 1000 / self._fsyncs, 3) if self._fsyncs else 0.0,
                 "fsync_ms_max": round(self._fsync_s_max * 1000, 3),
+                **(self._tls.metrics if self._tls is not None else {}),
             },
         )
         return four_letter.answer(word, statistics)
@@ -436,6 +474,13 @@ def _driver_settings(config: ServerConfig) -> DriverSettings:
         ),
         entry_bytes_max=raft.batch_bytes_max,
     )
+
+
+def _tls_shown(config: ServerConfig) -> str:
+    tls = config.tls
+    if tls.certificate is None:
+        return "off"
+    return ("required" if tls.required else "on") + (f", only TLS at {tls.address}" if tls.address else "")
 
 
 def _raise_file_limit() -> None:
