@@ -186,7 +186,8 @@ def validate(config: ServerConfig) -> None:
             raise ConfigError(
                 f"cluster: found server id {server}, expected {SERVER_ID_MIN} to {SERVER_ID_MAX}"
             )
-        if address.is_wildcard and len(config.cluster) > 1:
+        # What it says of itself it never sends to: there a wildcard harms nobody, and images' start scripts write one.
+        if address.is_wildcard and server != config.id:
             raise ConfigError(
                 f"cluster: server {server} is at {address}, an address that peers cannot send to"
             )
@@ -209,7 +210,8 @@ def validate(config: ServerConfig) -> None:
     if len(config.cluster) > 1 and not config.key_files and not config.insecure_peers:
         raise ConfigError(
             f"key: not set, and a cluster of {len(config.cluster)} servers needs one; make it with `zraft key new FILE`, "
-            "copy it to every server and pass --key FILE (or, where nobody else can reach the network, --insecure-peers)"
+            "copy it to every server and pass --key FILE, set ZRAFT_KEY, or write zraft.key=FILE into a zoo.cfg (or, where "
+            "nobody else can reach the network, --insecure-peers)"
         )
     if config.admin is not None and config.admin == config.address:
         raise ConfigError(f"admin: {config.admin} is also address; the admin server needs a port of its own")
