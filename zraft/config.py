@@ -28,6 +28,11 @@ def _count(default: int, lowest: int, highest: int, help: str) -> Any:
     return field(default=default, metadata={"lowest": lowest, "highest": highest, "help": help})
 
 
+def _knob(kind: str, help: str, choices: tuple[str, ...] = ()) -> dict[str, Any]:
+    """A knob of another kind: path, address, text, switch, choice or choices; `zraft.knobs` knows how each is written."""
+    return {"kind": kind, "choices": choices, "help": help}
+
+
 @frozen(kw_only=True)
 class RaftConfig:
     """Consensus. A tick is one millisecond."""
@@ -123,6 +128,33 @@ class PeerConfig:
 
 
 @frozen(kw_only=True)
+class AuditConfig:
+    """The audit log: a line per write of this server's clients. Off without `file`."""
+
+    file: Path | None = field(
+        default=None,
+        metadata=_knob(
+            "path", "File of the audit log, a line per write of this server's clients; switches it on."
+        ),
+    )
+    file_bytes_max: int = _count(
+        67_108_864,
+        65_536,
+        1_099_511_627_776,
+        "At this size the file is renamed to FILE.1 and a new one begins.",
+    )
+    files_kept: int = _count(
+        10, 0, 10_000, "Older files kept, FILE.1 the newest of them; 0: none is renamed, SIGHUP reopens."
+    )
+    pending_bytes_max: int = _count(
+        16_777_216,
+        65_536,
+        4_294_967_296,
+        "Lines waiting for a slow disk; further ones are dropped and counted, clients never wait for them.",
+    )
+
+
+@frozen(kw_only=True)
 class ServerConfig:
     """Everything one server is told at start. Checked when made: an invalid one does not exist.
 
@@ -155,6 +187,7 @@ class ServerConfig:
     wal: WalConfig = WalConfig()
     client: ClientConfig = ClientConfig()
     peer: PeerConfig = PeerConfig()
+    audit: AuditConfig = AuditConfig()
 
     def __attrs_post_init__(self) -> None:
         validate(self)
@@ -165,6 +198,7 @@ SECTIONS: Final[Mapping[str, type[Any]]] = {
     "wal": WalConfig,
     "client": ClientConfig,
     "peer": PeerConfig,
+    "audit": AuditConfig,
 }
 
 

@@ -147,6 +147,27 @@ def _count_of(attribute: Attribute[Any]) -> Parser:
     return _parse_count(attribute.metadata["lowest"], attribute.metadata["highest"])
 
 
+def _parser_of(attribute: Attribute[Any]) -> Parser:
+    """How the knob behind a field of a section is written."""
+    match attribute.metadata.get("kind"):
+        case None:
+            return _count_of(attribute)
+        case "path":
+            return _parse_path
+        case kind:
+            raise AssertionError(f"{attribute.name}: no parser for a knob of kind {kind!r}")
+
+
+def _default_of(attribute: Attribute[Any]) -> str:
+    match attribute.default:
+        case None | ():
+            return "none"
+        case bool(switch):
+            return str(switch).lower()
+        case value:
+            return str(value)
+
+
 def _knobs() -> Iterable[Knob]:
     session_timeout = _parse_count(40, 86_400_000)
     yield Knob(
@@ -177,7 +198,7 @@ def _knobs() -> Iterable[Knob]:
     for section, section_class in SECTIONS.items():
         for attribute in fields(section_class):
             name = f"{section}.{attribute.name}"
-            yield Knob(name, _count_of(attribute), attribute.metadata["help"], str(attribute.default))
+            yield Knob(name, _parser_of(attribute), attribute.metadata["help"], _default_of(attribute))
 
 
 KNOBS: Final[Mapping[str, Knob]] = {knob.name: knob for knob in _knobs()}
@@ -241,11 +262,12 @@ def _from_toml(file: Path, text: str) -> dict[str, Any]:
                 values.update(_parsed(f"{name}.{inner}", inner_found, f"in {file}"))
         else:
             values.update(_parsed(name, found, f"in {file}"))
-    if "data" in values:
-        # As in most tools, paths in a file are relative to it, so that the file means the same from anywhere.
-        values["data"] = file.parent / values["data"]
-    if "key" in values:
-        values["key"] = tuple(file.parent / path for path in values["key"])
+    # As in most tools, paths in a file are relative to it, so that the file means the same from anywhere.
+    for name, value in values.items():
+        if isinstance(value, Path):
+            values[name] = file.parent / value
+        elif name == "key":
+            values[name] = tuple(file.parent / path for path in value)
     return values
 
 

@@ -28,6 +28,9 @@ KNOB_PREFIX: Final = "zraft."
 DATA_SUBDIRECTORY: Final = "zraft"
 """Below dataDir, so that ZooKeeper's files and ours never mix and either can be started again."""
 
+AUDIT_FILE: Final = "audit.log"
+"""In our own directory, for `audit.enable=true`, which names no file."""
+
 ADMIN_PORT: Final = 8080
 WILDCARD_V4: Final = "0.0.0.0"
 WILDCARD_V6: Final = "::"
@@ -105,6 +108,7 @@ KEYS: Final[Mapping[str, Key]] = {
         *_mapped("client.connections_max", "maxCnxns"),
         *_mapped("client.jute_maxbuffer", "jute.maxbuffer"),
         *_mapped("admin", "admin.enableServer", "admin.serverAddress", "admin.serverPort"),
+        *_mapped("audit.file", "audit.enable"),
         *_mapped("dynamic file", "dynamicConfigFile"),
         # -- the same without being told
         *_keys(
@@ -163,7 +167,7 @@ KEYS: Final[Mapping[str, Key]] = {
             "4lw.commands.whitelist extendedTypesEnabled "
             "enforceQuota authProvider.* DigestAuthenticationProvider.* X509AuthenticationProvider.* superUser "
             "enforce.auth.enabled enforce.auth.schemes sessionRequireClientSASLAuth allowSaslFailedClients "
-            "requireClientAuthScheme kerberos.* sasl.* ensembleAuthName audit.* connection_throttle_tokens "
+            "requireClientAuthScheme kerberos.* sasl.* ensembleAuthName audit.impl.class connection_throttle_tokens "
             "connection_throttle_fill_time connection_throttle_fill_count connection_throttle_freeze_time "
             "connection_throttle_drop_increase connection_throttle_drop_decrease "
             "connection_throttle_decrease_ratio connection_throttle_weight_enabled "
@@ -392,6 +396,8 @@ def _plain(properties: Mapping[str, str], values: dict[str, Setting], notes: lis
     ):
         if name in properties and properties[name] != unset:
             values[KEYS[name].knob] = Setting(properties[name], name)
+        if properties.get("audit.enable", "").lower() == "true":
+            values["audit.file"] = Setting(f"{values['data'].found}/{AUDIT_FILE}", "audit.enable")
     if "jute.maxbuffer" in properties:
         values["client.jute_maxbuffer"] = Setting(
             _maxbuffer(properties["jute.maxbuffer"], notes), "jute.maxbuffer"

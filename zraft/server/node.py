@@ -26,6 +26,8 @@ from zraft.ids import ServerId
 from zraft.raft.role import Role
 from zraft.raft.settings import RaftSettings
 from zraft.server.addresses import PeerAddresses
+from zraft.server.audit import AuditTap, server_line
+from zraft.server.audit_file import AuditFile
 from zraft.server.client_protocol import ClientProtocol
 from zraft.server.clients import ClientSettings
 from zraft.server.collector import Collector
@@ -96,6 +98,7 @@ class Node:
             four_letter_word=self._four_letter_word,
             now_ms=self._started,
         )
+        self._audit = self._open_audit(config)
         me = Sender(config.id, directory.instance, directory.boot)
         peers = {server: config.peer.datagram_bytes for server in config.cluster if server != config.id}
         keys = [read_key_file(path) for path in config.key_files]
@@ -139,6 +142,20 @@ class Node:
             segments=recovered.report.segments,
         )
 
+    def _open_audit(self, config: ServerConfig) -> AuditFile | None:
+        if config.audit.file is None:
+            return None
+        file = AuditFile(
+            config.audit.file,
+            file_bytes_max=config.audit.file_bytes_max,
+            files_kept=config.audit.files_kept,
+            pending_bytes_max=config.audit.pending_bytes_max,
+            on_error=lambda error: self._from_thread(_log_audit_error, error),
+        )
+        self.driver.applier.audit = AuditTap(file.write)
+        file.write(server_line("serverStart"))
+        return file
+
     async def run(self) -> int:
         """Serve until a signal or a fatal error; the process's exit code."""
         config = self.config
@@ -162,6 +179,9 @@ class Node:
             ) from error
         for number in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(number, self._stop.set)
+        if self._audit is not None:
+            # As tools that rotate logs expect; by default a hang-up would end the process.
+            loop.add_signal_handler(signal.SIGHUP, self._audit.reopen)
         keeper = loop.create_task(self._addresses.keep_fresh())
         log.info(
             "listening",
@@ -182,6 +202,9 @@ class Node:
         self._endpoint.close()
         with contextlib.suppress(asyncio.CancelledError):
             await keeper
+        if self._audit is not None:
+            self._audit.write(server_line("serverStop"))
+            self._audit.stop()
         self._wal_thread.stop()
         self._wal.close()
         self._directory.close()
@@ -393,9 +416,17 @@ class Node:
                 "fsync_count": self._fsyncs,
                 "fsync_ms_avg": round(self._fsync_s * 1000 / self._fsyncs, 3) if self._fsyncs else 0.0,
                 "fsync_ms_max": round(self._fsync_s_max * 1000, 3),
+                **({} if self._audit is None else {"audit_lines_dropped_total": self._audit.dropped}),
             },
         )
         return four_letter.answer(word, statistics)
+
+
+def _log_audit_error(error: OSError | None) -> None:
+    if error is not None:
+        log.error("audit log cannot be written, its lines wait and then are dropped", error=str(error))
+    else:
+        log.info("audit log is written again")
 
 
 def _driver_settings(config: ServerConfig) -> DriverSettings:
