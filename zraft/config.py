@@ -101,6 +101,12 @@ class ClientConfig:
     connections_max: int = _count(
         10_000, 1, 1_000_000, "Connections at the same time; further ones are closed."
     )
+    connections_per_address_max: int = _count(
+        0, 0, 1_000_000, "The same from one client address (maxClientCnxns); 0: no limit."
+    )
+    connects_per_second_max: int = _count(
+        0, 0, 1_000_000, "Sessions begun or resumed per second; further clients wait in order. 0: no limit."
+    )
     outstanding_bytes_max: int = _count(
         16_777_216,
         65_536,

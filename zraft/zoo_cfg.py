@@ -106,6 +106,7 @@ KEYS: Final[Mapping[str, Key]] = {
         *_mapped("session_timeout_ms_min", "minSessionTimeout"),
         *_mapped("session_timeout_ms_max", "maxSessionTimeout"),
         *_mapped("client.connections_max", "maxCnxns"),
+        *_mapped("client.connections_per_address_max", "maxClientCnxns"),
         *_mapped("client.jute_maxbuffer", "jute.maxbuffer"),
         *_mapped("admin", "admin.enableServer", "admin.serverAddress", "admin.serverPort"),
         *_mapped("audit.file", "audit.enable"),
@@ -163,7 +164,7 @@ KEYS: Final[Mapping[str, Key]] = {
         *_keys(
             Effect.WARNING,
             "this release does not have it",
-            "maxClientCnxns secureClientPort ssl.* client.portUnification client.certReload sslClientReloadCertFiles "
+            "secureClientPort ssl.* client.portUnification client.certReload sslClientReloadCertFiles "
             "4lw.commands.whitelist extendedTypesEnabled "
             "enforceQuota authProvider.* DigestAuthenticationProvider.* X509AuthenticationProvider.* superUser "
             "enforce.auth.enabled enforce.auth.schemes sessionRequireClientSASLAuth allowSaslFailedClients "
@@ -393,6 +394,7 @@ def _plain(properties: Mapping[str, str], values: dict[str, Setting], notes: lis
         ("minSessionTimeout", "-1"),
         ("maxSessionTimeout", "-1"),
         ("maxCnxns", "0"),
+        ("maxClientCnxns", ""),
     ):
         if name in properties and properties[name] != unset:
             values[KEYS[name].knob] = Setting(properties[name], name)

@@ -358,7 +358,7 @@ class Node:
 
     def on_too_many_connections(self, address: str) -> None:
         log.warning(
-            "connection refused, client.connections_max is reached",
+            f"connection refused, {self.driver.clients.full_knob} is reached",
             address=address,
             connections=len(self.driver.clients),
         )
@@ -445,6 +445,8 @@ def _driver_settings(config: ServerConfig) -> DriverSettings:
             jute_maxbuffer=config.client.jute_maxbuffer,
             connections_max=config.client.connections_max,
             output_bytes_max=config.client.output_bytes_max,
+            connections_per_address_max=config.client.connections_per_address_max,
+            connects_per_second_max=config.client.connects_per_second_max,
         ),
         tree=Settings(
             tick_time_ms=config.tick_time_ms,
