@@ -106,6 +106,12 @@ class ClientConfig:
     connections_max: int = _count(
         10_000, 1, 1_000_000, "Connections at the same time; further ones are closed."
     )
+    connections_per_address_max: int = _count(
+        0, 0, 1_000_000, "The same from one client address (maxClientCnxns); 0: no limit."
+    )
+    connects_per_second_max: int = _count(
+        0, 0, 1_000_000, "Sessions begun or resumed per second; further clients wait in order. 0: no limit."
+    )
     outstanding_bytes_max: int = _count(
         16_777_216,
         65_536,
@@ -217,6 +223,33 @@ class AuthConfig:
 
 
 @frozen(kw_only=True)
+class AuditConfig:
+    """The audit log: a line per write of this server's clients. Off without `file`."""
+
+    file: Path | None = field(
+        default=None,
+        metadata=_knob(
+            "path", "File of the audit log, a line per write of this server's clients; switches it on."
+        ),
+    )
+    file_bytes_max: int = _count(
+        67_108_864,
+        65_536,
+        1_099_511_627_776,
+        "At this size the file is renamed to FILE.1 and a new one begins.",
+    )
+    files_kept: int = _count(
+        10, 0, 10_000, "Older files kept, FILE.1 the newest of them; 0: none is renamed, SIGHUP reopens."
+    )
+    pending_bytes_max: int = _count(
+        16_777_216,
+        65_536,
+        4_294_967_296,
+        "Lines waiting for a slow disk; further ones are dropped and counted, clients never wait for them.",
+    )
+
+
+@frozen(kw_only=True)
 class ServerConfig:
     """Everything one server is told at start. Checked when made: an invalid one does not exist.
 
@@ -251,6 +284,7 @@ class ServerConfig:
     peer: PeerConfig = PeerConfig()
     tls: TlsConfig = TlsConfig()
     auth: AuthConfig = AuthConfig()
+    audit: AuditConfig = AuditConfig()
 
     def __attrs_post_init__(self) -> None:
         validate(self)
@@ -263,6 +297,7 @@ SECTIONS: Final[Mapping[str, type[Any]]] = {
     "peer": PeerConfig,
     "tls": TlsConfig,
     "auth": AuthConfig,
+    "audit": AuditConfig,
 }
 
 
@@ -284,7 +319,8 @@ def validate(config: ServerConfig) -> None:
             raise ConfigError(
                 f"cluster: found server id {server}, expected {SERVER_ID_MIN} to {SERVER_ID_MAX}"
             )
-        if address.is_wildcard and len(config.cluster) > 1:
+        # What it says of itself it never sends to: there a wildcard harms nobody, and images' start scripts write one.
+        if address.is_wildcard and server != config.id:
             raise ConfigError(
                 f"cluster: server {server} is at {address}, an address that peers cannot send to"
             )
@@ -307,7 +343,8 @@ def validate(config: ServerConfig) -> None:
     if len(config.cluster) > 1 and not config.key_files and not config.insecure_peers:
         raise ConfigError(
             f"key: not set, and a cluster of {len(config.cluster)} servers needs one; make it with `zraft key new FILE`, "
-            "copy it to every server and pass --key FILE (or, where nobody else can reach the network, --insecure-peers)"
+            "copy it to every server and pass --key FILE, set ZRAFT_KEY, or write zraft.key=FILE into a zoo.cfg (or, where "
+            "nobody else can reach the network, --insecure-peers)"
         )
     if config.admin is not None and config.admin == config.address:
         raise ConfigError(f"admin: {config.admin} is also address; the admin server needs a port of its own")

@@ -1,6 +1,7 @@
 """From what an operator wrote to a `ServerConfig`: the table of knobs and the three sources of their values.
 
-A value comes from the TOML file, is overridden by a `ZRAFT_…` environment variable, and that by a flag.
+A value comes from a file (TOML, or ZooKeeper's zoo.cfg), is overridden by the `ZOO_…` environment of ZooKeeper's image,
+that by a `ZRAFT_…` variable, and that by a flag.
 The result is handed down from `main`; nothing in zraft reads the environment or a settings file on its own.
 """
 
@@ -19,6 +20,8 @@ from zraft.address import Address, parse_address
 from zraft.config import LOG_FORMATS, LOG_LEVELS, SECTIONS, PeerConfig, ServerConfig
 from zraft.errors import ConfigError
 from zraft.ids import SERVER_ID_MAX, SERVER_ID_MIN, ServerId
+from zraft.zoo_cfg import Note, is_zoo_cfg
+from zraft.zoo_source import default_file, read_zoo
 
 LOOPBACK_DATAGRAM_BYTES: Final = 60_000
 """Default datagram size when every server is on loopback, where nothing fragments it: 40 times fewer system calls."""
@@ -231,11 +234,13 @@ def load_config(
     flags: Mapping[str, object],
     environ: Mapping[str, str] | None = None,
     file: Path | None = None,
+    on_note: Callable[[Note], None] = lambda note: None,
 ) -> ServerConfig:
-    """The configuration of one server: `file`, overridden by `environ`, overridden by `flags`.
+    """The configuration of one server: `file`, overridden by `ZOO_…`, by `ZRAFT_…` and by `flags`, in this order.
 
     `flags` maps knob names to values; a flag that was not given must not be in it. The file may also be
-    named by ZRAFT_CONFIG. `environ` is the process's own unless given.
+    named by ZRAFT_CONFIG, or be the zoo.cfg in ZOO_CONF_DIR. `environ` is the process's own unless given.
+    `on_note` is told what to log about keys of a zoo.cfg, once per key.
 
     Raises:
         ConfigError: a knob is unknown, missing, has an impossible value, or does not go with another.
@@ -243,23 +248,34 @@ def load_config(
     environ = os.environ if environ is None else environ
     if file is None and environ.get(CONFIG_FILE_VARIABLE):
         file = Path(environ[CONFIG_FILE_VARIABLE])
+    if file is None:
+        file = default_file(environ)
+    ours = _from_environment(environ) | _from_flags(flags)
+    text = "" if file is None else _read(file)
+    zoo_cfg = file if file is not None and is_zoo_cfg(file.name, text) else None
     values: dict[str, Any] = {}
-    for source in (
-        _from_file(file) if file is not None else {},
-        _from_environment(environ),
-        _from_flags(flags),
-    ):
-        values.update(source)
-    return _assemble(values)
+    if file is not None and zoo_cfg is None:
+        values.update(_from_toml(file, text))
+    zoo = read_zoo(file=zoo_cfg, text=text, environ=environ, id_elsewhere=ours.get("id"))
+    for note in zoo.notes:
+        on_note(note)
+    for name, setting in zoo.values.items():
+        values.update(_parsed(name, setting.found, f"{setting.key} in {zoo_cfg or 'the environment'}"))
+    return _assemble(values | ours)
 
 
-def _from_file(file: Path) -> dict[str, Any]:
+def _read(file: Path) -> str:
+    try:
+        return file.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise ConfigError(f"config: cannot read {file}: {error}") from error
+
+
+def _from_toml(file: Path, text: str) -> dict[str, Any]:
     import tomllib
 
     try:
-        content = tomllib.loads(file.read_text(encoding="utf-8"))
-    except (OSError, UnicodeDecodeError) as error:
-        raise ConfigError(f"config: cannot read {file}: {error}") from error
+        content = tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
         raise ConfigError(f"config: {file} is not TOML: {error}") from error
     values: dict[str, Any] = {}
@@ -328,7 +344,7 @@ def _assemble(values: Mapping[str, Any]) -> ServerConfig:
         if name not in values:
             knob = KNOBS[name]
             raise ConfigError(
-                f"{name}: not set; pass --{name}, set {knob.variable} or put it into --config FILE.toml"
+                f"{name}: not set; pass --{name}, set {knob.variable} or put it into --config FILE"
             )
     top = {"key_files" if name == "key" else name: value for name, value in values.items() if "." not in name}
     sections: dict[str, Any] = {}

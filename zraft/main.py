@@ -7,13 +7,17 @@ it, so that three servers of `zraft dev` do not each load the table printer of `
 from __future__ import annotations
 
 import sys
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import click
 
 from zraft import __version__
 from zraft.errors import ConfigError, ZraftError
+
+if TYPE_CHECKING:
+    from zraft.zoo_cfg import Note
 
 EXIT_FAILED: Final = 1
 EXIT_USAGE: Final = 2
@@ -51,6 +55,7 @@ def main() -> None:
 
 
 @main.command()
+@click.argument("file", metavar="[FILE]", required=False, type=click.Path(path_type=Path))
 @click.option("--id", "server", metavar="N", help="Number of this server in --cluster, 1 to 254.")
 @click.option(
     "--data", metavar="DIR", help="Data directory of this server, made if absent; never share or copy it."
@@ -61,7 +66,10 @@ def main() -> None:
     "--key", metavar="FILE", multiple=True, help="The cluster key; give two while the key is rotated."
 )
 @click.option(
-    "--config", "file", metavar="FILE.toml", type=click.Path(path_type=Path), help="Settings from a file."
+    "--config",
+    metavar="FILE",
+    type=click.Path(path_type=Path),
+    help="Settings from a file: TOML, or ZooKeeper's zoo.cfg.",
 )
 @click.option("--admin", metavar="HOST:PORT", help="Where the admin HTTP server listens.")
 @click.option(
@@ -72,12 +80,13 @@ def main() -> None:
     "--set", "settings", metavar="KNOB=VALUE", multiple=True, help="Any other knob; may be repeated."
 )
 def serve(
+    file: Path | None,
     server: str | None,
     data: str | None,
     address: str | None,
     cluster: str | None,
     key: tuple[str, ...],
-    file: Path | None,
+    config: Path | None,
     admin: str | None,
     insecure_peers: bool,
     log_format: str | None,
@@ -92,9 +101,13 @@ def serve(
     \b
     A single server, which needs no key:
         zraft serve --id 1 --data ./data --address 127.0.0.1:2181 --cluster 1=127.0.0.1:2181
+    \b
+    A server that has run ZooKeeper so far (docs/MIGRATION.md):
+        zraft serve --config /etc/zookeeper/zoo.cfg --key cluster.key
 
     Every option is also a key of the --config file and an environment variable: --address is ZRAFT_ADDRESS,
-    raft.heartbeat_ticks is ZRAFT_RAFT__HEARTBEAT_TICKS. A flag wins over the environment, that over the file.
+    raft.heartbeat_ticks is ZRAFT_RAFT__HEARTBEAT_TICKS. A flag wins over these, these over
+    the ZOO_… variables of ZooKeeper's image, those over the file. FILE without --config is the same.
     docs/CONFIGURATION.md lists them all.
     """
     if not __debug__:
@@ -102,8 +115,11 @@ def serve(
             "PYTHONOPTIMIZE: Python runs with -O, which removes the checks a server stops at rather than damage data; "
             "run it without -O and with PYTHONOPTIMIZE not set"
         )
+    if file is not None and config is not None:
+        raise ConfigError(f"config: found {file} and --config {config}, expected one settings file")
     from zraft.knobs import load_config
 
+    notes: list[Note] = []
     flags: dict[str, object] = _settings(settings)
     given = {
         "id": server,
@@ -116,13 +132,23 @@ def serve(
         "log_format": log_format,
     }
     flags.update({name: value for name, value in given.items() if value is not None})
-    config = load_config(flags=flags, file=file)
+    settled = load_config(flags=flags, file=file or config, on_note=notes.append)
 
     from zraft.logs import configure_logging
     from zraft.server.node import run_server
 
-    configure_logging(format=config.log_format, level=config.log_level)
-    sys.exit(run_server(config))
+    configure_logging(format=settled.log_format, level=settled.log_level)
+    _log_notes(notes)
+    sys.exit(run_server(settled))
+
+
+def _log_notes(notes: Sequence[Note]) -> None:
+    import structlog
+
+    log = structlog.get_logger()
+    for note in notes:
+        write = {"info": log.info, "warning": log.warning}[note.level.value]
+        write("setting of ZooKeeper's", key=note.key, note=note.text)
 
 
 def _settings(settings: tuple[str, ...]) -> dict[str, object]:

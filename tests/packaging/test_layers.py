@@ -27,7 +27,11 @@ ALLOWED: Final[dict[str, tuple[str, ...]]] = {
     "zraft.transport": (*SHARED, *STATE),
     "zraft.address": SHARED,
     "zraft.config": (*SHARED, *SETTINGS),
-    "zraft.knobs": (*SHARED, *SETTINGS),
+    "zraft.properties": SHARED,
+    "zraft.zoo_cfg": (*SHARED, *SETTINGS),
+    "zraft.zoo_env": (*SHARED, "zraft.zoo_cfg"),
+    "zraft.zoo_source": (*SHARED, "zraft.properties", "zraft.zoo_cfg", "zraft.zoo_env"),
+    "zraft.knobs": (*SHARED, *SETTINGS, "zraft.zoo_cfg", "zraft.zoo_source"),
     "zraft.logs": (*SHARED, *SETTINGS),
     "zraft.server": (*SHARED, *SETTINGS, *STATE, *EDGES),
     "zraft.testing": (*SHARED, *SETTINGS, *STATE, *EDGES, "zraft.server"),
@@ -47,7 +51,7 @@ ALLOWED: Final[dict[str, tuple[str, ...]]] = {
     "zraft.__main__": ("zraft.main",),
 }
 
-PURE: Final = ("zraft.raft", "zraft.tree", "zraft.wire")
+PURE: Final = ("zraft.raft", "zraft.tree", "zraft.wire", "zraft.properties", "zraft.zoo_cfg", "zraft.zoo_env")
 IMPURE: Final = frozenset(
     (
         "asyncio",

@@ -14,12 +14,13 @@ from zraft.ids import Instance, ServerId
 from zraft.raft.log import Log
 from zraft.raft.membership import Membership
 from zraft.raft.messages import Entry, EntryKind
+from zraft.server.audit import AuditTap
 from zraft.server.clients import Clients
 from zraft.server.connection import Connection, Phase
 from zraft.server.expiry import SessionExpiry
 from zraft.server.origin import NumberedBatch, OriginStream
 from zraft.server.touches import TouchReporter
-from zraft.tree.machine import Machine
+from zraft.tree.machine import LEADER, Machine
 from zraft.tree.sessions import Session
 from zraft.tree.txn import (
     ATTACH,
@@ -83,6 +84,8 @@ class Applier:
         """The last entry whose effects are in the state machine."""
         self.expiry: SessionExpiry | None = None
         """The leader's table of touches while this server leads: every applied run of a session is a touch."""
+        self.audit: AuditTap | None = None
+        """Is told of own batches, and of the leader's while this server leads: each write is told of once."""
 
     def apply_committed(self, log: Log, limit: int) -> None:
         """Apply what follows up to index `limit`, which is committed and durable here (D-7): one turn's worth."""
@@ -118,7 +121,7 @@ class Applier:
                 self._disown(batch)
                 batch = None
             if batch is None:
-                self._apply_foreign(runs, mine)
+                self._apply_foreign(runs, mine, server == LEADER)
             else:
                 self._apply_own(runs, batch)
 
@@ -131,10 +134,11 @@ class Applier:
                     f"the log holds another batch {batch.message.seq} of this server than it sent: a peer changed it",
                 )
 
-    def _apply_foreign(self, runs: Sequence[Run], mine: bool) -> None:
+    def _apply_foreign(self, runs: Sequence[Run], mine: bool, leaders: bool) -> None:
         """A batch whose clients are connected elsewhere (or were, to an earlier process): only events matter."""
         machine = self._machine
-        execute = machine.execute
+        audit = self.audit if self.expiry is not None and leaders else None
+        execute = machine.execute if audit is None else audit.executing(machine)
         events = machine.events
         expiry = self.expiry
         for session, ids, commands in runs:
@@ -153,11 +157,14 @@ class Applier:
                     continue
                 if more_than_the_tree:
                     self._session_command(session, command, result, None, mine)
+        if audit is not None:
+            audit.finish(runs)
 
     def _apply_own(self, runs: Sequence[Run], batch: NumberedBatch) -> None:
         """Our own batch: the same, and every result goes to the connection that waits for it."""
         machine = self._machine
-        execute = machine.execute
+        audit = self.audit
+        execute = machine.execute if audit is None else audit.executing(machine)
         events = machine.events
         expiry = self.expiry
         cut_at = batch.cut_at
@@ -187,6 +194,8 @@ class Applier:
                         continue
                 if alive:
                     owner.complete(result, machine.last_zxid)
+        if audit is not None:
+            audit.finish(runs)
         self._on_latency(cut_at, count)
 
     def _session_command(

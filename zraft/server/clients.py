@@ -17,6 +17,7 @@ from typing import Final
 from attrs import field, frozen
 
 from zraft.errors import Code
+from zraft.server.admission import AddressCount, Admission
 from zraft.server.authentication import AuthSettings
 from zraft.server.connection import Connection, Phase
 from zraft.server.origin import OriginStream
@@ -48,6 +49,8 @@ class ClientSettings:
     output_bytes_max: int = 64 * 1024 * 1024
     reply_bytes_max: int = 0xFFFFF
     auth: AuthSettings = field(factory=AuthSettings)
+    connections_per_address_max: int = 0
+    connects_per_second_max: int = 0
 
 
 Output = tuple[Connection, bytes, bool]
@@ -85,6 +88,10 @@ class Clients:
         self._settings = settings
         self.output_bytes_max = settings.output_bytes_max
         self._entropy = entropy
+        self._admission: Admission[Connection] = Admission(per_second_max=settings.connects_per_second_max)
+        self._addresses = AddressCount(settings.connections_per_address_max)
+        self.full_knob = ""
+        """The bound that the last refused connection met."""
         self._connections: dict[Connection, None] = {}
         self._by_session: dict[int, Connection] = {}
         self._attaching: dict[int, Connection] = {}
@@ -97,8 +104,12 @@ class Clients:
     # -- what the shell calls
 
     def connect(self, address: str, ids: tuple[tuple[str, str], ...]) -> Connection | None:
-        """A client connected; None if there are too many already."""
+        """A client connected; None if there are too many already, `full_knob` then says of what."""
         if len(self._connections) >= self._settings.connections_max:
+            self.full_knob = "client.connections_max"
+            return None
+        if not self._addresses.admit(_host(address)):
+            self.full_knob = "client.connections_per_address_max"
             return None
         connection = Connection(self, address, ids, self._settings.jute_maxbuffer)
         self._connections[connection] = None
@@ -178,14 +189,30 @@ class Clients:
         return taken
 
     def attach(self, connection: Connection, request: ConnectRequest) -> None:
-        """A connection asks for a session: always decided through the log, also when it resumes here (D-3)."""
+        """A connection asks for a session; in a storm it waits for its turn, and so do its requests."""
+        connection.phase = Phase.ATTACHING
+        if not self.serving or self._admission.ask(connection):
+            self._attach(connection, request)
+
+    @property
+    def attach_due_in_ms(self) -> int | None:
+        """After how long a turn can take in somebody who waits to be attached; None if none can."""
+        return self._admission.due_in_ms()
+
+    def take_attaches(self) -> None:
+        """A turn begins: those who waited and are admitted now."""
+        for connection in self._admission.begin_turn(self.now):
+            assert connection.request is not None
+            self._attach(connection, connection.request)
+
+    def _attach(self, connection: Connection, request: ConnectRequest) -> None:
+        """Always decided through the log, also when the session resumes here (D-3)."""
         machine = self.machine
         if not self.serving or request.last_zxid_seen > machine.last_zxid:
             # Without contact, or behind what the client has seen, another server answers better: close
             # without a word, which every client takes as "try the next one".
             self.close(connection)
             return
-        connection.phase = Phase.ATTACHING
         command: Command
         if request.session == 0:
             command = (CREATE_SESSION, request.timeout_ms, self._entropy(PASSWORD_BYTES))
@@ -225,7 +252,10 @@ class Clients:
         elif connection.request is not None and self._attaching.get(connection.request.session) is connection:
             del self._attaching[connection.request.session]
         connection.phase = Phase.CLOSED
-        self._connections.pop(connection, None)
+        if connection in self._connections:
+            del self._connections[connection]
+            self._addresses.release(_host(connection.address))
+            self._admission.finish(connection)
         self._backlogged.pop(connection, None)
         self.watches.remove_watcher(connection)
 
@@ -243,6 +273,7 @@ class Clients:
         """The attach of one of our connections was applied."""
         request = connection.request
         assert request is not None
+        self._admission.finish(connection)
         if self._attaching.get(request.session) is connection:
             del self._attaching[request.session]
         if connection.phase is not Phase.ATTACHING:
@@ -319,3 +350,8 @@ class Clients:
             if connection.closing:
                 self.release(connection)
         return outputs
+
+
+def _host(address: str) -> str:
+    """Of `host:port`, or `[host]:port`."""
+    return address.rpartition(":")[0]

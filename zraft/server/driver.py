@@ -261,6 +261,7 @@ class Driver:
                 raft.tick(step)
             self._follow_role(raft, step)
             self.clients.step_count()
+            self.clients.take_attaches()
             self.clients.take_backlog()
             self.origin.cut(now_ms)
             leader = self._leader
@@ -427,6 +428,11 @@ class Driver:
         if self._outbox.local or self.clients.is_counting:
             return now
         due = self.touches.due_at
+        attach_in_ms = self.clients.attach_due_in_ms
+        if attach_in_ms is not None:
+            due = min(due, now + attach_in_ms)
+            if due <= now:
+                return now
         return now + IDLE_TURN_MS if due >= now + IDLE_TURN_MS else due if due > now else now + 1
 
     def _on_latency(self, cut_at: int, count: int) -> None:

@@ -27,6 +27,8 @@ from zraft.ids import ServerId
 from zraft.raft.role import Role
 from zraft.raft.settings import RaftSettings
 from zraft.server.addresses import PeerAddresses
+from zraft.server.audit import AuditTap, server_line
+from zraft.server.audit_file import AuditFile
 from zraft.server.certificates import utc_now
 from zraft.server.client_protocol import ClientProtocol
 from zraft.server.client_tls import ClientTls
@@ -106,6 +108,7 @@ class Node:
             four_letter_word=self._four_letter_word,
             now_ms=self._started,
         )
+        self._audit = self._open_audit(config)
         me = Sender(config.id, directory.instance, directory.boot)
         peers = {server: config.peer.datagram_bytes for server in config.cluster if server != config.id}
         keys = [read_key_file(path) for path in config.key_files]
@@ -152,6 +155,20 @@ class Node:
             segments=recovered.report.segments,
         )
 
+    def _open_audit(self, config: ServerConfig) -> AuditFile | None:
+        if config.audit.file is None:
+            return None
+        file = AuditFile(
+            config.audit.file,
+            file_bytes_max=config.audit.file_bytes_max,
+            files_kept=config.audit.files_kept,
+            pending_bytes_max=config.audit.pending_bytes_max,
+            on_error=lambda error: self._from_thread(_log_audit_error, error),
+        )
+        self.driver.applier.audit = AuditTap(file.write)
+        file.write(server_line("serverStart"))
+        return file
+
     async def run(self) -> int:
         """Serve until a signal or a fatal error; the process's exit code."""
         config = self.config
@@ -166,10 +183,12 @@ class Node:
         for number in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(number, self._stop.set)
         keepers = [loop.create_task(self._addresses.keep_fresh())]
+        hangup = asyncio.Event()
         if self._tls is not None:
-            hangup = asyncio.Event()
-            loop.add_signal_handler(signal.SIGHUP, hangup.set)
             keepers.append(loop.create_task(keep_fresh([self._tls.certificates], hangup, self._remind)))
+        if self._tls is not None or self._audit is not None:
+            # As tools that replace certificates or rotate logs expect; by default a hang-up would end the process.
+            loop.add_signal_handler(signal.SIGHUP, self._on_hangup, hangup)
         log.info(
             "listening",
             server=config.id,
@@ -191,6 +210,9 @@ class Node:
         self._write_outputs()
         self._endpoint.close()
         await asyncio.gather(*keepers, return_exceptions=True)
+        if self._audit is not None:
+            self._audit.write(server_line("serverStop"))
+            self._audit.stop()
         self._wal_thread.stop()
         self._wal.close()
         self._directory.close()
@@ -371,9 +393,15 @@ class Node:
         """Its client has to do something now: to ask for a session, or to take the rest of an answer and go."""
         self._deadlines.start(protocol, self._loop.time())
 
+    def _on_hangup(self, certificates: asyncio.Event) -> None:
+        """SIGHUP: files that were replaced are read, and those that were renamed are opened, again."""
+        certificates.set()
+        if self._audit is not None:
+            self._audit.reopen()
+
     def on_too_many_connections(self, address: str) -> None:
         log.warning(
-            "connection refused, client.connections_max is reached",
+            f"connection refused, {self.driver.clients.full_knob} is reached",
             address=address,
             connections=len(self.driver.clients),
         )
@@ -445,9 +473,17 @@ class Node:
                 "fsync_ms_avg": round(self._fsync_s * 1000 / self._fsyncs, 3) if self._fsyncs else 0.0,
                 "fsync_ms_max": round(self._fsync_s_max * 1000, 3),
                 **(self._tls.metrics if self._tls is not None else {}),
+                **({} if self._audit is None else {"audit_lines_dropped_total": self._audit.dropped}),
             },
         )
         return four_letter.answer(word, statistics)
+
+
+def _log_audit_error(error: OSError | None) -> None:
+    if error is not None:
+        log.error("audit log cannot be written, its lines wait and then are dropped", error=str(error))
+    else:
+        log.info("audit log is written again")
 
 
 def _driver_settings(config: ServerConfig) -> DriverSettings:
@@ -466,6 +502,8 @@ def _driver_settings(config: ServerConfig) -> DriverSettings:
             jute_maxbuffer=config.client.jute_maxbuffer,
             connections_max=config.client.connections_max,
             output_bytes_max=config.client.output_bytes_max,
+            connections_per_address_max=config.client.connections_per_address_max,
+            connects_per_second_max=config.client.connects_per_second_max,
         ),
         tree=Settings(
             tick_time_ms=config.tick_time_ms,

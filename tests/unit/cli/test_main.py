@@ -128,3 +128,14 @@ def test_the_serve_path_loads_neither_rich_tables_nor_http_nor_the_supervisor() 
     )
     printed = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
     assert printed == "[]\n"
+
+
+def test_serve_takes_a_zoo_cfg_with_or_without_the_flag(served: Any, tmp_path: Path) -> None:
+    file = tmp_path / "zoo.cfg"
+    file.write_text(f"dataDir={tmp_path}\nclientPort=2182\nmystery=1\n")
+    for arguments in (["serve", str(file)], ["serve", "--config", str(file)]):
+        assert run(*arguments).exit_code == 7
+    assert [config.address for config in served] == [Address("0.0.0.0", 2182)] * 2
+    both = run("serve", str(file), "--config", str(file))
+    assert both.exit_code == 2
+    assert "expected one settings file" in both.output

@@ -157,6 +157,10 @@ class OneServer:
 
     # -- the log
 
+    def turn(self) -> None:
+        """Take in who waited to be attached."""
+        self.clients.take_attaches()
+
     def propose(self) -> None:
         self.clients.take_backlog()
         self.origin.cut(self.now)
@@ -186,6 +190,7 @@ class OneServer:
 
     def run(self) -> None:
         while True:
+            self.turn()
             self.propose()
             if not self.log:
                 break

@@ -1,0 +1,505 @@
+"""ZooKeeper's configuration taken as ours: zoo.cfg, myid and the environment of its official image."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from zraft.address import Address
+from zraft.config import ServerConfig
+from zraft.errors import ConfigError
+from zraft.knobs import KNOBS, load_config
+from zraft.zoo_cfg import KEYS, Effect, Level, Note, is_zoo_cfg, known_key, parse_server_line, translate
+from zraft.zoo_env import KEY_OF, java_properties, read_environment
+
+REPOSITORY = Path(__file__).parents[3]
+THREE = "server.1=zk1:2888:3888\nserver.2=zk2:2888:3888\nserver.3=zk3:2888:3888\n"
+CLASSIC = (
+    "tickTime=2000\ninitLimit=10\nsyncLimit=5\ndataDir=state\nclientPort=2181\nzraft.key=cluster.key\n"
+    + THREE
+)
+IMAGE = {
+    "ZOO_CONF_DIR": "/nonexistent",
+    "ZOO_DATA_LOG_DIR": "/datalog",
+    "ZOO_LOG_DIR": "/logs",
+    "ZOO_TICK_TIME": "2000",
+    "ZOO_INIT_LIMIT": "5",
+    "ZOO_SYNC_LIMIT": "2",
+    "ZOO_AUTOPURGE_PURGEINTERVAL": "0",
+    "ZOO_AUTOPURGE_SNAPRETAINCOUNT": "3",
+    "ZOO_STANDALONE_ENABLED": "true",
+}
+"""What the image sets by itself, but for the data directory."""
+
+
+class Place:
+    """A zoo.cfg and its dataDir on disk."""
+
+    def __init__(self, directory: Path) -> None:
+        self.directory = directory
+        self.file = directory / "zoo.cfg"
+        self.data = directory / "state"
+        self.data.mkdir()
+        self.notes: list[Note] = []
+
+    def load(
+        self,
+        text: str | None = None,
+        *,
+        myid: str | None = None,
+        environ: dict[str, str] | None = None,
+        **flags: object,
+    ) -> ServerConfig:
+        if myid is not None:
+            (self.data / "myid").write_text(myid)
+        if text is not None:
+            self.file.write_text(text)
+        self.notes.clear()
+        return load_config(
+            flags=flags,
+            environ=environ or {},
+            file=None if text is None else self.file,
+            on_note=self.notes.append,
+        )
+
+    def refusal(self, *args: Any, **kwargs: Any) -> str:
+        with pytest.raises(ConfigError) as refused:
+            self.load(*args, **kwargs)
+        return str(refused.value)
+
+    def warnings(self) -> dict[str, str]:
+        return {note.key: note.text for note in self.notes if note.level is Level.WARNING}
+
+
+@pytest.fixture
+def place(tmp_path: Path) -> Place:
+    return Place(tmp_path)
+
+
+# -- a file
+
+
+def test_a_classic_zoo_cfg_with_myid_is_a_complete_configuration(place: Place) -> None:
+    config = place.load(CLASSIC + "minSessionTimeout=3000\nmaxSessionTimeout=-1\n", myid="2\n")
+    assert config.id == 2
+    assert config.address == Address("0.0.0.0", 2181)
+    assert config.cluster == {n: Address(f"zk{n}", 2181) for n in (1, 2, 3)}
+    assert config.tick_time_ms == 2_000
+    assert (config.session_timeout_ms_min, config.session_timeout_ms_max) == (3_000, 40_000)
+    assert config.key_files == (place.directory / "cluster.key",)
+    assert config.admin is None
+    assert place.notes == []
+
+
+def test_data_stands_in_a_directory_of_its_own_below_data_dir(place: Place) -> None:
+    """ZooKeeper's files stay as they are, so that going back is possible; and they must not look like ours."""
+    assert place.load(CLASSIC, myid="1").data == place.data / "zraft"
+
+
+def test_data_of_zookeeper_beside_ours_is_warned_of_until_this_server_has_its_own(place: Place) -> None:
+    (place.data / "version-2").mkdir()
+    place.load(CLASSIC, myid="1")
+    assert "which is not read: this server begins with no znodes" in place.warnings()["dataDir"]
+    (place.data / "zraft").mkdir()
+    place.load(CLASSIC, myid="1")
+    assert place.warnings() == {}
+
+
+def test_a_standalone_zoo_cfg_needs_neither_myid_nor_key(place: Place) -> None:
+    config = place.load("dataDir=state\nclientPort=2182\n")
+    assert (config.id, config.address, dict(config.cluster)) == (
+        1,
+        Address("0.0.0.0", 2182),
+        {1: Address("0.0.0.0", 2182)},
+    )
+
+
+def test_a_zoo_cfg_is_known_by_its_name_or_its_keys() -> None:
+    assert is_zoo_cfg("zoo.cfg", "")
+    assert is_zoo_cfg("settings", "# x\n  dataDir = /var\n")
+    assert is_zoo_cfg("settings", "server.1=a:1:2")
+    assert not is_zoo_cfg("zraft.toml", "tickTime=2000")
+    assert not is_zoo_cfg("settings", 'data = "/var"\n[raft]\nheartbeat_ticks = 5\n')
+
+
+def test_a_client_port_of_a_server_line_counts_for_that_server(place: Place) -> None:
+    text = "dataDir=state\nzraft.key=k\nserver.1=zk1:2888:3888:participant;2181\nserver.2=zk2:2888:3888;0.0.0.0:2182\n"
+    config = place.load(text, myid="2")
+    assert config.address == Address("0.0.0.0", 2182)
+    assert config.cluster == {1: Address("zk1", 2181), 2: Address("zk2", 2182)}
+
+
+def test_an_own_client_host_is_listened_on_and_that_of_others_is_where_peers_send(place: Place) -> None:
+    text = "dataDir=state\nzraft.key=k\nserver.1=zk1:2888:3888;10.0.0.1:2181\nserver.2=zk2:2888:3888;10.0.0.2:2181\n"
+    config = place.load(text, myid="2")
+    assert config.address == Address("10.0.0.2", 2181)
+    assert config.cluster == {1: Address("10.0.0.1", 2181), 2: Address("10.0.0.2", 2181)}
+    assert [n.key for n in place.notes if "by UDP" in n.text] == ["server.1", "server.2"]
+
+
+def test_client_port_address_is_listened_on(place: Place) -> None:
+    config = place.load(CLASSIC + "clientPortAddress=10.0.0.1\n", myid="1")
+    assert config.address == Address("10.0.0.1", 2181)
+    assert config.cluster[config.id] == Address("10.0.0.1", 2181)
+
+
+def test_an_own_line_with_a_wildcard_harms_nobody_and_another_servers_is_refused(place: Place) -> None:
+    lines = "server.1=0.0.0.0:2888:3888\nserver.2=zk2:2888:3888\n"
+    base = "dataDir=state\nclientPort=2181\nzraft.key=k\n"
+    assert place.load(base + lines, myid="1").cluster[2] == Address("zk2", 2181)  # type: ignore[index]
+    assert "server 1 is at 0.0.0.0:2181, an address that peers cannot send to" in place.refusal(
+        base + lines, myid="2"
+    )
+
+
+def test_servers_that_would_share_an_address_are_refused_with_what_to_write(place: Place) -> None:
+    """The usual trial set-up: several servers on one machine, each with a clientPort in a file of its own."""
+    text = "dataDir=state\nclientPort=2181\nserver.1=localhost:2888:3888\nserver.2=localhost:2889:3889\n"
+    message = place.refusal(text, myid="1")
+    assert message.startswith("server.1 and server.2 (in ")
+    assert "both would be reached at localhost:2181" in message
+    assert "server.2=localhost:2888:3888;2182" in message
+
+
+def test_a_cluster_without_client_ports_is_refused_with_what_to_write(place: Place) -> None:
+    message = place.refusal("dataDir=state\n" + THREE, myid="1")
+    assert "names no client port, and clientPort is not set" in message
+    assert "server.1=zk1:2888:3888;2181" in message
+
+
+def test_a_client_address_that_only_its_own_machine_reaches_is_refused(place: Place) -> None:
+    own = place.refusal(CLASSIC + "clientPortAddress=127.0.0.1\n", myid="1")
+    assert "its clients' address is 127.0.0.1:2181, which other machines cannot reach" in own
+    other = CLASSIC.replace("zk2:2888:3888", "zk2:2888:3888;127.0.0.1:2181")
+    assert place.refusal(other, myid="1").startswith("server.2 (in ")
+
+
+def test_two_client_ports_for_this_server_are_refused(place: Place) -> None:
+    text = CLASSIC.replace("zk2:2888:3888", "zk2:2888:3888;2182")
+    assert "found 2181, and server.2 names client port 2182" in place.refusal(text, myid="2")
+
+
+def test_a_cluster_of_zoo_cfg_without_a_key_is_told_how_to_make_one(place: Place) -> None:
+    message = place.refusal(CLASSIC.replace("zraft.key=cluster.key\n", ""), myid="1")
+    for what in (
+        "zraft key new FILE",
+        "copy it to every server",
+        "--key FILE",
+        "ZRAFT_KEY",
+        "zraft.key=FILE",
+    ):
+        assert what in message
+
+
+@pytest.mark.parametrize(
+    ("line", "complaint"),
+    [
+        ("server.4=zk4:2888:3888:observer", "is an observer, and zraft has none"),
+        ("peerType=observer", "found 'observer', and zraft has no observers"),
+        ("server.4=zk4:2888:3888:king", "found role 'king', expected participant"),
+        ("server.4=zk4:2888", "expected server.4=HOST:QUORUMPORT:ELECTIONPORT"),
+        ("server.4=zk4:2888:99999", "the port is '99999'"),
+        ("server.255=zk4:2888:3888", "found server id '255', expected 1 to 254"),
+        ("server.0=zk4:2888:3888", "found server id '0'"),
+        ("server.x=zk4:2888:3888", "found server id 'x'"),
+        ("clientPort=0", "found '0', expected a port from 1 to 65535"),
+        ("clientPort=2181 # comment", "found '2181 # comment', expected a port"),
+        ("clientPortAddress=a b", "clientPortAddress (in "),
+        ("tickTime=fast", "tick_time_ms (tickTime in "),
+        ("minSessionTimeout=1", "session_timeout_ms_min (minSessionTimeout in "),
+        ("zraft.keys=a", "there is no such knob"),
+        ("dynamicConfigFile=missing.dynamic", "dynamicConfigFile (in "),
+    ],
+)
+def test_what_cannot_be_taken_is_refused_under_the_name_the_operator_wrote(
+    place: Place, line: str, complaint: str
+) -> None:
+    assert complaint in place.refusal(CLASSIC + line + "\n", myid="1")
+
+
+def test_ipv6_servers_are_listened_for_on_every_ipv6_address(place: Place) -> None:
+    text = "dataDir=state\nclientPort=2181\nzraft.key=k\nserver.1=[fd00::1]:2888:3888\nserver.2=[fd00::2]:2888:3888\n"
+    config = place.load(text, myid="1")
+    assert config.address == Address("::", 2181)
+    assert config.cluster[2] == Address("fd00::2", 2181)  # type: ignore[index]
+
+
+def test_of_several_addresses_of_a_server_the_first_counts_and_that_is_said(place: Place) -> None:
+    text = CLASSIC.replace("server.2=zk2:2888:3888", "server.2=zk2:2888:3888|backup2:2889:3889")
+    assert place.load(text, myid="1").cluster[2] == Address("zk2", 2181)  # type: ignore[index]
+    assert [(n.level, n.key) for n in place.notes] == [(Level.INFO, "server.2")]
+
+
+def test_server_lines_may_stand_in_the_dynamic_file(place: Place) -> None:
+    (place.directory / "zoo.cfg.dynamic.100000000").write_text(
+        THREE.replace("3888\n", "3888;2181\n") + "version=1\n"
+    )
+    config = place.load("dataDir=state\nzraft.key=k\ndynamicConfigFile=zoo.cfg.dynamic.100000000\n", myid="3")
+    assert config.cluster == {n: Address(f"zk{n}", 2181) for n in (1, 2, 3)}
+    assert place.notes == []
+
+
+# -- myid
+
+
+def test_myid_is_asked_for_when_there_are_several_servers(place: Place) -> None:
+    message = place.refusal(CLASSIC)
+    assert message.startswith("myid: not found, and in ")
+    assert "set ZOO_MY_ID or pass --id" in message
+
+
+def test_a_myid_that_is_not_listed_or_no_number_is_refused(place: Place) -> None:
+    assert "this is server 9, and in " in place.refusal(CLASSIC, myid="9")
+    assert "holds 'one', expected this server's number" in place.refusal(CLASSIC, myid="one")
+
+
+def test_zoo_my_id_must_agree_with_myid_and_stronger_sources_are_not_compared(place: Place) -> None:
+    message = place.refusal(CLASSIC, myid="1", environ={"ZOO_MY_ID": "2"})
+    assert message.startswith("ZOO_MY_ID: found 2, and ")
+    assert place.load(CLASSIC, environ={"ZOO_MY_ID": "1"}).id == 1
+    assert place.load(CLASSIC, environ={"ZRAFT_ID": "2"}).id == 2
+    assert place.load(CLASSIC, environ={"ZRAFT_ID": "2"}, id="3").id == 3
+
+
+# -- notes
+
+
+def test_an_unknown_key_is_named_and_the_nearest_known_one_suggested(place: Place) -> None:
+    place.load(CLASSIC + "autopurge.purgeIntervall=1\nzookeeper.tickTme=5\nnonsense=1\n", myid="1")
+    warnings = place.warnings()
+    assert warnings["autopurge.purgeIntervall"].endswith("did you mean autopurge.purgeInterval?")
+    assert warnings["tickTme"].endswith("did you mean tickTime?")
+    assert warnings["nonsense"] == "no key of ZooKeeper's, it has no effect"
+
+
+def test_keys_without_effect_say_why_unless_nothing_is_lost(place: Place) -> None:
+    place.load(
+        CLASSIC + "dataLogDir=/fast\nautopurge.purgeInterval=1\nforceSync=no\nskipACL=yes\nweight.1=3\n",
+        myid="1",
+    )
+    assert set(place.warnings()) == {"forceSync", "skipACL", "weight.1"}
+    [info] = [note for note in place.notes if note.level is Level.INFO]
+    assert info.key == "dataLogDir"
+    assert "below dataDir" in info.text
+
+
+def test_a_switch_that_says_what_is_so_anyway_is_not_warned_of(place: Place) -> None:
+    place.load(
+        CLASSIC + "forceSync=yes\nskipACL=no\nreconfigEnabled=false\nreadonlymode.enabled=False\n", myid="1"
+    )
+    assert place.notes == []
+
+
+def test_no_note_shows_a_value_that_may_be_secret(place: Place) -> None:
+    secret = "super:xQJmxLMiHGwaqBvst5y6rkB6HQs="
+    place.load(
+        CLASSIC
+        + f"DigestAuthenticationProvider.superDigest={secret}\nssl.keyStore.password={secret}\nmystery={secret}\n",
+        myid="1",
+    )
+    assert place.notes
+    assert not [note for note in place.notes if "xQJm" in note.text or "xQJm" in note.key]
+
+
+def test_a_maxbuffer_beyond_the_bound_is_cut_down_with_a_warning(place: Place) -> None:
+    assert place.load(CLASSIC + "jute.maxbuffer=10485760\n", myid="1").client.jute_maxbuffer == 2_097_152
+    assert "found 10485760, taken as 2097152" in place.warnings()["jute.maxbuffer"]
+    assert place.load(CLASSIC + "jute.maxbuffer=0x9fffff\n", myid="1").client.jute_maxbuffer == 2_097_152
+    assert place.load(CLASSIC + "jute.maxbuffer=0xfffff\n", myid="1").client.jute_maxbuffer == 1_048_575
+    assert place.warnings() == {}
+
+
+@pytest.mark.parametrize(
+    ("lines", "expected"),
+    [
+        ("", None),
+        ("admin.enableServer=true", Address("0.0.0.0", 8080)),
+        ("admin.serverPort=9090", Address("0.0.0.0", 9090)),
+        ("admin.enableServer=false\nadmin.serverPort=9090", None),
+        ("admin.serverPort=9090\nadmin.serverAddress=::1", Address("::1", 9090)),
+    ],
+)
+def test_the_admin_server_is_on_if_the_file_speaks_of_it(
+    place: Place, lines: str, expected: Address | None
+) -> None:
+    """ZooKeeper takes port 8080 unasked; that is what its operators complain of."""
+    assert place.load(CLASSIC + lines + "\n", myid="1").admin == expected
+
+
+def test_any_knob_can_stand_in_a_zoo_cfg(place: Place) -> None:
+    config = place.load(
+        CLASSIC + "zraft.raft.heartbeat_ticks=20\nzraft.log_format=json\nzraft.data=elsewhere\n", myid="1"
+    )
+    assert (config.raft.heartbeat_ticks, config.log_format) == (20, "json")
+    assert config.data == place.directory / "elsewhere"
+
+
+# -- the environment of the image
+
+
+def test_the_images_environment_is_a_complete_configuration(place: Place) -> None:
+    environ = IMAGE | {
+        "ZOO_DATA_DIR": str(place.data),
+        "ZOO_MY_ID": "1",
+        "ZOO_SERVERS": "server.1=zoo1:2888:3888;2181 server.2=zoo2:2888:3888;2181 server.3=zoo3:2888:3888;2181",
+        "ZOO_CFG_EXTRA": "maxSessionTimeout=60000 zraft.key=/run/secrets/cluster.key",
+        "ZOO_ADMINSERVER_ENABLED": "false",
+    }
+    config = place.load(environ=environ)
+    assert config.id == 1
+    assert config.address == Address("0.0.0.0", 2181)
+    assert config.cluster == {n: Address(f"zoo{n}", 2181) for n in (1, 2, 3)}
+    assert config.data == place.data / "zraft"
+    assert config.session_timeout_ms_max == 60_000
+    assert config.key_files == (Path("/run/secrets/cluster.key"),)
+    assert place.warnings() == {}
+
+
+def test_an_environment_without_servers_is_one_server_at_the_usual_port(place: Place) -> None:
+    config = place.load(environ=IMAGE | {"ZOO_DATA_DIR": str(place.data)})
+    assert (config.id, config.address) == (1, Address("0.0.0.0", 2181))
+
+
+def test_zoo_variables_win_over_the_file_and_ours_over_them_and_flags_over_all(place: Place) -> None:
+    text = CLASSIC + "maxSessionTimeout=50000\nmaxCnxns=100\n"
+    environ = {
+        "ZOO_TICK_TIME": "3000",
+        "ZOO_MAX_SESSION_TIMEOUT": "51000",
+        "ZRAFT_SESSION_TIMEOUT_MS_MAX": "52000",
+    }
+    config = place.load(text, myid="1", environ=environ)
+    assert config.client.connections_max == 100
+    assert config.tick_time_ms == 3_000
+    assert config.session_timeout_ms_max == 52_000
+    assert place.load(text, environ=environ, session_timeout_ms_max="53000").session_timeout_ms_max == 53_000
+
+
+def test_zoo_variables_also_win_over_a_toml_file(place: Place) -> None:
+    file = place.directory / "zraft.toml"
+    file.write_text('id = 1\ndata = "d"\naddress = "h:2181"\ntick_time_ms = 1000\n[cluster]\n1 = "h:2181"\n')
+    config = load_config(flags={}, environ={"ZOO_TICK_TIME": "1500"}, file=file)
+    assert (config.tick_time_ms, config.address) == (1_500, Address("h", 2181))
+
+
+def test_servers_of_the_environment_replace_all_of_the_file(place: Place) -> None:
+    environ = {"ZOO_SERVERS": "server.1=other:2888:3888;2181"}
+    assert place.load(CLASSIC, myid="1", environ=environ).cluster == {1: Address("other", 2181)}
+
+
+def test_the_zoo_cfg_in_the_images_directory_is_read(place: Place) -> None:
+    place.file.write_text(CLASSIC)
+    assert place.load(environ={"ZOO_CONF_DIR": str(place.directory)}, myid="2").id == 2
+
+
+def test_an_unknown_zoo_variable_is_named_and_those_of_kubernetes_are_not() -> None:
+    environ = {
+        "ZOO_TICKTIME": "1",
+        "ZOO_SERVICE_HOST": "10.0.0.1",
+        "ZOO_PORT": "tcp://10.0.0.1:2181",
+        "ZOO_HEADLESS_SERVICE_PORT_CLIENT": "2181",
+        "ZOO_PORT_2181_TCP_ADDR": "10.0.0.1",
+        "ZOO_LOG_DIR": "/logs",
+    }
+    found = read_environment(environ)
+    assert found.properties == {}
+    [note] = found.notes
+    assert (note.key, note.level) == ("ZOO_TICKTIME", Level.WARNING)
+    assert note.text.endswith("did you mean ZOO_TICK_TIME?")
+
+
+def test_servers_may_be_separated_by_commas_and_numbered_by_place_or_suffix() -> None:
+    plain = read_environment({"ZOO_SERVERS": "a:2888:3888,b:2888:3888::7"}).properties
+    assert plain == {"server.1": "a:2888:3888", "server.7": "b:2888:3888"}
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "complaint"),
+    [
+        ("ZOO_MY_ID", "one", "found 'one', expected this server's number"),
+        ("ZOO_SERVERS", "broker.1=a:1:2", "unset the variable if it is not meant for this program"),
+        ("ZOO_SERVERS", "server.1=a:1:2 server.1=b:1:2", "server.1 is given twice"),
+        ("ZOO_CFG_EXTRA", "a=1 b", "found 'b' without a value"),
+    ],
+)
+def test_a_wrong_variable_is_named(name: str, value: str, complaint: str) -> None:
+    with pytest.raises(ConfigError) as refused:
+        read_environment({name: value})
+    assert str(refused.value).startswith(name)
+    assert complaint in str(refused.value)
+
+
+def test_system_properties_for_zookeepers_jvm_count_beside_a_zoo_cfg(place: Place) -> None:
+    flags = "-Xmx1g -Djute.maxbuffer=2000000 -Dzookeeper.maxCnxns=77 -Dother=1 '-Dzookeeper.a=b c'"
+    assert java_properties({"SERVER_JVMFLAGS": flags}) == {
+        "jute.maxbuffer": "2000000",
+        "maxCnxns": "77",
+        "a": "b c",
+    }
+    config = place.load(CLASSIC, myid="1", environ={"JVMFLAGS": "-Djute.maxbuffer=2000000"})
+    assert config.client.jute_maxbuffer == 2_000_000
+    single = {"id": 1, "data": "d", "address": "h:2181", "cluster": "1=h:2181"}
+    assert (
+        place.load(environ={"JVMFLAGS": "-Djute.maxbuffer=2000000"}, **single).client.jute_maxbuffer
+        == 1_048_575
+    )
+
+
+# -- the table
+
+
+def test_every_mapped_key_names_a_knob_that_exists() -> None:
+    mapped = {key.knob for key in KEYS.values() if key.effect is Effect.MAPPED} - {"dynamic file"}
+    assert len(mapped) > 5
+    assert not mapped - set(KNOBS)
+
+
+def test_every_key_without_effect_says_why() -> None:
+    assert all(key.why for key in KEYS.values() if key.effect is not Effect.MAPPED)
+
+
+def test_every_variable_stands_for_a_known_key() -> None:
+    assert [key for key in KEY_OF.values() if known_key(key) is None] == []
+
+
+def test_every_mapped_key_and_variable_is_in_the_migration_guide() -> None:
+    guide = (REPOSITORY / "docs" / "MIGRATION.md").read_text(encoding="utf-8")
+    mapped = [key.name for key in KEYS.values() if key.effect is Effect.MAPPED]
+    missing = [name for name in [*mapped, *KEY_OF] if f"`{name}`" not in guide]
+    assert not missing
+
+
+@given(
+    st.dictionaries(
+        st.sampled_from([*(n for n in KEYS if not n.endswith("*")), "server.1", "server.2"])
+        | st.text(max_size=9),
+        st.text(max_size=20)
+        | st.sampled_from(["a:1:2", "a:1:2;3", "[::1]:1:2:observer", "true", "-1", "2181", "0x10", ";"]),
+    )
+)
+@settings(deadline=None, derandomize=True)
+def test_no_properties_raise_anything_but_a_config_error(properties: dict[str, str]) -> None:
+    with suppress(ConfigError):
+        translate(properties, my_id=1, label="in zoo.cfg")
+
+
+@given(st.text(max_size=40) | st.text(alphabet="a1:;[]|.", max_size=20))
+@settings(deadline=None, derandomize=True)
+def test_no_server_line_raises_anything_but_a_config_error(text: str) -> None:
+    with suppress(ConfigError):
+        parse_server_line("server.1", text, "zoo.cfg")
+
+
+@given(
+    st.dictionaries(
+        st.sampled_from([*KEY_OF, "ZOO_MY_ID", "ZOO_SERVERS", "ZOO_CFG_EXTRA", "JVMFLAGS"]), st.text()
+    )
+)
+@settings(deadline=None, derandomize=True)
+def test_no_environment_raises_anything_but_a_config_error(environ: dict[str, str]) -> None:
+    with suppress(ConfigError):
+        read_environment(environ)

@@ -1,0 +1,114 @@
+"""When a client that asks for a session gets its turn: storms of reconnecting clients are taken in order, in portions.
+
+An attach goes through the log and costs every server; with a thousand of them in one batch, everybody else's next
+write waits for all. Only so many may be on their way at a time, and so many per second if the operator says so; the
+rest waits in the order in which it came, and is never refused for it. Pings and requests of attached sessions do not
+pass here.
+
+Pure: time is handed in. Source: ZooKeeper's connection throttle, which is a token bucket, too, but drops.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import Final, Generic, TypeVar
+
+T = TypeVar("T")
+
+ATTACHES_IN_FLIGHT_MAX: Final = 128
+"""A few milliseconds of work on every server; a storm of thousands is through in a fraction of a second."""
+
+MS_PER_S: Final = 1_000
+
+
+class Admission(Generic[T]):
+    """Who asks to be admitted, in order; who is on the way; and the rate at which the one becomes the other."""
+
+    def __init__(self, *, in_flight_max: int = ATTACHES_IN_FLIGHT_MAX, per_second_max: int = 0) -> None:
+        """`per_second_max` of 0 is no limit; otherwise as many may come at once as in one second."""
+        self._in_flight_max = in_flight_max
+        self._per_second_max = per_second_max
+        self._waiting: dict[T, None] = {}
+        self._in_flight: set[T] = set()
+        # In thousandths of an attach, so that a rate below one per millisecond loses nothing to rounding.
+        self._tokens = per_second_max * MS_PER_S
+        self._filled_at: int | None = None
+
+    def __len__(self) -> int:
+        """How many wait."""
+        return len(self._waiting)
+
+    def ask(self, one: T) -> bool:
+        """True if `one` is admitted at once, False if it waits from now on."""
+        if not self._waiting and self._may_go():
+            self._in_flight.add(one)
+            return True
+        self._waiting[one] = None
+        return False
+
+    def begin_turn(self, now_ms: int) -> list[T]:
+        """A turn begins: who is admitted now of those who waited."""
+        if self._per_second_max:
+            if self._filled_at is not None:
+                elapsed = max(0, now_ms - self._filled_at)
+                full = self._per_second_max * MS_PER_S
+                self._tokens = min(full, self._tokens + elapsed * self._per_second_max)
+            self._filled_at = now_ms
+        admitted: list[T] = []
+        while self._waiting and self._may_go():
+            one = next(iter(self._waiting))
+            del self._waiting[one]
+            self._in_flight.add(one)
+            admitted.append(one)
+        return admitted
+
+    def finish(self, one: T) -> None:
+        """`one` is attached, or gone, whether it was admitted, waited, or neither."""
+        self._in_flight.discard(one)
+        self._waiting.pop(one, None)
+
+    def due_in_ms(self) -> int | None:
+        """After how long a turn can admit somebody; None if nobody waits, or only the end of others can help."""
+        if not self._waiting or len(self._in_flight) >= self._in_flight_max:
+            return None
+        if not self._per_second_max or self._tokens >= MS_PER_S:
+            return 0
+        return -(-(MS_PER_S - self._tokens) // self._per_second_max)
+
+    def _may_go(self) -> bool:
+        if len(self._in_flight) >= self._in_flight_max:
+            return False
+        if self._per_second_max:
+            if self._tokens < MS_PER_S:
+                return False
+            self._tokens -= MS_PER_S
+        return True
+
+
+class AddressCount:
+    """Connections per client address, for those who want to bound them; ZooKeeper's bound of 60 is nobody's default."""
+
+    def __init__(self, per_address_max: int = 0) -> None:
+        """0 is no bound, and nothing is counted."""
+        self._max = per_address_max
+        self._counts: Counter[str] = Counter()
+
+    def admit(self, host: str) -> bool:
+        """True, and counted, if `host` may have one more."""
+        if not self._max:
+            return True
+        if self._counts[host] >= self._max:
+            return False
+        self._counts[host] += 1
+        return True
+
+    def release(self, host: str) -> None:
+        """One that was admitted is over."""
+        if self._max:
+            self._counts[host] -= 1
+            if not self._counts[host]:
+                del self._counts[host]
+
+    def __len__(self) -> int:
+        """Addresses that are counted now."""
+        return len(self._counts)
