@@ -118,6 +118,12 @@ class ClientConfig:
         4_294_967_296,
         "Writes taken and not yet applied; at the bound requests wait in the socket.",
     )
+    reply_bytes_max: int = _count(
+        1_048_575,
+        4_096,
+        268_435_456,
+        "Longest list of children; a longer one is refused. Java clients read no more than their jute.maxbuffer.",
+    )
     output_bytes_max: int = _count(
         67_108_864,
         65_536,
@@ -129,6 +135,32 @@ class ClientConfig:
         100,
         600_000,
         "A connection that has not asked for a session within this time, TLS handshake included, is closed.",
+    )
+
+
+@frozen(kw_only=True)
+class TreeConfig:
+    """The znodes. All but the interval are replicated: what the cluster was founded with is in force."""
+
+    ttl_nodes_enabled: bool = field(
+        default=True,
+        metadata=_knob("switch", "Znodes with a time to live may be created (extendedTypesEnabled)."),
+    )
+    quota_enforced: bool = field(
+        default=False,
+        metadata=_knob("switch", "Hard limits of quotas refuse, instead of being logged (enforceQuota)."),
+    )
+    container_never_used_ms_max: int = _count(
+        300_000,
+        0,
+        31_536_000_000,
+        "A container that never had a child is removed after this long; 0: never.",
+    )
+    reap_interval_ms: int = _count(
+        60_000,
+        10,
+        86_400_000,
+        "How often the leader removes containers and expired znodes with a time to live.",
     )
 
 
@@ -212,6 +244,14 @@ class AuthConfig:
     super_user: str | None = field(
         default=None, metadata=_knob("text", "The SASL user that may do everything.")
     )
+    super_digest: str | None = field(
+        default=None,
+        repr=False,
+        metadata=_knob(
+            "text",
+            "user:base64(sha1(user:password)) of the digest login that may do everything (superDigest).",
+        ),
+    )
     required_schemes: tuple[str, ...] = field(
         default=(),
         metadata=_knob(
@@ -282,6 +322,7 @@ class ServerConfig:
     wal: WalConfig = WalConfig()
     client: ClientConfig = ClientConfig()
     peer: PeerConfig = PeerConfig()
+    tree: TreeConfig = TreeConfig()
     tls: TlsConfig = TlsConfig()
     auth: AuthConfig = AuthConfig()
     audit: AuditConfig = AuditConfig()
@@ -295,6 +336,7 @@ SECTIONS: Final[Mapping[str, type[Any]]] = {
     "wal": WalConfig,
     "client": ClientConfig,
     "peer": PeerConfig,
+    "tree": TreeConfig,
     "tls": TlsConfig,
     "auth": AuthConfig,
     "audit": AuditConfig,

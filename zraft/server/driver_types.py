@@ -39,6 +39,8 @@ class DriverSettings:
     entries_in_flight_max: int = 1
     """Uncommitted entries of a leader at which it lets commands gather: fuller entries cost less per command."""
     log_memory_bytes_max: int = 32 * 1024 * 1024
+    reap_interval_ms: int = 60_000
+    """How often a leader looks for containers and znodes with a time to live that are due."""
 
 
 @frozen

@@ -18,13 +18,14 @@ from zraft.raft.role import Role
 from zraft.server.driver_types import DriverSettings
 from zraft.server.expiry import SessionExpiry
 from zraft.server.intake import BatchIntake
+from zraft.server.reaper import Reaper
 from zraft.server.statistics import Sizes
 from zraft.transport.messages import TouchAck, TouchReport
 from zraft.tree.machine import Machine
 from zraft.tree.txn import SETTINGS, Command, pack_batch, pack_entry
 
 LEADER_COMMANDS_PER_ENTRY_MAX: Final = 4096
-"""Sessions expired by one entry, about 250 KB: after a site went dark all of them are due at once."""
+"""Sessions expired or znodes reaped by one entry, about 250 KB: after a site went dark all are due at once."""
 
 NO_INSTANCE: Final = Instance(b"")
 """The leader's own commands stand in a batch of no origin."""
@@ -43,6 +44,7 @@ class Leadership:
         """Takes exactly the next batch of each origin (D-2)."""
         self.expiry = SessionExpiry(machine.settings.tick_time_ms)
         """Who was heard when; fed by touch reports and by what is applied (D-11)."""
+        self._reaper = Reaper(settings.reap_interval_ms, run_ms)
         self.commands: list[Command] = []
         """The leader's own, for the next entries."""
         if machine.position == 0:
@@ -70,6 +72,8 @@ class Leadership:
         if expiry.wants_round(machine.sessions, raft.round + 1):
             raft.request_round()
         commands.extend(expiry.confirmed(machine.sessions, raft.quorum_round))
+        log_time = self._log_time_base + run_ms - self._began
+        commands.extend(self._reaper.step(machine, log_time, run_ms))
         window = self._settings.entries_in_flight_max
         while (intake or commands) and raft.log.last_index - raft.commit_index < window:
             blobs, count = intake.take(self._settings.entry_bytes_max)
@@ -80,7 +84,7 @@ class Leadership:
                 # Settings hold for the first session already; an EXPIRE leaves its session the last word.
                 blobs.insert(0 if machine.position == 0 else len(blobs), blob)
                 count += len(own)
-            payload = pack_entry(self._log_time_base + run_ms - self._began, wall_ms, blobs)
+            payload = pack_entry(log_time, wall_ms, blobs)
             self._proposals.add(len(payload))
             index = raft.propose(payload, count)
             assert index is not None, "a leader with few uncommitted entries refused a bounded one"

@@ -29,6 +29,7 @@ from zraft.raft.settings import RaftSettings
 from zraft.server.addresses import PeerAddresses
 from zraft.server.audit import AuditTap, server_line
 from zraft.server.audit_file import AuditFile
+from zraft.server.authentication import AuthSettings
 from zraft.server.certificates import utc_now
 from zraft.server.client_protocol import ClientProtocol
 from zraft.server.client_tls import ClientTls
@@ -502,6 +503,8 @@ def _driver_settings(config: ServerConfig) -> DriverSettings:
             jute_maxbuffer=config.client.jute_maxbuffer,
             connections_max=config.client.connections_max,
             output_bytes_max=config.client.output_bytes_max,
+            reply_bytes_max=config.client.reply_bytes_max,
+            auth=AuthSettings(super_digest=config.auth.super_digest),
             connections_per_address_max=config.client.connections_per_address_max,
             connects_per_second_max=config.client.connects_per_second_max,
         ),
@@ -509,7 +512,11 @@ def _driver_settings(config: ServerConfig) -> DriverSettings:
             tick_time_ms=config.tick_time_ms,
             session_timeout_ms_min=config.session_timeout_ms_min,
             session_timeout_ms_max=config.session_timeout_ms_max,
+            ttl_nodes_enabled=int(config.tree.ttl_nodes_enabled),
+            quota_enforced=int(config.tree.quota_enforced),
+            container_never_used_ms_max=config.tree.container_never_used_ms_max,
         ),
+        reap_interval_ms=config.tree.reap_interval_ms,
         entry_bytes_max=raft.batch_bytes_max,
     )
 
