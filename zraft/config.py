@@ -118,6 +118,13 @@ class ClientConfig:
         4_294_967_296,
         "Writes taken and not yet applied; at the bound requests wait in the socket.",
     )
+    read_only_mode_enabled: bool = field(
+        default=False,
+        metadata=_knob(
+            "switch",
+            "Without a quorum, serve reads to clients that ask for read-only (readonlymode.enabled).",
+        ),
+    )
     reply_bytes_max: int = _count(
         1_048_575,
         4_096,

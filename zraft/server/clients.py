@@ -49,6 +49,7 @@ class ClientSettings:
     output_bytes_max: int = 64 * 1024 * 1024
     reply_bytes_max: int = 0xFFFFF
     auth: AuthSettings = field(factory=AuthSettings)
+    read_only_mode_enabled: bool = False
     connections_per_address_max: int = 0
     connects_per_second_max: int = 0
 
@@ -208,6 +209,9 @@ class Clients:
     def _attach(self, connection: Connection, request: ConnectRequest) -> None:
         """Always decided through the log, also when the session resumes here (D-3)."""
         machine = self.machine
+        if self._may_read_only(request):
+            self._attach_read_only(connection, request)
+            return
         if not self.serving or request.last_zxid_seen > machine.last_zxid:
             # Without contact, or behind what the client has seen, another server answers better: close
             # without a word, which every client takes as "try the next one".
@@ -227,6 +231,35 @@ class Clients:
             self._attaching[request.session] = connection
             command = (ATTACH, request.session, request.timeout_ms, request.password)
         self._origin.add(connection, 0, connection.ids, [command], ATTACH_BYTES)
+
+    def _may_read_only(self, request: ConnectRequest) -> bool:
+        """Only for a new session of a client that asks for it, and of what was applied since this start.
+
+        What a log holds beyond that may never have been committed.
+        """
+        return (
+            self.is_read_only
+            and request.read_only is True
+            and request.session == 0
+            and request.last_zxid_seen <= self.machine.last_zxid
+        )
+
+    @property
+    def is_read_only(self) -> bool:
+        """Whether reads are served although there is no contact with a quorum."""
+        return self._settings.read_only_mode_enabled and not self.serving and self.machine.position > 0
+
+    def _attach_read_only(self, connection: Connection, request: ConnectRequest) -> None:
+        # Bit 55 keeps it apart from the sessions of the log, whose ids are zxids there.
+        number = int.from_bytes(self._entropy(6), "big") | 1 << 55
+        timeout_ms = self.machine.settings.clamped_timeout_ms(request.timeout_ms)
+        connection.attached_read_only(number, timeout_ms, self._entropy(PASSWORD_BYTES))
+
+    def end_read_only(self) -> None:
+        """There is contact again: those that had to read only find that out, and a real session, by reconnecting."""
+        for connection in list(self._connections):
+            if connection.phase is Phase.READ_ONLY:
+                self.close(connection)
 
     def refuse(self, connection: Connection, why: str) -> None:
         """Close without a reply, and tell the operator why."""
@@ -317,7 +350,7 @@ class Clients:
         for connection in list(self._backlogged):
             if self._origin.full:
                 return
-            if connection.phase is Phase.ATTACHED and not connection.wants_flush:
+            if connection.phase in (Phase.ATTACHED, Phase.READ_ONLY) and not connection.wants_flush:
                 del self._backlogged[connection]
                 connection.take_backlog()
 

@@ -19,6 +19,7 @@ from zraft.server.authentication import proved_ids
 from zraft.server.queries import QUERIES
 from zraft.tree import reads, txn
 from zraft.tree.acl import Ids
+from zraft.tree.node import SHARD_COUNT
 from zraft.tree.reads import DescendantCount
 from zraft.tree.sessions import Session
 from zraft.wire import opcodes, replies, requests
@@ -63,6 +64,9 @@ AUTH: Final = int(Opcode.AUTH)
 SASL: Final = int(Opcode.SASL)
 CLOSE_SESSION: Final = int(Opcode.CLOSE_SESSION)
 
+NEEDS_QUORUM: Final = frozenset({SYNC, int(Opcode.RECONFIG)})
+"""Beside the writes: what a server without a quorum refuses."""
+
 HELD: Final = frozenset({SYNC, COUNT})
 """Requests that take more than one turn: nothing behind them is looked at before they are answered."""
 
@@ -86,6 +90,7 @@ class Phase(Enum):
     NEW = "nothing read yet"
     ATTACHING = "its session is being created or resumed through the log"
     ATTACHED = "serving"
+    READ_ONLY = "serving reads of what this server has, without a quorum and without a session in the log"
     CLOSED = "closed"
 
 
@@ -179,6 +184,8 @@ class Connection:
         self._clients.received_total += len(frames)
         if self.phase is Phase.ATTACHED and not self._backlog and not self.held and not self._clients.full:
             self._take(frames)
+        elif self.phase is Phase.READ_ONLY and not self._backlog:
+            self._take_read_only(frames)
         else:
             self._defer(frames)
 
@@ -206,7 +213,7 @@ class Connection:
     def _defer(self, frames: list[bytes]) -> None:
         """Keep requests for later: the session is not attached yet, or the origin stream is full. Pings pass."""
         for frame in frames:
-            if frame == PING_FRAME and self.phase is Phase.ATTACHED:
+            if frame == PING_FRAME and self.phase is not Phase.ATTACHING:
                 self._pong()
             else:
                 self._backlog.append(frame)
@@ -221,7 +228,10 @@ class Connection:
         assert not self.wants_flush, "more is to be answered before the answers so far are written"
         frames, self._backlog, self._backlog_bytes = self._backlog, [], 0
         if frames and not self.closing:
-            self._take(frames)
+            if self.phase is Phase.READ_ONLY:
+                self._take_read_only(frames)
+            else:
+                self._take(frames)
 
     def _take(self, frames: list[bytes]) -> None:
         """Handle requests in order. The hot path: one call for all that one read of the socket brought."""
@@ -285,6 +295,47 @@ class Connection:
 
     def _pong(self) -> None:
         self._emit(replies.encode_empty_reply(XID_PING, self._clients.machine.last_zxid))
+
+    def _take_read_only(self, frames: list[bytes]) -> None:
+        """Handle requests while this server has no quorum: reads and pings; the rest is NOT_READ_ONLY."""
+        for place, frame in enumerate(frames):
+            if len(frame) < 8:
+                self._clients.refuse(self, f"request of {len(frame)} bytes, a request header has 8")
+                return
+            xid, opcode = HEADER(frame)
+            try:
+                if opcode == PING:
+                    self._pong()
+                elif opcode == CLOSE_SESSION:
+                    self._end_in_turn(replies.encode_empty_reply(xid, self._clients.machine.last_zxid))
+                elif opcode in WRITES or opcode in NEEDS_QUORUM:
+                    self._failed(xid, Code.NOT_READ_ONLY)
+                elif opcode == COUNT:
+                    self._answer_count(xid, frame)
+                elif opcode in SESSION_BOUND:
+                    self._prove(opcode, xid, frame)
+                else:
+                    self._answer(opcode, xid, frame)
+            except MarshallingError:
+                self._failed(xid, Code.MARSHALLING_ERROR)
+            if self.closing:
+                return
+            if self.wants_flush:
+                self._defer(frames[place + 1 :])
+                return
+
+    def _answer_count(self, xid: int, frame: bytes) -> None:
+        """In one step: without a quorum this server has nobody to keep waiting."""
+        machine = self._clients.machine
+        path = requests.decode_path(frame)
+        code = reads.countable(machine, path, self.ids)
+        if code is not Code.OK:
+            self._failed(xid, code)
+            return
+        count = DescendantCount(machine, path)
+        while not count.step(SHARD_COUNT):
+            pass
+        self._emit(replies.encode_int_reply(xid, machine.last_zxid, count.number))
 
     def _prove(self, opcode: int, xid: int, frame: bytes) -> None:
         """The client says who it is. Later requests have the new ids; a lie ends the connection, in its turn."""
@@ -352,6 +403,14 @@ class Connection:
                 ConnectResponse(0, session.timeout_ms, session.id, session.password, flag)
             )
         )
+        self.take_backlog()
+
+    def attached_read_only(self, session: int, timeout_ms: int, password: bytes) -> None:
+        """Without a quorum: a session that only this server knows, for as long as the connection lasts."""
+        self.phase = Phase.READ_ONLY
+        self.session = session
+        self.timeout_ms = timeout_ms
+        self._emit(encode_connect_response(ConnectResponse(0, timeout_ms, session, password, True)))
         self.take_backlog()
 
     def refuse_session(self, request: ConnectRequest) -> None:

@@ -283,7 +283,10 @@ class Driver:
             self._seen_commit = raft.commit_index
         self._stirred = False
         stale = self.contact.stale
-        self.clients.serving = raft is not None and not stale
+        serving = raft is not None and not stale
+        if serving and not self.clients.serving and self.settings.clients.read_only_mode_enabled:
+            self.clients.end_read_only()
+        self.clients.serving = serving
         if stale and self.contact.lost:
             self.clients.close_all()
         outputs = self.clients.flush(now_ms)

@@ -504,6 +504,7 @@ def _driver_settings(config: ServerConfig) -> DriverSettings:
             connections_max=config.client.connections_max,
             output_bytes_max=config.client.output_bytes_max,
             reply_bytes_max=config.client.reply_bytes_max,
+            read_only_mode_enabled=config.client.read_only_mode_enabled,
             auth=AuthSettings(super_digest=config.auth.super_digest),
             connections_per_address_max=config.client.connections_per_address_max,
             connects_per_second_max=config.client.connects_per_second_max,

@@ -139,13 +139,17 @@ class OneServer:
         session: int = 0,
         password: bytes = NO_PASSWORD,
         last_zxid_seen: int = 0,
+        read_only: bool | None = False,
         then: Sequence[bytes] = (),
     ) -> Client:
         """A client that has sent its connect request, and `then` behind it; nothing is applied yet."""
         connection = self.clients.connect("127.0.0.1:1", (("ip", "127.0.0.1"),))
         assert connection is not None
         client = Client(self, connection, last_zxid_seen)
-        client.send(client.codec.connect(timeout_ms=TIMEOUT_MS, session=session, password=password), *then)
+        request = client.codec.connect(
+            timeout_ms=TIMEOUT_MS, session=session, password=password, read_only=read_only
+        )
+        client.send(request, *then)
         return client
 
     def attached(self, **how: Any) -> Client:
