@@ -118,6 +118,9 @@ class ClientConfig:
         4_294_967_296,
         "Writes taken and not yet applied; at the bound requests wait in the socket.",
     )
+    watches_per_connection_max: int = _count(
+        1_000_000, 1_000, 1_000_000_000, "Watches one connection may have; with more it is closed."
+    )
     read_only_mode_enabled: bool = field(
         default=False,
         metadata=_knob(

@@ -50,6 +50,7 @@ class ClientSettings:
     reply_bytes_max: int = 0xFFFFF
     auth: AuthSettings = field(factory=AuthSettings)
     read_only_mode_enabled: bool = False
+    watches_per_connection_max: int = 1_000_000
     connections_per_address_max: int = 0
     connects_per_second_max: int = 0
 
@@ -170,6 +171,18 @@ class Clients:
     def notice(self, connection: Connection, what: str) -> None:
         """Have the operator told; the connection stays."""
         self.notices.append((connection, what))
+
+    def has_too_many_watches(self, connection: Connection) -> bool:
+        """Whether it is refused for that; looked at once per read of its socket, before more can be added."""
+        count = self.watches.count_of(connection)
+        if count <= self._settings.watches_per_connection_max:
+            return False
+        self.refuse(
+            connection,
+            f"{count} watches, expected at most client.watches_per_connection_max = "
+            f"{self._settings.watches_per_connection_max}: they are kept in memory; a recursive watch can replace many",
+        )
+        return True
 
     def too_long(self, connection: Connection, what: str, count: int, size: int) -> Code:
         """The code for an answer longer than clients accept, which they would meet with an endless reconnect."""

@@ -182,6 +182,8 @@ class Connection:
             return
         self.received += len(frames)
         self._clients.received_total += len(frames)
+        if self._clients.watches and self._clients.has_too_many_watches(self):
+            return
         if self.phase is Phase.ATTACHED and not self._backlog and not self.held and not self._clients.full:
             self._take(frames)
         elif self.phase is Phase.READ_ONLY and not self._backlog:

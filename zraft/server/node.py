@@ -174,6 +174,7 @@ class Node:
         """Serve until a signal or a fatal error; the process's exit code."""
         config = self.config
         loop = self._loop
+        loop.set_exception_handler(self._on_unhandled)
         self._endpoint = await UdpEndpoint.open(config.address.host, config.address.port, self._on_datagrams)
         peers = {s: a for s, a in config.cluster.items() if s != config.id}
         self._addresses = PeerAddresses(peers, self._endpoint.family)
@@ -199,7 +200,6 @@ class Node:
             udp_receive_buffer_bytes=self._endpoint.receive_buffer_bytes,
             open_files_max=resource.getrlimit(resource.RLIMIT_NOFILE)[0],
         )
-        loop.set_exception_handler(self._on_unhandled)
         self._tick()
         await self._stop.wait()
         log.info("server stopping", server=config.id)
@@ -504,6 +504,7 @@ def _driver_settings(config: ServerConfig) -> DriverSettings:
             connections_max=config.client.connections_max,
             output_bytes_max=config.client.output_bytes_max,
             reply_bytes_max=config.client.reply_bytes_max,
+            watches_per_connection_max=config.client.watches_per_connection_max,
             read_only_mode_enabled=config.client.read_only_mode_enabled,
             auth=AuthSettings(super_digest=config.auth.super_digest),
             connections_per_address_max=config.client.connections_per_address_max,
@@ -513,6 +514,7 @@ def _driver_settings(config: ServerConfig) -> DriverSettings:
             tick_time_ms=config.tick_time_ms,
             session_timeout_ms_min=config.session_timeout_ms_min,
             session_timeout_ms_max=config.session_timeout_ms_max,
+            data_bytes_max=max(config.client.jute_maxbuffer, Settings().data_bytes_max),
             ttl_nodes_enabled=int(config.tree.ttl_nodes_enabled),
             quota_enforced=int(config.tree.quota_enforced),
             container_never_used_ms_max=config.tree.container_never_used_ms_max,

@@ -20,6 +20,7 @@ from zraft.wire.client_requests import (
     Auth,
     CheckWatches,
     Create,
+    Exists,
     GetAcl,
     GetAllChildrenNumber,
     GetChildren,
@@ -373,3 +374,16 @@ def test_listing_beyond_the_limit_is_refused_by_an_error_and_not_by_a_reconnect_
     assert "client.reply_bytes_max" in notice
     assert "/d" in notice
     assert not server.clients.watches
+
+
+def test_connection_with_too_many_watches_is_closed_and_its_watches_are_forgotten() -> None:
+    server = OneServer(clients=ClientSettings(watches_per_connection_max=10))
+    client = server.attached()
+    ask(server, client, RestoreWatches(2**62, child=["/"] * 5, exist=[f"/{n}" for n in range(9)]))
+    assert server.clients.watches.count_of(client.connection) == 10
+    assert only(ask(server, client, Exists("/more", watch=True))).code is Code.NO_NODE
+    assert ask(server, client, WhoAmI()) == []
+    assert client.closed
+    assert not server.clients.watches
+    ((_, why),) = server.clients.refusals
+    assert "client.watches_per_connection_max" in why
