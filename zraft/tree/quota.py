@@ -16,6 +16,7 @@ from attrs import frozen
 QUOTA_ROOT: Final = "/zookeeper/quota"
 LIMITS: Final = "zookeeper_limits"
 STATS: Final = "zookeeper_stats"
+QUOTA_NAMES: Final = frozenset({LIMITS, STATS})
 
 EXCEEDED_KEPT_MAX: Final = 1_000
 """Paths over a soft limit that are remembered until the shell has logged them."""

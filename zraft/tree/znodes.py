@@ -32,7 +32,17 @@ from zraft.tree.node import (
     table_at_birth,
 )
 from zraft.tree.paths import ROOT, is_valid_name, is_valid_path, split
-from zraft.tree.quota import LIMITS, QUOTA_ROOT, STATS, Quota, Quotas, is_over, limited_path, usage_text
+from zraft.tree.quota import (
+    LIMITS,
+    QUOTA_NAMES,
+    QUOTA_ROOT,
+    STATS,
+    Quota,
+    Quotas,
+    is_over,
+    limited_path,
+    usage_text,
+)
 from zraft.tree.sessions import Session
 from zraft.tree.settings import Settings
 from zraft.tree.txn import CREATE2, FLAG_EPHEMERAL, FLAG_SEQUENTIAL, Command
@@ -125,7 +135,8 @@ class Tree:
             return _NO_AUTH
         old = node.data
         growth = (len(data) if data else 0) - (len(old) if old else 0)
-        if self.quotas.limited and self._is_refused(path, 0, growth):
+        limited = self.quotas.limited
+        if limited and self._is_refused(path, 0, growth):
             return Code.QUOTA_EXCEEDED
         old_version = node.version
         if version != old_version and version != -1:
@@ -138,10 +149,10 @@ class Tree:
         node.data = data
         node.mzxid = zxid
         node.mtime = self.wall_time
-        node.version = _next_version(old_version)
+        node.version = old_version + 1 if -2 < old_version < INT32_MAX else _next_version(old_version)
         if node.lifetime is not None and node.lifetime.ttl_ms != CONTAINER:
             node.lifetime = Lifetime(node.lifetime.ttl_ms, self.log_time)
-        if self.quotas.limited:
+        if limited:
             self._count(path, 0, growth)
         self.digest.dirty_nodes.add(path)
         self.events.append((NODE_DATA_CHANGED, path, acl))
@@ -196,7 +207,8 @@ class Tree:
             return Code.NODE_EXISTS
         if parent.ephemeral_owner:
             return Code.NO_CHILDREN_FOR_EPHEMERALS
-        if self.quotas.limited and self._is_refused(path, 1, len(data) if data else 0):
+        limited = self.quotas.limited
+        if limited and self._is_refused(path, 1, len(data) if data else 0):
             return Code.QUOTA_EXCEEDED
         owner = 0
         if flags & FLAG_EPHEMERAL:
@@ -227,9 +239,9 @@ class Tree:
         dirty = self.digest.dirty_nodes
         dirty.add(path)
         dirty.add(parent_path)
-        if parent_path.startswith(QUOTA_ROOT):
+        if name in QUOTA_NAMES:
             self._quota_made(parent_path, name, node)
-        if self.quotas.limited:
+        if limited:
             self._count(path, 1, len(data) if data else 0)
         events = self.events
         events.append((NODE_CREATED, path, acl))
