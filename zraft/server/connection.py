@@ -15,8 +15,9 @@ from enum import Enum
 from typing import TYPE_CHECKING, Any, Final
 
 from zraft.errors import Code, MarshallingError, ProtocolError
-from zraft.server.authentication import proved_ids
+from zraft.server.authentication import logged_in_ids, proved_ids
 from zraft.server.queries import QUERIES
+from zraft.server.sasl import AuthenticationError, DigestMd5
 from zraft.tree import reads, txn
 from zraft.tree.acl import Ids
 from zraft.tree.node import SHARD_COUNT
@@ -101,6 +102,7 @@ class Connection:
         "_backlog",
         "_backlog_bytes",
         "_clients",
+        "_login",
         "_queued_bytes",
         "_reader",
         "address",
@@ -131,6 +133,7 @@ class Connection:
         self._backlog: list[bytes] = []
         self._backlog_bytes = 0
         self._queued_bytes = 0
+        self._login: DigestMd5 | None = None
         self.address = address
         self.ids = ids
         self.ids_of_writes = ids
@@ -152,6 +155,11 @@ class Connection:
         self.handle: Any = None
         self.received = 0
         self.sent = 0
+
+    def identify(self, ids: Ids) -> None:
+        """Add what is known of the client before it asks for a session: whom its certificate names."""
+        assert self.phase is Phase.NEW, "its writes may be under way already"
+        self.ids = self.ids_of_writes = (*self.ids, *ids)
 
     # -- input
 
@@ -345,11 +353,34 @@ class Connection:
             if ids is not None:
                 self._proved(ids, replies.encode_empty_reply(xid, 0))
                 return
-            self._clients.notice(self, f"authentication with scheme {offer.scheme!r} failed")
+            self._turn_away(xid, Code.AUTH_FAILED, f"authentication with scheme {offer.scheme!r} failed")
+            return
+        try:
+            ids, token = self._log_in(requests.decode_sasl(frame))
+        except AuthenticationError as error:
+            self._turn_away(xid, Code.AUTH_FAILED, str(error))
         else:
-            requests.decode_sasl(frame)
-            self._clients.notice(self, "SASL authentication is not configured")
-        self._end_in_turn(replies.encode_error_reply(xid, 0, Code.AUTH_FAILED))
+            self._proved(ids, replies.encode_token_reply(xid, 0, token))
+
+    def _log_in(self, token: bytes) -> tuple[Ids, bytes]:
+        """One step of a SASL login: the ids after it, and the answer. Raises AuthenticationError."""
+        login = self._login or self._clients.begin_login()
+        if login is None:
+            raise AuthenticationError("SASL is not configured; set auth.sasl_users_file")
+        step = login.respond(token)
+        if step.user is None:
+            self._login = login
+            return self.ids_of_writes, step.token
+        self._login = None  # a client may log in again, with a new challenge
+        ids = logged_in_ids(step.user, self.ids_of_writes, self._clients.auth)
+        if ids is None:
+            raise AuthenticationError("SASL: too many ids on one connection")
+        return ids, step.token
+
+    def _turn_away(self, xid: int, code: Code, why: str) -> None:
+        """The last answer of this connection, in its turn."""
+        self._clients.notice(self, why)
+        self._end_in_turn(replies.encode_error_reply(xid, 0, code))
 
     def _proved(self, ids: Ids, reply: bytes) -> None:
         """Writes that follow have these ids; reads, too, once what was asked before is answered."""
