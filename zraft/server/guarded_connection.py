@@ -6,6 +6,7 @@ Source: ZooKeeper's `AuthenticationHelper` (enforce.auth.enabled, sessionRequire
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
 
 from zraft.errors import Code
@@ -34,12 +35,22 @@ class GuardedConnection(Connection):
     def _take(self, frames: list[bytes]) -> None:
         if self._is_let_in:
             super()._take(frames)
-            return
+        else:
+            self._guard(frames, super()._take)
+
+    def _take_read_only(self, frames: list[bytes]) -> None:
+        if self._is_let_in:
+            super()._take_read_only(frames)
+        else:
+            self._guard(frames, super()._take_read_only)
+
+    def _guard(self, frames: list[bytes], take: Callable[[list[bytes]], None]) -> None:
+        """Let `take` handle what anybody may ask, and all the rest from the moment the client is let in."""
         required = self._clients.auth.required_schemes
         for place, frame in enumerate(frames):
             if meets(self.ids_of_writes, required):
                 self._is_let_in = True
-                super()._take(frames[place:])
+                take(frames[place:])
                 return
             if len(frame) >= 8:
                 xid, opcode = HEADER(frame)
@@ -50,6 +61,6 @@ class GuardedConnection(Connection):
                         f"a request before authentication by {' or '.join(sorted(required))} (auth.required_schemes)",
                     )
                     return
-            super()._take([frame])
+            take([frame])
             if self.ending or self.closing:
                 return

@@ -211,5 +211,22 @@ def test_a_certificate_and_the_super_user_are_let_in() -> None:
     assert [reply.code for reply in superior.replies()] == [Code.OK]
 
 
+def test_without_a_quorum_authentication_is_required_no_less() -> None:
+    auth = AuthSettings(users=lambda: USERS, required_schemes=frozenset({"sasl"}))
+    one = OneServer(clients=ClientSettings(auth=auth, read_only_mode_enabled=True))
+    one.attached().connection.connection_lost()  # it has something to show
+    one.clients.serving = False
+    stranger, bob = one.connect(read_only=True), one.connect(read_only=True)
+    one.flush()
+    stranger.send(stranger.codec.read(Opcode.GET_DATA, "/"))
+    one.flush()
+    assert [reply.code for reply in stranger.replies()] == [Code.SESSION_CLOSED_REQUIRE_SASL_AUTH]
+    assert stranger.closed
+    assert isinstance(log_in(one, bob), bytes)
+    bob.send(bob.codec.read(Opcode.GET_DATA, "/"))
+    one.flush()
+    assert [reply.code for reply in bob.replies()] == [Code.OK]
+
+
 def test_a_server_that_asks_for_nothing_has_no_check() -> None:
     assert type(server().connect().connection).__name__ == "Connection"
