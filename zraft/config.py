@@ -471,6 +471,10 @@ def _validate_auth(config: ServerConfig) -> None:
         raise ConfigError(
             "auth.super_user: is set, but auth.sasl_users_file is not, so nobody can log in by SASL"
         )
+    if auth.super_digest is not None and auth.super_digest.count(":") != 1:
+        raise ConfigError(
+            "auth.super_digest: expected user:base64(sha1(user:password)) with one colon, found another form"
+        )
     if not auth.required_schemes or "digest" in auth.required_schemes:
         return
     if not ("sasl" in auth.required_schemes and auth.sasl_users_file is not None) and not (

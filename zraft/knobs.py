@@ -89,9 +89,11 @@ def _parse_count(lowest: int, highest: int) -> Parser:
 
 def _parse_choice(choices: tuple[str, ...]) -> Parser:
     def parse(found: object, label: str) -> str:
-        if not isinstance(found, str) or found not in choices:
+        # In TOML, 1.2 is a number; nobody should have to think of that.
+        text = str(found) if isinstance(found, float) else found
+        if not isinstance(text, str) or text not in choices:
             _refuse(label, found, "one of " + ", ".join(choices))
-        return found
+        return text
 
     return parse
 

@@ -155,7 +155,7 @@ class ClientProtocol(asyncio.BufferedProtocol):
             if not tls.handshake():
                 self._send(tls.take_output())
                 return
-            connection.ids = (*connection.ids, *server_tls.ids_of(tls.peer_certificate))
+            connection.identify(server_tls.ids_of(tls.peer_certificate))
         except ProtocolError as error:
             server_tls.failed_total += 1
             self._over()

@@ -20,7 +20,9 @@ from zraft.errors import Code
 from zraft.server.admission import AddressCount, Admission
 from zraft.server.authentication import AuthSettings
 from zraft.server.connection import Connection, Phase
+from zraft.server.guarded_connection import GuardedConnection
 from zraft.server.origin import OriginStream
+from zraft.server.sasl import DigestMd5
 from zraft.server.touches import TouchReporter
 from zraft.tree.acl import READ, permits
 from zraft.tree.events import Event
@@ -76,6 +78,7 @@ class Clients:
         self.watches: WatchTable[Connection] = WatchTable()
         self.four_letter_word = four_letter_word
         self.auth = settings.auth
+        self._connection_class = GuardedConnection if settings.auth.required_schemes else Connection
         self.reply_bytes_max = settings.reply_bytes_max
         self.refusals: deque[tuple[Connection, str]] = deque(maxlen=REFUSALS_KEPT_MAX)
         self.notices: deque[tuple[Connection, str]] = deque(maxlen=REFUSALS_KEPT_MAX)
@@ -113,7 +116,7 @@ class Clients:
         if not self._addresses.admit(_host(address)):
             self.full_knob = "client.connections_per_address_max"
             return None
-        connection = Connection(self, address, ids, self._settings.jute_maxbuffer)
+        connection = self._connection_class(self, address, ids, self._settings.jute_maxbuffer)
         self._connections[connection] = None
         return connection
 
@@ -140,6 +143,11 @@ class Clients:
 
     def on_backlog(self, connection: Connection) -> None:
         self._backlogged[connection] = None
+
+    def begin_login(self) -> DigestMd5 | None:
+        """A SASL login with the users of now; None if there is no SASL."""
+        users = self.auth.users
+        return DigestMd5(users(), entropy=self._entropy) if users is not None else None
 
     def submit(self, connection: Connection, commands: list[Command], size: int) -> None:
         """Commands of an attached session, in order."""

@@ -15,8 +15,9 @@ from enum import Enum
 from typing import TYPE_CHECKING, Any, Final
 
 from zraft.errors import Code, MarshallingError, ProtocolError
-from zraft.server.authentication import proved_ids
+from zraft.server.authentication import logged_in_ids, proved_ids
 from zraft.server.queries import QUERIES
+from zraft.server.sasl import AuthenticationError, DigestMd5
 from zraft.tree import reads, txn
 from zraft.tree.acl import Ids
 from zraft.tree.node import SHARD_COUNT
@@ -73,6 +74,9 @@ HELD: Final = frozenset({SYNC, COUNT})
 SESSION_BOUND: Final = frozenset({AUTH, SASL})
 """Requests that change what the connection may do: they act when they come, and are answered in their turn."""
 
+SPECIAL: Final = frozenset({PING, *HELD, *SESSION_BOUND})
+"""What is neither a write nor answered in its turn from applied state."""
+
 PROVED: Final = 1 << 20
 """Queue marker: (ids, reply). The connection has these ids from its turn on, and the reply is made already."""
 LAST: Final = 1 << 21
@@ -101,6 +105,7 @@ class Connection:
         "_backlog",
         "_backlog_bytes",
         "_clients",
+        "_login",
         "_queued_bytes",
         "_reader",
         "address",
@@ -131,6 +136,7 @@ class Connection:
         self._backlog: list[bytes] = []
         self._backlog_bytes = 0
         self._queued_bytes = 0
+        self._login: DigestMd5 | None = None
         self.address = address
         self.ids = ids
         self.ids_of_writes = ids
@@ -152,6 +158,11 @@ class Connection:
         self.handle: Any = None
         self.received = 0
         self.sent = 0
+
+    def identify(self, ids: Ids) -> None:
+        """Add what is known of the client before it asks for a session: whom its certificate names."""
+        assert self.phase is Phase.NEW, "its writes may be under way already"
+        self.ids = self.ids_of_writes = (*self.ids, *ids)
 
     # -- input
 
@@ -258,20 +269,13 @@ class Connection:
                     if opcode == CLOSE_SESSION:
                         self.ending = True
                         break
-                elif opcode == PING:
-                    self._pong()
-                elif opcode in HELD:
-                    # Decoded first: a malformed one is answered in its turn, and nothing waits for it.
-                    path = requests.decode_path(frame)
-                    # Nothing behind a sync may be applied before it is answered: its answer shows a state at least
-                    # as new as all of them, and the client would see its zxids go back.
-                    self.held = True
-                    queue.append((opcode, xid, path))
-                    if len(queue) == 1:
-                        self._begin_held()
-                    self._defer(frames[place + 1 :])
-                    break
-                elif opcode in SESSION_BOUND:
+                elif opcode in SPECIAL:
+                    if opcode == PING:
+                        self._pong()
+                        continue
+                    if opcode in HELD:
+                        self._hold(opcode, xid, requests.decode_path(frame), frames[place + 1 :])
+                        break
                     if commands:
                         # They were sent before, so they go with the ids of before.
                         self._clients.submit(self, commands, size)
@@ -347,11 +351,34 @@ class Connection:
             if ids is not None:
                 self._proved(ids, replies.encode_empty_reply(xid, 0))
                 return
-            self._clients.notice(self, f"authentication with scheme {offer.scheme!r} failed")
+            self._turn_away(xid, Code.AUTH_FAILED, f"authentication with scheme {offer.scheme!r} failed")
+            return
+        try:
+            ids, token = self._log_in(requests.decode_sasl(frame))
+        except AuthenticationError as error:
+            self._turn_away(xid, Code.AUTH_FAILED, str(error))
         else:
-            requests.decode_sasl(frame)
-            self._clients.notice(self, "SASL authentication is not configured")
-        self._end_in_turn(replies.encode_error_reply(xid, 0, Code.AUTH_FAILED))
+            self._proved(ids, replies.encode_token_reply(xid, 0, token))
+
+    def _log_in(self, token: bytes) -> tuple[Ids, bytes]:
+        """One step of a SASL login: the ids after it, and the answer. Raises AuthenticationError."""
+        login = self._login or self._clients.begin_login()
+        if login is None:
+            raise AuthenticationError("SASL is not configured; set auth.sasl_users_file")
+        step = login.respond(token)
+        if step.user is None:
+            self._login = login
+            return self.ids_of_writes, step.token
+        self._login = None  # a client may log in again, with a new challenge
+        ids = logged_in_ids(step.user, self.ids_of_writes, self._clients.auth)
+        if ids is None:
+            raise AuthenticationError("SASL: too many ids on one connection")
+        return ids, step.token
+
+    def _turn_away(self, xid: int, code: Code, why: str) -> None:
+        """The last answer of this connection, in its turn."""
+        self._clients.notice(self, why)
+        self._end_in_turn(replies.encode_error_reply(xid, 0, code))
 
     def _proved(self, ids: Ids, reply: bytes) -> None:
         """Writes that follow have these ids; reads, too, once what was asked before is answered."""
@@ -486,6 +513,18 @@ class Connection:
                 self._clients.refuse(
                     self, "its pipelined reads ask for more than client.output_bytes_max at once"
                 )
+
+    def _hold(self, opcode: int, xid: int, path: str, behind: list[bytes]) -> None:
+        """A request that takes more than one turn. It is decoded already: nothing waits for a malformed one.
+
+        Nothing behind a sync may be applied before it is answered: its answer shows a state at least as new as all
+        of them, and the client would see its zxids go back.
+        """
+        self.held = True
+        self.queue.append((opcode, xid, path))
+        if len(self.queue) == 1:
+            self._begin_held()
+        self._defer(behind)
 
     def _begin_held(self) -> None:
         """The request at the head of the queue takes more than one turn; what stands behind it waits, in order."""

@@ -14,7 +14,7 @@ import random
 import resource
 import signal
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 import structlog
@@ -40,8 +40,9 @@ from zraft.server.deadlines import Deadlines
 from zraft.server.driver import Driver
 from zraft.server.driver_types import DriverSettings, Identity
 from zraft.server.origin import OriginSettings
-from zraft.server.reloading import keep_fresh
+from zraft.server.reloading import Polled, Reloading, keep_fresh
 from zraft.server.report import server_statistics
+from zraft.server.sasl_users import read_users
 from zraft.server.stored import stored_group
 from zraft.server.wal_thread import WalThread
 from zraft.storage.directory import DataDirectory
@@ -87,7 +88,9 @@ class Node:
         self._fs = RealFileSystem()
         self._directory = DataDirectory.open(self._fs, str(config.data), server=config.id, entropy=os.urandom)
         self._started = now_ms()
-        settings = _driver_settings(config)
+        self._tls = ClientTls(config, time.perf_counter) if config.tls.certificate is not None else None
+        self._users = _sasl_users(config)
+        settings = _driver_settings(config, self._users)
         wal, recovered = Wal.open(
             self._fs,
             self._directory,
@@ -117,7 +120,6 @@ class Node:
         self._loop = asyncio.get_running_loop()
         self._endpoint: UdpEndpoint | None = None
         self._addresses: PeerAddresses | None = None
-        self._tls = ClientTls(config, time.perf_counter) if config.tls.certificate is not None else None
         self._paused: set[ClientProtocol] = set()
         self._deadlines: Deadlines[ClientProtocol] = Deadlines(config.client.handshake_timeout_ms / 1000)
         self._scheduled = False
@@ -185,10 +187,14 @@ class Node:
         for number in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(number, self._stop.set)
         keepers = [loop.create_task(self._addresses.keep_fresh())]
+        reloadings: list[Polled] = [
+            *([self._tls.certificates] if self._tls is not None else ()),
+            *([self._users] if self._users is not None else ()),
+        ]
         hangup = asyncio.Event()
-        if self._tls is not None:
-            keepers.append(loop.create_task(keep_fresh([self._tls.certificates], hangup, self._remind)))
-        if self._tls is not None or self._audit is not None:
+        if reloadings:
+            keepers.append(loop.create_task(keep_fresh(reloadings, hangup, self._remind)))
+        if reloadings or self._audit is not None:
             # As tools that replace certificates or rotate logs expect; by default a hang-up would end the process.
             loop.add_signal_handler(signal.SIGHUP, self._on_hangup, hangup)
         log.info(
@@ -487,8 +493,13 @@ def _log_audit_error(error: OSError | None) -> None:
         log.info("audit log is written again")
 
 
-def _driver_settings(config: ServerConfig) -> DriverSettings:
-    raft = config.raft
+def _sasl_users(config: ServerConfig) -> Reloading[Mapping[str, str]] | None:
+    file = config.auth.sasl_users_file
+    return Reloading("SASL users", [file], lambda _: read_users(file)) if file is not None else None
+
+
+def _driver_settings(config: ServerConfig, users: Reloading[Mapping[str, str]] | None) -> DriverSettings:
+    raft, auth = config.raft, config.auth
     return DriverSettings(
         raft=RaftSettings(
             election_timeout_ticks=raft.election_timeout_ticks,
@@ -506,9 +517,14 @@ def _driver_settings(config: ServerConfig) -> DriverSettings:
             reply_bytes_max=config.client.reply_bytes_max,
             watches_per_connection_max=config.client.watches_per_connection_max,
             read_only_mode_enabled=config.client.read_only_mode_enabled,
-            auth=AuthSettings(super_digest=config.auth.super_digest),
             connections_per_address_max=config.client.connections_per_address_max,
             connects_per_second_max=config.client.connects_per_second_max,
+            auth=AuthSettings(
+                super_digest=auth.super_digest,
+                super_user=auth.super_user,
+                users=(lambda: users.value) if users is not None else None,
+                required_schemes=frozenset(auth.required_schemes),
+            ),
         ),
         tree=Settings(
             tick_time_ms=config.tick_time_ms,

@@ -27,12 +27,12 @@ log = structlog.get_logger()
 
 
 def signature(files: Sequence[Path]) -> Signature:
-    """What changes when a file is written, replaced or linked to elsewhere; None for one that is not there."""
+    """What changes when a file is written, replaced or linked to elsewhere, or who may read it; None: it is not there."""
     found: list[tuple[int, int, int] | None] = []
     for file in files:
         try:
             status = os.stat(file)
-            found.append((status.st_ino, status.st_mtime_ns, status.st_size))
+            found.append((status.st_ino, status.st_ctime_ns, status.st_size))
         except OSError:
             found.append(None)
     return tuple(found)

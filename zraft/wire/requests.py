@@ -227,11 +227,14 @@ def _decode_set_acl(frame: bytes, offset: int) -> tuple[Command, int]:
 
 
 def _decode_acl(frame: bytes, offset: int) -> tuple[tuple[Acl, ...], int]:
-    """A null list comes out empty: in a command nil stands for world:anyone; apply refuses both."""
+    """A null list comes out empty: in a command nil stands for world:anyone; apply refuses both.
+
+    So does a null id: kazoo writes the empty one of `auth:` (its CREATOR_ALL_ACL) that way.
+    """
     reader = JuteReader(frame, offset)
 
     def entry() -> Acl:
-        return reader.read_int(), reader.read_text(), reader.read_text()
+        return reader.read_int(), reader.read_text(), reader.read_ustring() or ""
 
     entries = reader.read_vector(entry, _ACL_ENTRY_BYTES_MIN) or ()
     return entries, len(frame) - reader.remaining

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from zraft.address import Address
-from zraft.config import ClientConfig, RaftConfig, ServerConfig
+from zraft.config import AuthConfig, ClientConfig, RaftConfig, ServerConfig, TlsConfig
 from zraft.errors import ConfigError
 from zraft.ids import ServerId
 
@@ -121,3 +121,46 @@ def test_the_largest_request_fits_the_bound_on_outstanding_writes() -> None:
 def test_a_full_append_fits_the_window() -> None:
     raft = RaftConfig(append_bytes_max=524_288, inflight_bytes_max=524_287)
     assert refusal(raft=raft).startswith("raft.inflight_bytes_max: found 524287")
+
+
+CERTIFICATE = Path("server.pem")
+
+
+@pytest.mark.parametrize(
+    ("tls", "named"),
+    [
+        ({"key": KEY}, "tls.key"),
+        ({"required": True}, "tls.required"),
+        ({"address": Address("10.0.0.1", 2281)}, "tls.address"),
+        ({"client_ca": KEY, "client_auth": "need"}, "tls.client_ca"),
+        ({"certificate": CERTIFICATE, "client_auth": "want"}, "tls.client_auth"),
+        ({"certificate": CERTIFICATE, "client_ca": KEY}, "tls.client_ca"),
+        ({"certificate": CERTIFICATE, "address": Address("10.0.0.1", 2181)}, "tls.address"),
+    ],
+)
+def test_a_tls_setting_without_what_it_needs_is_a_mistake(tls: dict[str, Any], named: str) -> None:
+    """A server that seems to ask for certificates, and does not, is worse than one that does not start."""
+    assert refusal(tls=TlsConfig(**tls)).startswith(named)
+
+
+@pytest.mark.parametrize(
+    ("auth", "named"),
+    [
+        ({"x509_super_user": "CN=root"}, "auth.x509_super_user"),
+        ({"super_user": "root"}, "auth.super_user"),
+        ({"super_digest": "no-colon"}, "auth.super_digest"),
+        ({"required_schemes": ("sasl",)}, "auth.required_schemes"),
+        ({"required_schemes": ("x509", "sasl")}, "auth.required_schemes"),
+    ],
+)
+def test_an_authentication_that_nobody_can_meet_is_a_mistake(auth: dict[str, Any], named: str) -> None:
+    message = refusal(auth=AuthConfig(**auth))
+    assert message.startswith(named)
+    assert "no-colon" not in message
+
+
+def test_requirements_that_can_be_met_are_fine() -> None:
+    mutual = TlsConfig(certificate=CERTIFICATE, client_ca=KEY, client_auth="want")
+    config(tls=mutual, auth=AuthConfig(required_schemes=("x509",), x509_super_user="CN=root"))
+    config(auth=AuthConfig(required_schemes=("sasl",), sasl_users_file=KEY))
+    config(auth=AuthConfig(required_schemes=("digest",)))

@@ -77,6 +77,46 @@ def test_everything_can_come_from_the_file(toml: Any) -> None:
     assert config.log_format == "json"
 
 
+def test_sections_hold_paths_addresses_switches_and_choices(toml: Any) -> None:
+    file = toml(
+        """
+        [tls]
+        certificate = "server.pem"
+        key = "/etc/zraft/server.key"
+        client_ca = "ca.pem"
+        client_auth = "need"
+        required = true
+        address = "[::]:2281"
+        version_min = 1.3
+        [auth]
+        sasl_users_file = "users"
+        required_schemes = ["sasl", "x509", "sasl"]
+        """
+    )
+    config = load({}, {"ZRAFT_AUTH__SUPER_USER": "root"}, file=file)
+    assert config.tls.certificate == file.parent / "server.pem"
+    assert config.tls.key == Path("/etc/zraft/server.key")
+    assert config.tls.client_auth == "need"
+    assert config.tls.required
+    assert config.tls.address == Address("::", 2281)
+    assert config.tls.version_min == "1.3"
+    assert config.auth.required_schemes == ("sasl", "x509")
+    assert config.auth.super_user == "root"
+    by_flag = load({"auth.required_schemes": "digest, sasl", "auth.sasl_users_file": "users"})
+    assert by_flag.auth.required_schemes == ("digest", "sasl")
+    assert by_flag.auth.sasl_users_file == Path("users")
+    for name, found in (
+        ("tls.version_min", "1.1"),
+        ("tls.client_auth", "maybe"),
+        ("tls.required", "yes"),
+        ("auth.required_schemes", "sasl,ip"),
+        ("auth.required_schemes", ""),
+        ("tls.address", "nowhere"),
+        ("tls.certificate", ""),
+    ):
+        assert name in refusal({name: found})
+
+
 def test_the_environment_may_name_the_file(toml: Any) -> None:
     file = toml("tick_time_ms = 1234\n")
     assert load(environ={"ZRAFT_CONFIG": str(file)}).tick_time_ms == 1_234

@@ -115,6 +115,13 @@ def test_the_open_acl_is_recognised_only_if_it_is_exactly_that():
     assert decode_write(CREATE, frame_of(twice)) == twice
 
 
+def test_a_null_id_in_an_acl_is_empty_as_kazoo_writes_its_creator_all_acl():
+    null, auth = "ffffffff", "00000004 61757468"
+    body = PATH + "00000000" + "00000001 0000001f" + auth + null + "00000000"
+    frame = struct.pack(">ii", 1, CREATE) + bytes.fromhex(body)
+    assert decode_write(CREATE, frame) == (CREATE, "/a", b"", ((31, "auth", ""),), 0, 0)
+
+
 @pytest.mark.parametrize("flags", [-1, 4, 5, 6, 7, 2**31 - 1])
 def test_all_flags_reach_apply_which_judges_them(flags):
     assert decode_write(CREATE, frame_of((CREATE, "/a", b"", None, flags, 0)))[4] == flags

@@ -72,9 +72,11 @@ class _Cursor:
         length = self.integer()
         return None if length == -1 else self.take(length)
 
-    def text(self) -> str:
+    def text(self, *, null: bool = False) -> str:
         raw = self.buffer()
         if raw is None:
+            if null:
+                return ""
             raise _MalformedError
         try:
             return raw.decode()
@@ -89,7 +91,7 @@ class _Cursor:
         for _ in range(self.count()):
             self.integer()
             self.text()
-            self.text()
+            self.text(null=True)
 
     def count(self) -> int:
         count = self.integer()

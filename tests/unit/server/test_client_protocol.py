@@ -1,0 +1,350 @@
+"""The shell of one connection over a transport that only remembers: which bytes are TLS, and what is closed when."""
+
+from __future__ import annotations
+
+import ssl
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from tests.certificates import Authority, subject_of
+from tests.unit.server.one_server import TIMEOUT_MS, OneServer
+from tests.unit.server.test_tls import Client, client_context
+from zraft.address import Address
+from zraft.config import AuthConfig, ServerConfig, TlsConfig
+from zraft.ids import ServerId
+from zraft.server.client_protocol import ClientProtocol
+from zraft.server.client_tls import ClientTls
+from zraft.server.connection import Phase
+from zraft.wire.client import ZkClientCodec
+from zraft.wire.opcodes import Opcode
+
+
+class Transport:
+    """What asyncio would do, remembered."""
+
+    def __init__(self) -> None:
+        self.sent = b""
+        self.unsent = 0
+        self.reading = True
+        self.ended: str | None = None
+
+    def get_extra_info(self, name: str) -> Any:
+        return ("127.0.0.1", 1) if name == "peername" else None
+
+    def write(self, data: bytes) -> None:
+        assert self.ended is None, "written after the end"
+        self.sent += data
+
+    def get_write_buffer_size(self) -> int:
+        return self.unsent
+
+    def close(self) -> None:
+        self.ended = self.ended or "closed"
+
+    def abort(self) -> None:
+        self.ended = self.ended or "aborted"
+
+    def pause_reading(self) -> None:
+        self.reading = False
+
+    def resume_reading(self) -> None:
+        self.reading = True
+
+
+class Node:
+    """The parts of a node that a protocol uses, around one server without network or disk."""
+
+    def __init__(self, tls: ClientTls | None = None) -> None:
+        self.server = OneServer()
+        self.tls = tls
+        clients = self.server.clients
+        self.driver = SimpleNamespace(connect=clients.connect, clients=clients)
+        self.output_bytes_max = 100_000
+        self.waiting: set[ClientProtocol] = set()
+        self.overflows = 0
+        self.paused: set[ClientProtocol] = set()
+
+    def on_waiting(self, protocol: ClientProtocol) -> None:
+        self.waiting.add(protocol)
+
+    def on_protocol_lost(self, protocol: ClientProtocol) -> None:
+        self.waiting.discard(protocol)
+
+    def on_protocol_paused(self, protocol: ClientProtocol) -> None:
+        self.paused.add(protocol)
+
+    def on_protocol_closed(self, protocol: ClientProtocol) -> None:
+        self.paused.discard(protocol)
+
+    def on_output_overflow(self, connection: object) -> None:
+        self.overflows += 1
+
+    def turn(self) -> None:
+        """As the node's: handshakes, then all else, then what is to be written."""
+        if self.tls is not None:
+            self.tls.handshakes.run()
+        while True:
+            self.server.propose()
+            if not self.server.log:
+                break
+            self.server.apply()
+        for connection, data, close in self.server.clients.flush(0):
+            if connection.handle is not None:
+                connection.handle.write(data, close=close)
+
+    @property
+    def reasons(self) -> str:
+        return " ".join(why for _, why in self.server.clients.refusals)
+
+
+class End:
+    """A protocol and its transport."""
+
+    def __init__(self, node: Node, *, plain: bool = True) -> None:
+        self.node = node
+        self.transport = Transport()
+        self.protocol = ClientProtocol(node, lambda: None, node.tls, plain=plain)  # type: ignore[arg-type]
+        self.protocol.connection_made(self.transport)  # type: ignore[arg-type]
+
+    @property
+    def connection(self) -> Any:
+        return self.protocol._connection
+
+    def arrive(self, data: bytes) -> None:
+        buffer = self.protocol.get_buffer(len(data))
+        buffer[: len(data)] = data
+        self.protocol.buffer_updated(len(data))
+        self.node.turn()
+
+    def take(self) -> bytes:
+        sent, self.transport.sent = self.transport.sent, b""
+        return sent
+
+
+GREETING = ZkClientCodec().connect(timeout_ms=TIMEOUT_MS)
+
+
+@pytest.fixture(scope="module")
+def authority() -> Authority:
+    return Authority()
+
+
+@pytest.fixture(scope="module")
+def config(authority: Authority, tmp_path_factory: pytest.TempPathFactory) -> ServerConfig:
+    directory = tmp_path_factory.mktemp("protocol")
+    certificate, key = authority.issue().write(directory, "server")
+    address = Address("127.0.0.1", 2181)
+    return ServerConfig(
+        id=ServerId(1),
+        data=directory,
+        address=address,
+        cluster={ServerId(1): address},
+        tls=TlsConfig(
+            certificate=certificate,
+            key=key,
+            client_ca=authority.write(directory),
+            client_auth="want",
+            handshakes_max=3,
+        ),
+        auth=AuthConfig(x509_super_user="CN=root"),
+    )
+
+
+@pytest.fixture
+def node(config: ServerConfig) -> Node:
+    return Node(ClientTls(config, lambda: 0.0))
+
+
+def secured(authority: Authority, end: End, context: ssl.SSLContext | None = None) -> Client:
+    """A client whose handshake with `end` is done."""
+    client = Client(context or client_context(authority))
+    for _ in range(4):
+        data = client.take()
+        if data:
+            end.arrive(data)
+        client.give(end.take())
+    assert client.done
+    return client
+
+
+def test_plain_text_is_known_in_any_cut(node: Node) -> None:
+    for cut in (1, 2, 3, 44):
+        end = End(node)
+        for at in range(0, len(GREETING), cut):
+            end.arrive(GREETING[at : at + cut])
+        assert end.connection.phase is Phase.ATTACHED, f"{cut=}"
+        assert end.take()
+
+
+def test_a_plain_connection_pays_nothing_for_tls(node: Node) -> None:
+    """Once it is known to be plain, what arrives goes to the connection itself, with no layer in between."""
+    end = End(node)
+    end.arrive(GREETING)
+    assert end.protocol._take == end.connection.data_received
+
+
+def test_tls_is_known_byte_by_byte_and_serves(node: Node, authority: Authority) -> None:
+    end = End(node)
+    client = Client(client_context(authority))
+    for _ in range(4):
+        for byte in client.take():
+            end.arrive(bytes([byte]))
+        client.give(end.take())
+    end.arrive(client.write(GREETING))
+    assert end.connection.phase is Phase.ATTACHED
+    client.give(end.take())
+    (greeting,) = received_by(client)
+    assert greeting.timeout_ms == TIMEOUT_MS
+    assert len(node.tls.handshakes) == 0  # type: ignore[union-attr]
+
+
+def received_by(client: Client) -> list[Any]:
+    codec = ZkClientCodec()
+    codec.connect(timeout_ms=TIMEOUT_MS)
+    return list(codec.receive(client.read()))
+
+
+def test_the_first_byte_of_tls_with_another_behind_it_is_plain_and_refused(node: Node) -> None:
+    end = End(node)
+    end.arrive(b"\x16")
+    assert end.transport.ended is None
+    end.arrive(b"\x00\x00\x00")
+    assert end.transport.ended == "closed"
+    assert "client.jute_maxbuffer" in node.reasons
+
+
+def test_tls_to_a_server_without_a_certificate_says_what_to_set() -> None:
+    node = Node()
+    end = End(node)
+    end.arrive(b"\x16\x03\x01\x02\x00")
+    assert end.transport.ended == "closed"
+    assert "tls.certificate" in node.reasons
+
+
+def test_plain_text_where_tls_is_required_is_refused_once(node: Node) -> None:
+    end = End(node, plain=False)
+    end.arrive(b"ruok")
+    assert end.transport.ended == "closed"
+    assert end.take() == b""
+    assert node.reasons.count("tls.required") == 1
+
+
+def test_a_certificate_gives_its_ids_before_the_session_begins(
+    node: Node, authority: Authority, tmp_path: Path
+) -> None:
+    for name, ids in (("alice", ()), ("root", (("super", ""),))):
+        end = End(node)
+        context = client_context(authority)
+        context.load_cert_chain(*authority.issue(subject_of(CN=name)).write(tmp_path, name))
+        client = secured(authority, end, context)
+        expected = (("ip", "127.0.0.1"), ("x509", f"CN={name}"), *ids)
+        assert end.connection.phase is Phase.NEW
+        assert end.connection.ids == end.connection.ids_of_writes == expected
+        end.arrive(client.write(GREETING))
+        assert end.connection.phase is Phase.ATTACHED
+    nobody = End(node)
+    secured(authority, nobody)
+    assert nobody.connection.ids == (("ip", "127.0.0.1"),)
+
+
+def test_the_last_answer_ends_with_close_notify(node: Node, authority: Authority) -> None:
+    end = End(node)
+    client = secured(authority, end)
+    end.arrive(client.write(b"ruok"))
+    assert end.transport.ended == "closed"
+    client.give(end.take())
+    assert client.ssl.read(100) == b"ruok"
+    assert client.ssl.read(100) == b""
+
+
+def test_a_client_that_says_goodbye_is_released(node: Node, authority: Authority) -> None:
+    end = End(node)
+    client = secured(authority, end)
+    end.arrive(client.write(GREETING))
+    end.arrive(client.close())
+    assert end.connection.phase is Phase.CLOSED
+    assert end.transport.ended == "closed"
+
+
+def test_a_failed_handshake_tells_the_client_and_frees_its_place(node: Node, authority: Authority) -> None:
+    end = End(node)
+    client = Client(client_context(authority, maximum_version=ssl.TLSVersion.TLSv1_2))
+    hello = bytearray(client.take())
+    hello[9:11] = b"\x03\x01"  # TLS 1.0
+    end.arrive(bytes(hello))
+    assert end.transport.ended == "closed"
+    assert end.take().startswith(b"\x15\x03"), "an alert"
+    assert "unsupported protocol" in node.reasons
+    assert len(node.tls.handshakes) == 0  # type: ignore[union-attr]
+    assert node.tls.failed_total == 1  # type: ignore[union-attr]
+
+
+def test_handshakes_beyond_the_limit_are_refused_and_lost_ones_make_room(
+    node: Node, authority: Authority
+) -> None:
+    hello = Client(client_context(authority)).take()
+    ends = [End(node) for _ in range(4)]
+    for end in ends:
+        end.arrive(hello)
+    assert [end.transport.ended for end in ends] == [None, None, None, "closed"]
+    assert "tls.handshakes_max" in node.reasons
+    ends[0].protocol.connection_lost(None)
+    late = End(node)
+    late.arrive(hello)
+    assert late.transport.ended is None
+
+
+def test_a_client_that_reads_nothing_is_cut_off_at_the_bound_also_over_tls(
+    node: Node, authority: Authority
+) -> None:
+    end = End(node)
+    client = secured(authority, end)
+    codec = ZkClientCodec()
+    end.arrive(client.write(codec.connect(timeout_ms=TIMEOUT_MS)))
+    end.protocol.pause_writing()
+    assert not end.transport.reading, "it gets no more of its requests read"
+    end.transport.unsent = node.output_bytes_max
+    end.arrive(client.write(codec.read(Opcode.GET_DATA, "/")[1]))
+    assert end.transport.ended is None
+    end.transport.unsent += 1
+    end.arrive(client.write(codec.read(Opcode.GET_DATA, "/")[1]))
+    assert end.transport.ended == "aborted"
+    assert node.overflows == 1
+
+
+@pytest.mark.parametrize("stage", ["silent", "half a greeting", "hello", "established"])
+def test_who_asks_for_no_session_in_time_is_refused(node: Node, authority: Authority, stage: str) -> None:
+    end = End(node)
+    assert end.protocol in node.waiting
+    if stage == "half a greeting":
+        end.arrive(GREETING[:10])
+    elif stage == "hello":
+        end.arrive(Client(client_context(authority)).take())
+    elif stage == "established":
+        secured(authority, end)
+    end.protocol.on_deadline()
+    node.turn()
+    assert end.transport.ended == "closed"
+    assert ("TLS handshake" if stage == "hello" else "connect request") in node.reasons
+    assert "client.handshake_timeout_ms" in node.reasons
+    assert end.protocol in node.waiting, "the rest of its answer has a deadline, too"
+    end.protocol.connection_lost(None)
+    assert end.protocol not in node.waiting
+    assert len(node.tls.handshakes) == 0  # type: ignore[union-attr]
+
+
+def test_a_served_client_has_no_deadline_and_one_that_does_not_go_is_cut(node: Node) -> None:
+    end = End(node)
+    end.arrive(GREETING)
+    end.protocol.on_deadline()
+    node.turn()
+    assert end.transport.ended is None
+    word = End(node)
+    word.arrive(b"ruok")
+    assert word.transport.ended == "closed"
+    word.transport.ended = None  # its client does not take the answer, so the socket stays
+    word.protocol.on_deadline()
+    assert word.transport.ended == "aborted"
