@@ -110,6 +110,14 @@ KEYS: Final[Mapping[str, Key]] = {
         *_mapped("client.jute_maxbuffer", "jute.maxbuffer"),
         *_mapped("admin", "admin.enableServer", "admin.serverAddress", "admin.serverPort"),
         *_mapped("audit.file", "audit.enable"),
+        *_mapped("tls.address", "secureClientPort", "secureClientPortAddress"),
+        *_mapped("tls.certificate", "ssl.keyStore.location", "ssl.keyStore.type"),
+        *_mapped("tls.client_ca", "ssl.trustStore.location", "ssl.trustStore.type"),
+        *_mapped("tls.client_auth", "ssl.clientAuth"),
+        *_mapped("tls.version_min", "ssl.protocol", "ssl.enabledProtocols"),
+        *_mapped("auth.x509_super_user", "X509AuthenticationProvider.superUser"),
+        *_mapped("auth.super_user", "superUser"),
+        *_mapped("auth.required_schemes", "enforce.auth.schemes"),
         *_mapped("dynamic file", "dynamicConfigFile"),
         # -- the same without being told
         *_keys(
@@ -127,9 +135,25 @@ KEYS: Final[Mapping[str, Key]] = {
             "leader.reconnectDelayMs leader.closeSocketAsync learner.closeSocketAsync learner.asyncSending "
             "learner.syncLimit maxResponseCacheSize maxGetChildrenResponseCacheSize znode.container.* "
             "serializeLastProcessedZxid.enabled jmx.* jvm.* tcpKeepAlive jute.maxbuffer.extrasize "
-            "config.expandEnvironmentVariables version",
+            "config.expandEnvironmentVariables version client.portUnification client.certReload "
+            "sslClientReloadCertFiles enforce.auth.enabled",
         ),
         # -- without effect, and it may matter
+        *_keys(
+            Effect.INFO,
+            "PEM files are read as they are, without a password",
+            "ssl.keyStore.password ssl.keyStore.passwordPath ssl.trustStore.password ssl.trustStore.passwordPath",
+        ),
+        *_keys(
+            Effect.INFO,
+            "these are Java's names; OpenSSL's stand in the knob tls.ciphers",
+            "ssl.ciphersuites",
+        ),
+        *_keys(
+            Effect.INFO,
+            "the schemes of ZooKeeper are built in; users for SASL are named by the knob auth.sasl_users_file",
+            "authProvider.*",
+        ),
         *_keys(
             Effect.INFO,
             "the write-ahead log stands below dataDir: put dataDir on the fast disk",
@@ -164,10 +188,9 @@ KEYS: Final[Mapping[str, Key]] = {
         *_keys(
             Effect.WARNING,
             "this release does not have it",
-            "secureClientPort ssl.* client.portUnification client.certReload sslClientReloadCertFiles "
-            "4lw.commands.whitelist extendedTypesEnabled "
-            "enforceQuota authProvider.* DigestAuthenticationProvider.* X509AuthenticationProvider.* superUser "
-            "enforce.auth.enabled enforce.auth.schemes sessionRequireClientSASLAuth allowSaslFailedClients "
+            "ssl.* 4lw.commands.whitelist extendedTypesEnabled "
+            "enforceQuota DigestAuthenticationProvider.* X509AuthenticationProvider.* "
+            "sessionRequireClientSASLAuth allowSaslFailedClients "
             "requireClientAuthScheme kerberos.* sasl.* ensembleAuthName audit.impl.class connection_throttle_tokens "
             "connection_throttle_fill_time connection_throttle_fill_count connection_throttle_freeze_time "
             "connection_throttle_drop_increase connection_throttle_drop_decrease "
@@ -366,6 +389,14 @@ def translate(properties: Mapping[str, str], *, my_id: int | None, label: str) -
             notes.append(Note(Level.WARNING, name, f"has no effect: {key.why}"))
     _plain(properties, values, notes, label)
     _admin(properties, values, label)
+    _tls(properties, values, label)
+    if "clientPort" not in properties and "secureClientPort" in properties and "tls.certificate" in values:
+        # Peers need a client port, and TLS is spoken on it as well: the secure one is the only one then.
+        properties |= {"clientPort": properties["secureClientPort"]}
+        if "secureClientPortAddress" in properties:
+            properties["clientPortAddress"] = properties["secureClientPortAddress"]
+        values["tls.required"] = Setting(True, "secureClientPort")
+        del values["tls.address"]
     _servers(properties, values, notes, my_id, label)
     for name, value in properties.items():
         if name.startswith(KNOB_PREFIX):
@@ -386,6 +417,8 @@ def _plain(properties: Mapping[str, str], values: dict[str, Setting], notes: lis
             f"peerType ({label}): found {properties['peerType']!r}, and zraft has no observers: every server votes. "
             "Write participant if this one is to vote"
         )
+    if properties.get("enforce.auth.enabled", "").lower() == "true" and "enforce.auth.schemes" in properties:
+        values["auth.required_schemes"] = Setting(properties["enforce.auth.schemes"], "enforce.auth.schemes")
     if "dataDir" in properties:
         # Text joined here, a path made at the edge.
         values["data"] = Setting(f"{properties['dataDir'].rstrip('/')}/{DATA_SUBDIRECTORY}", "dataDir")
@@ -395,6 +428,8 @@ def _plain(properties: Mapping[str, str], values: dict[str, Setting], notes: lis
         ("maxSessionTimeout", "-1"),
         ("maxCnxns", "0"),
         ("maxClientCnxns", ""),
+        ("X509AuthenticationProvider.superUser", ""),
+        ("superUser", ""),
     ):
         if name in properties and properties[name] != unset:
             values[KEYS[name].knob] = Setting(properties[name], name)
@@ -439,6 +474,53 @@ def _admin(properties: Mapping[str, str], values: dict[str, Setting], label: str
     port = properties.get("admin.serverPort", str(ADMIN_PORT))
     key = "admin.serverPort" if "admin.serverPort" in properties else "admin.enableServer"
     values["admin"] = Setting(parse_address(f"{host}:{port}", f"{key} ({label})"), key)
+
+
+def _tls(properties: Mapping[str, str], values: dict[str, Setting], label: str) -> None:
+    """TLS for clients. ZooKeeper's PEM key store is one file with key and certificates, which is what ours is, too."""
+    for store, knob in (("keyStore", "tls.certificate"), ("trustStore", "tls.client_ca")):
+        key = f"ssl.{store}.location"
+        if key in properties:
+            values[knob] = Setting(_pem(properties, store, label), key)
+    if "secureClientPort" in properties:
+        if "tls.certificate" not in values:
+            raise ConfigError(
+                f"secureClientPort ({label}): TLS needs a certificate, and ssl.keyStore.location is not set; name a PEM "
+                "file with the private key and the certificates"
+            )
+        host = properties.get("secureClientPortAddress", WILDCARD_V4)
+        host = f"[{host}]" if ":" in host and not host.startswith("[") else host
+        text = f"{host}:{properties['secureClientPort']}"
+        values["tls.address"] = Setting(
+            parse_address(text, f"secureClientPort ({label})"), "secureClientPort"
+        )
+    if "tls.client_ca" in values:
+        auth = properties.get("ssl.clientAuth", "need").lower()
+        if auth == "none":
+            del values["tls.client_ca"]
+        else:
+            values["tls.client_auth"] = Setting(auth, "ssl.clientAuth")
+    protocols = properties.get("ssl.enabledProtocols", properties.get("ssl.protocol", ""))
+    if protocols and "tls.certificate" in values:
+        newest_only = all(name.strip() == "TLSv1.3" for name in protocols.split(","))
+        values["tls.version_min"] = Setting("1.3" if newest_only else "1.2", "ssl.enabledProtocols")
+
+
+def _pem(properties: Mapping[str, str], store: str, label: str) -> str:
+    """The file of a key store or trust store.
+
+    Raises:
+        ConfigError: it is one of Java's formats.
+    """
+    file = properties[f"ssl.{store}.location"]
+    kind = properties.get(f"ssl.{store}.type", "")
+    if kind.upper() == "PEM" or (not kind and file.lower().endswith(".pem")):
+        return file
+    raise ConfigError(
+        f"ssl.{store}.location ({label}): {file} is a Java key store ({kind or 'by its name'}), expected PEM. Convert it, "
+        f"such as by keytool -importkeystore … -deststoretype PKCS12 and openssl pkcs12 -in … -nodes -out {store}.pem, "
+        f"and write ssl.{store}.location={store}.pem and ssl.{store}.type=PEM"
+    )
 
 
 def _servers(

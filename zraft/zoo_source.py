@@ -88,7 +88,7 @@ def read_zoo(
 def _with_paths(values: Mapping[str, Setting], base: Path) -> Mapping[str, Setting]:
     """Paths in a file are relative to it, as in our own."""
     found = dict(values)
-    for knob in ("data", "key", "audit.file"):
+    for knob in ("data", "key", "audit.file", "tls.certificate", "tls.client_ca"):
         if knob in found and isinstance(found[knob].found, str):
             paths = [base / Path(part.strip()).expanduser() for part in str(found[knob].found).split(",")]
             found[knob] = Setting(paths if knob == "key" else paths[0], found[knob].key)

@@ -339,6 +339,63 @@ def test_any_knob_can_stand_in_a_zoo_cfg(place: Place) -> None:
     assert config.data == place.directory / "elsewhere"
 
 
+TLS = "ssl.keyStore.location=server.pem\nssl.keyStore.password=secret\nssl.trustStore.location=ca.pem\n"
+
+
+def test_tls_with_pem_files_is_mapped(place: Place) -> None:
+    config = place.load(
+        CLASSIC + TLS + "secureClientPort=2281\nssl.clientAuth=want\nssl.enabledProtocols=TLSv1.3\n", myid="1"
+    )
+    assert config.tls.address == Address("0.0.0.0", 2281)
+    assert config.tls.certificate == place.directory / "server.pem"
+    assert config.tls.client_ca == place.directory / "ca.pem"
+    assert (config.tls.client_auth, config.tls.version_min, config.tls.required) == ("want", "1.3", False)
+    assert config.address == Address("0.0.0.0", 2181)
+    assert [(note.level, note.key) for note in place.notes] == [(Level.INFO, "ssl.keyStore.password")]
+
+
+def test_a_trust_store_asks_clients_for_a_certificate_unless_it_says_otherwise(place: Place) -> None:
+    base = CLASSIC + TLS + "secureClientPort=2281\n"
+    assert place.load(base, myid="1").tls.client_auth == "need"
+    relaxed = place.load(base + "ssl.clientAuth=none\n", myid="1")
+    assert (relaxed.tls.client_auth, relaxed.tls.client_ca) == ("none", None)
+
+
+def test_a_secure_port_alone_is_the_client_port_with_tls_only(place: Place) -> None:
+    config = place.load(CLASSIC.replace("clientPort", "secureClientPort") + TLS, myid="1")
+    assert config.address == Address("0.0.0.0", 2181)
+    assert config.tls.required
+    assert config.tls.address is None
+
+
+@pytest.mark.parametrize(
+    ("lines", "complaint"),
+    [
+        ("secureClientPort=2281", "TLS needs a certificate, and ssl.keyStore.location is not set"),
+        ("ssl.keyStore.location=server.jks", "server.jks is a Java key store (by its name), expected PEM"),
+        ("ssl.keyStore.location=a.pem\nssl.keyStore.type=JKS", "a.pem is a Java key store (JKS)"),
+        (TLS + "ssl.clientAuth=maybe", "tls.client_auth (ssl.clientAuth in "),
+    ],
+)
+def test_tls_that_cannot_be_taken_is_refused_with_what_to_do(
+    place: Place, lines: str, complaint: str
+) -> None:
+    assert complaint in place.refusal(CLASSIC + lines + "\n", myid="1")
+
+
+def test_who_may_do_everything_and_how_clients_must_authenticate_are_mapped(place: Place) -> None:
+    config = place.load(
+        CLASSIC
+        + TLS
+        + "zookeeper.X509AuthenticationProvider.superUser=CN=root\nenforce.auth.enabled=true\n"
+        + "enforce.auth.schemes=digest,x509\n",
+        myid="1",
+    )
+    assert config.auth.x509_super_user == "CN=root"
+    assert config.auth.required_schemes == ("digest", "x509")
+    assert place.load(CLASSIC + "enforce.auth.schemes=digest\n", myid="1").auth.required_schemes == ()
+
+
 # -- the environment of the image
 
 
@@ -478,7 +535,10 @@ def test_every_mapped_key_and_variable_is_in_the_migration_guide() -> None:
         st.sampled_from([*(n for n in KEYS if not n.endswith("*")), "server.1", "server.2"])
         | st.text(max_size=9),
         st.text(max_size=20)
-        | st.sampled_from(["a:1:2", "a:1:2;3", "[::1]:1:2:observer", "true", "-1", "2181", "0x10", ";"]),
+        | st.sampled_from(
+            ["a:1:2", "a:1:2;3", "[::1]:1:2:observer", "true", "-1", "2181", "0x10", ";", "a.pem"]
+        ),
+        max_size=6,
     )
 )
 @settings(deadline=None, derandomize=True)
