@@ -109,6 +109,12 @@ KEYS: Final[Mapping[str, Key]] = {
         *_mapped("client.connections_per_address_max", "maxClientCnxns"),
         *_mapped("client.jute_maxbuffer", "jute.maxbuffer"),
         *_mapped("admin", "admin.enableServer", "admin.serverAddress", "admin.serverPort"),
+        *_mapped("client.read_only_mode_enabled", "readonlymode.enabled"),
+        *_mapped("tree.ttl_nodes_enabled", "extendedTypesEnabled"),
+        *_mapped("tree.quota_enforced", "enforceQuota"),
+        *_mapped("tree.reap_interval_ms", "znode.container.checkIntervalMs"),
+        *_mapped("tree.container_never_used_ms_max", "znode.container.maxNeverUsedIntervalMs"),
+        *_mapped("auth.super_digest", "DigestAuthenticationProvider.superDigest"),
         *_mapped("audit.file", "audit.enable"),
         *_mapped("tls.address", "secureClientPort", "secureClientPortAddress"),
         *_mapped("tls.certificate", "ssl.keyStore.location", "ssl.keyStore.type"),
@@ -188,8 +194,7 @@ KEYS: Final[Mapping[str, Key]] = {
         *_keys(
             Effect.WARNING,
             "this release does not have it",
-            "ssl.* 4lw.commands.whitelist extendedTypesEnabled "
-            "enforceQuota DigestAuthenticationProvider.* X509AuthenticationProvider.* "
+            "ssl.* 4lw.commands.whitelist DigestAuthenticationProvider.* X509AuthenticationProvider.* "
             "sessionRequireClientSASLAuth allowSaslFailedClients "
             "requireClientAuthScheme kerberos.* sasl.* ensembleAuthName audit.impl.class connection_throttle_tokens "
             "connection_throttle_fill_time connection_throttle_fill_count connection_throttle_freeze_time "
@@ -212,11 +217,6 @@ KEYS: Final[Mapping[str, Key]] = {
             Effect.WARNING,
             "membership cannot be changed while a cluster runs",
             "reconfigEnabled observerMasterPort",
-        ),
-        *_keys(
-            Effect.WARNING,
-            "a server that lost its leader answers nobody; clients ask another one",
-            "readonlymode.enabled",
         ),
         *_keys(
             Effect.WARNING,
@@ -417,6 +417,10 @@ def _plain(properties: Mapping[str, str], values: dict[str, Setting], notes: lis
             f"peerType ({label}): found {properties['peerType']!r}, and zraft has no observers: every server votes. "
             "Write participant if this one is to vote"
         )
+    for name in ("readonlymode.enabled", "extendedTypesEnabled", "enforceQuota"):
+        if name in properties:
+            # As Java takes it: whatever is not true is false.
+            values[KEYS[name].knob] = Setting(properties[name].lower() == "true", name)
     if properties.get("enforce.auth.enabled", "").lower() == "true" and "enforce.auth.schemes" in properties:
         values["auth.required_schemes"] = Setting(properties["enforce.auth.schemes"], "enforce.auth.schemes")
     if "dataDir" in properties:
@@ -430,6 +434,9 @@ def _plain(properties: Mapping[str, str], values: dict[str, Setting], notes: lis
         ("maxClientCnxns", ""),
         ("X509AuthenticationProvider.superUser", ""),
         ("superUser", ""),
+        ("znode.container.checkIntervalMs", ""),
+        ("znode.container.maxNeverUsedIntervalMs", ""),
+        ("DigestAuthenticationProvider.superDigest", ""),
     ):
         if name in properties and properties[name] != unset:
             values[KEYS[name].knob] = Setting(properties[name], name)

@@ -290,7 +290,7 @@ def test_keys_without_effect_say_why_unless_nothing_is_lost(place: Place) -> Non
 
 def test_a_switch_that_says_what_is_so_anyway_is_not_warned_of(place: Place) -> None:
     place.load(
-        CLASSIC + "forceSync=yes\nskipACL=no\nreconfigEnabled=false\nreadonlymode.enabled=False\n", myid="1"
+        CLASSIC + "forceSync=yes\nskipACL=no\nreconfigEnabled=false\nlocalSessionsEnabled=False\n", myid="1"
     )
     assert place.notes == []
 
@@ -299,7 +299,8 @@ def test_no_note_shows_a_value_that_may_be_secret(place: Place) -> None:
     secret = "super:xQJmxLMiHGwaqBvst5y6rkB6HQs="
     place.load(
         CLASSIC
-        + f"DigestAuthenticationProvider.superDigest={secret}\nssl.keyStore.password={secret}\nmystery={secret}\n",
+        + f"DigestAuthenticationProvider.superDigest={secret}\nsasl.password={secret}\n"
+        + f"ssl.keyStore.password={secret}\nmystery={secret}\n",
         myid="1",
     )
     assert place.notes
@@ -394,6 +395,21 @@ def test_who_may_do_everything_and_how_clients_must_authenticate_are_mapped(plac
     assert config.auth.x509_super_user == "CN=root"
     assert config.auth.required_schemes == ("digest", "x509")
     assert place.load(CLASSIC + "enforce.auth.schemes=digest\n", myid="1").auth.required_schemes == ()
+
+
+def test_switches_are_taken_as_java_takes_them_and_the_rest_of_the_tree_is_mapped(place: Place) -> None:
+    config = place.load(
+        CLASSIC
+        + "extendedTypesEnabled=FALSE\nenforceQuota=True\nreadonlymode.enabled=yes\n"
+        + "znode.container.checkIntervalMs=5000\nznode.container.maxNeverUsedIntervalMs=0\n"
+        + "zookeeper.DigestAuthenticationProvider.superDigest=super:xQJm=\n",
+        myid="1",
+    )
+    assert (config.tree.ttl_nodes_enabled, config.tree.quota_enforced) == (False, True)
+    assert not config.client.read_only_mode_enabled
+    assert (config.tree.reap_interval_ms, config.tree.container_never_used_ms_max) == (5_000, 0)
+    assert config.auth.super_digest == "super:xQJm="
+    assert place.notes == []
 
 
 # -- the environment of the image

@@ -219,8 +219,7 @@ class LiveFuzz:
     async def _honest(self, stop: asyncio.Event) -> None:
         while not stop.is_set():
             try:
-                async with asyncio.timeout(ANSWER_S_MAX):
-                    await self._honest_round(10)
+                await self._honest_round(10)
             except (TimeoutError, OSError) as error:
                 raise BrokenPromiseError(
                     PROMISE, f"a well-behaved client was not answered in {ANSWER_S_MAX} s: {error!r}"
@@ -234,7 +233,8 @@ class LiveFuzz:
         try:
             session = _Session(ZkClientCodec(), reader, writer)
             writer.write(session.codec.connect(timeout_ms=10_000))
-            (greeting,) = await _answers(session.codec, reader, 1)
+            async with asyncio.timeout(ANSWER_S_MAX):
+                (greeting,) = await _answers(session.codec, reader, 1)
             if not isinstance(greeting, ConnectResponse) or greeting.timeout_ms <= 0:
                 raise BrokenPromiseError(PROMISE, f"a well-behaved client got {greeting}")
             yield session
@@ -306,7 +306,8 @@ class _Session:
     async def ask(self, requests: Sequence[tuple[int, bytes]]) -> list[Reply]:
         """Send all, and wait for as many replies."""
         self.writer.write(b"".join(request for _, request in requests))
-        answers = await _answers(self.codec, self.reader, len(requests))
+        async with asyncio.timeout(ANSWER_S_MAX):
+            answers = await _answers(self.codec, self.reader, len(requests))
         return [one for one in answers if isinstance(one, Reply)]
 
 
