@@ -73,11 +73,12 @@ HELD: Final = frozenset({SYNC, COUNT})
 SESSION_BOUND: Final = frozenset({AUTH, SASL})
 """Requests that change what the connection may do: they act when they come, and are answered in their turn."""
 
-PROVED: Final = 1 << 20
-"""Queue marker: (ids, reply). The connection has these ids from its turn on, and the reply is made already."""
-LAST: Final = 1 << 21
+PROVED: Final = 1 << 32
+"""Queue marker, no number that the 32 bits of a client's opcode can hold: (ids, reply). The connection has these ids from
+its turn on, and the reply is made already."""
+LAST: Final = 1 << 33
 """Queue marker: the reply is made already, leaves in its turn, and the connection ends with it."""
-FAILED: Final = 1 << 22
+FAILED: Final = 1 << 34
 """Queue marker: a request that is answered with the error it carries, at the zxid of its turn."""
 
 SESSION_EXPIRED: Final = Code.SESSION_EXPIRED

@@ -27,7 +27,7 @@ def names_below(root: str) -> tuple[str, ...]:
 
 
 NAMES: Final = names_below("")
-UNKNOWN: Final = (13, 10, -10, -1, 0, 99, 23, 108)
+UNKNOWN: Final = (13, 10, -10, -1, 0, 99, 23, 108, *(1 << bit for bit in range(10, 31)), 2**31 - 1, -(2**31))
 _GET_ACL, _SET_ACL, _RECONFIG, _CHECK_WATCHES, _REMOVE_WATCHES = 6, 7, 16, 17, 18
 _CREATE_CONTAINER, _DELETE_CONTAINER, _CREATE_TTL, _MULTI_READ = 19, 20, 21, 22
 _AUTH, _SASL, _GET_EPHEMERALS, _COUNT, _SET_WATCHES2, _ADD_WATCH, _WHO_AM_I = (
