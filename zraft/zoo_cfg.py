@@ -132,7 +132,6 @@ KEYS: Final[Mapping[str, Key]] = {
             "initLimit syncLimit connectToLearnerMasterLimit leaderServes electionAlg cnxTimeout quorumCnxnTimeoutMs "
             "electionPortBindRetry standaloneEnabled quorumListenOnAllIPs peerType observer.* learner.* "
             "multiAddress.enabled multiAddress.reachabilityCheckTimeoutMs multiAddress.reachabilityCheckEnabled "
-            "autopurge.snapRetainCount autopurge.purgeInterval snapCount snapSizeLimitInKb commitLogCount "
             "preAllocSize txnLogSizeLimitInKb fsync.warningthresholdms flushDelay maxBatchSize maxWriteQueuePollTime "
             "snapshot.trust.empty snapshot.compression.method digest.enabled "
             "warningthresholdms closeSessionTxn.enabled watchManagerName watcherCleanThreadsNum "
@@ -164,6 +163,11 @@ KEYS: Final[Mapping[str, Key]] = {
             Effect.INFO,
             "the write-ahead log stands below dataDir: put dataDir on the fast disk",
             "dataLogDir",
+        ),
+        *_keys(
+            Effect.INFO,
+            "there are no snapshots yet: the write-ahead log is kept whole, and grows",
+            "autopurge.snapRetainCount autopurge.purgeInterval snapCount snapSizeLimitInKb commitLogCount",
         ),
         *_keys(
             Effect.INFO,

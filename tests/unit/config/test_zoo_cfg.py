@@ -279,7 +279,7 @@ def test_an_unknown_key_is_named_and_the_nearest_known_one_suggested(place: Plac
 
 def test_keys_without_effect_say_why_unless_nothing_is_lost(place: Place) -> None:
     place.load(
-        CLASSIC + "dataLogDir=/fast\nautopurge.purgeInterval=1\nforceSync=no\nskipACL=yes\nweight.1=3\n",
+        CLASSIC + "dataLogDir=/fast\npreAllocSize=65536\nforceSync=no\nskipACL=yes\nweight.1=3\n",
         myid="1",
     )
     assert set(place.warnings()) == {"forceSync", "skipACL", "weight.1"}
