@@ -33,7 +33,7 @@ from zraft.wire.connect import ConnectResponse
 from zraft.wire.opcodes import Opcode
 
 ANSWER_S_MAX: Final = 5.0
-"""A well-behaved client waits no longer for an answer: half of what clients usually give a request."""
+"""A well-behaved client waits no longer for an answer, by default: half of what clients usually give a request."""
 
 HONEST_CLIENTS: Final = 2
 HONEST_PAUSE_S: Final = 0.01
@@ -59,12 +59,17 @@ _DATAGRAM_PREFIX: Final = struct.Struct(">BBBBB4s")
 
 @frozen
 class LiveSettings:
-    """`pid` is the server's process, whose resident memory may grow by `growth_bytes_max` while it is fuzzed."""
+    """`pid` is the server's process, whose resident memory may grow by `growth_bytes_max` while it is fuzzed.
+
+    A well-behaved client waits up to `answer_s_max` for an answer; more than the default is for machines that are
+    busy with other things.
+    """
 
     address: Address
     connections: int
     pid: int | None
     growth_bytes_max: int
+    answer_s_max: float = ANSWER_S_MAX
 
 
 def require_loopback(address: Address) -> None:
@@ -229,9 +234,9 @@ class LiveFuzz:
         address = self._settings.address
         reader, writer = await asyncio.open_connection(address.host, address.port)
         try:
-            session = _Session(ZkClientCodec(), reader, writer)
+            session = _Session(ZkClientCodec(), reader, writer, self._settings.answer_s_max)
             writer.write(session.codec.connect(timeout_ms=10_000))
-            (greeting,) = await _answers(session.codec, reader, 1)
+            (greeting,) = await session.answers(1)
             if not isinstance(greeting, ConnectResponse) or greeting.timeout_ms <= 0:
                 raise BrokenPromiseError(PROMISE, f"a well-behaved client got {greeting}")
             yield session
@@ -299,12 +304,28 @@ class _Session:
     codec: ZkClientCodec
     reader: asyncio.StreamReader
     writer: asyncio.StreamWriter
+    answer_s_max: float
 
     async def ask(self, requests: Sequence[tuple[int, bytes]]) -> list[Reply]:
         """Send all, and wait for as many replies."""
         self.writer.write(b"".join(request for _, request in requests))
-        answers = await _answers(self.codec, self.reader, len(requests))
-        return [one for one in answers if isinstance(one, Reply)]
+        return [one for one in await self.answers(len(requests)) if isinstance(one, Reply)]
+
+    async def answers(self, count: int) -> list[object]:
+        """The next `count` answers, whatever they are."""
+        found: list[object] = []
+        while len(found) < count:
+            try:
+                async with asyncio.timeout(self.answer_s_max):
+                    chunk = await self.reader.read(READ_BYTES)
+            except TimeoutError as error:
+                raise BrokenPromiseError(
+                    PROMISE, f"a well-behaved client was not answered in {self.answer_s_max:g} s"
+                ) from error
+            if not chunk:
+                raise BrokenPromiseError(PROMISE, "the connection of a well-behaved client was closed")
+            found += self.codec.receive(chunk)
+        return found
 
 
 def _root(number: int) -> str:
@@ -323,22 +344,6 @@ async def _delete_below(session: _Session, path: str) -> None:
                 if reply.code == Code.NOT_EMPTY:
                     await _delete_below(session, one)
     await session.ask([codec.write((DELETE, path, -1))])
-
-
-async def _answers(codec: ZkClientCodec, reader: asyncio.StreamReader, count: int) -> list[object]:
-    found: list[object] = []
-    while len(found) < count:
-        try:
-            async with asyncio.timeout(ANSWER_S_MAX):
-                chunk = await reader.read(READ_BYTES)
-        except TimeoutError as error:
-            raise BrokenPromiseError(
-                PROMISE, f"a well-behaved client was not answered in {ANSWER_S_MAX} s"
-            ) from error
-        if not chunk:
-            raise BrokenPromiseError(PROMISE, "the connection of a well-behaved client was closed")
-        found += codec.receive(chunk)
-    return found
 
 
 async def _read_quietly(reader: asyncio.StreamReader, patience_s: float) -> bytes:
