@@ -123,6 +123,7 @@ KEYS: Final[Mapping[str, Key]] = {
         *_mapped("tls.version_min", "ssl.protocol", "ssl.enabledProtocols"),
         *_mapped("auth.x509_super_user", "X509AuthenticationProvider.superUser"),
         *_mapped("auth.super_user", "superUser"),
+        *_mapped("auth.sasl_users_file", "java.security.auth.login.config"),
         *_mapped("auth.required_schemes", "enforce.auth.schemes"),
         *_mapped("dynamic file", "dynamicConfigFile"),
         # -- the same without being told
@@ -438,6 +439,7 @@ def _plain(properties: Mapping[str, str], values: dict[str, Setting], notes: lis
         ("maxClientCnxns", ""),
         ("X509AuthenticationProvider.superUser", ""),
         ("superUser", ""),
+        ("java.security.auth.login.config", ""),
         ("znode.container.checkIntervalMs", ""),
         ("znode.container.maxNeverUsedIntervalMs", ""),
         ("DigestAuthenticationProvider.superDigest", ""),

@@ -244,6 +244,21 @@ def test_server_lines_may_stand_in_the_dynamic_file(place: Place) -> None:
     assert place.notes == []
 
 
+def test_paths_are_relative_to_the_file_whoever_starts_it_from_where(
+    place: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    place.file.write_text(CLASSIC + TLS + "zraft.tls.key=own.pem\naudit.enable=true\n")
+    (place.data / "myid").write_text("2")
+    monkeypatch.chdir(place.directory.parent)
+    here = Path(place.directory.name)
+    config = load_config(flags={}, environ={}, file=here / "zoo.cfg")
+    assert config.id == 2
+    assert config.data == here / "state" / "zraft"
+    assert config.audit.file == here / "state" / "zraft" / "audit.log"
+    assert config.key_files == (here / "cluster.key",)
+    assert (config.tls.certificate, config.tls.key) == (here / "server.pem", here / "own.pem")
+
+
 # -- myid
 
 
@@ -513,7 +528,9 @@ def test_system_properties_for_zookeepers_jvm_count_beside_a_zoo_cfg(place: Plac
         "maxCnxns": "77",
         "a": "b c",
     }
-    config = place.load(CLASSIC, myid="1", environ={"JVMFLAGS": "-Djute.maxbuffer=2000000"})
+    jaas = "-Djava.security.auth.login.config=/etc/zookeeper/jaas.conf"
+    config = place.load(CLASSIC, myid="1", environ={"JVMFLAGS": f"-Djute.maxbuffer=2000000 {jaas}"})
+    assert config.auth.sasl_users_file == Path("/etc/zookeeper/jaas.conf")
     assert config.client.jute_maxbuffer == 2_000_000
     single = {"id": 1, "data": "d", "address": "h:2181", "cluster": "1=h:2181"}
     assert (
