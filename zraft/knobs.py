@@ -261,8 +261,10 @@ def load_config(
     zoo = read_zoo(file=zoo_cfg, text=text, environ=environ, id_elsewhere=ours.get("id"))
     for note in zoo.notes:
         on_note(note)
+    theirs: dict[str, Any] = {}
     for name, setting in zoo.values.items():
-        values.update(_parsed(name, setting.found, f"{setting.key} in {zoo_cfg or 'the environment'}"))
+        theirs.update(_parsed(name, setting.found, f"{setting.key} in {zoo_cfg or 'the environment'}"))
+    values.update(theirs if zoo_cfg is None else _beside(zoo_cfg, theirs))
     return _assemble(values | ours)
 
 
@@ -289,7 +291,11 @@ def _from_toml(file: Path, text: str) -> dict[str, Any]:
                 values.update(_parsed(f"{name}.{inner}", inner_found, f"in {file}"))
         else:
             values.update(_parsed(name, found, f"in {file}"))
-    # As in most tools, paths in a file are relative to it, so that the file means the same from anywhere.
+    return _beside(file, values)
+
+
+def _beside(file: Path, values: dict[str, Any]) -> dict[str, Any]:
+    """As in most tools, paths in a file are relative to it, so that the file means the same from anywhere."""
     for name, value in values.items():
         if isinstance(value, Path):
             values[name] = file.parent / value

@@ -109,7 +109,22 @@ KEYS: Final[Mapping[str, Key]] = {
         *_mapped("client.connections_per_address_max", "maxClientCnxns"),
         *_mapped("client.jute_maxbuffer", "jute.maxbuffer"),
         *_mapped("admin", "admin.enableServer", "admin.serverAddress", "admin.serverPort"),
+        *_mapped("client.read_only_mode_enabled", "readonlymode.enabled"),
+        *_mapped("tree.ttl_nodes_enabled", "extendedTypesEnabled"),
+        *_mapped("tree.quota_enforced", "enforceQuota"),
+        *_mapped("tree.reap_interval_ms", "znode.container.checkIntervalMs"),
+        *_mapped("tree.container_never_used_ms_max", "znode.container.maxNeverUsedIntervalMs"),
+        *_mapped("auth.super_digest", "DigestAuthenticationProvider.superDigest"),
         *_mapped("audit.file", "audit.enable"),
+        *_mapped("tls.address", "secureClientPort", "secureClientPortAddress"),
+        *_mapped("tls.certificate", "ssl.keyStore.location", "ssl.keyStore.type"),
+        *_mapped("tls.client_ca", "ssl.trustStore.location", "ssl.trustStore.type"),
+        *_mapped("tls.client_auth", "ssl.clientAuth"),
+        *_mapped("tls.version_min", "ssl.protocol", "ssl.enabledProtocols"),
+        *_mapped("auth.x509_super_user", "X509AuthenticationProvider.superUser"),
+        *_mapped("auth.super_user", "superUser"),
+        *_mapped("auth.sasl_users_file", "java.security.auth.login.config"),
+        *_mapped("auth.required_schemes", "enforce.auth.schemes"),
         *_mapped("dynamic file", "dynamicConfigFile"),
         # -- the same without being told
         *_keys(
@@ -118,7 +133,6 @@ KEYS: Final[Mapping[str, Key]] = {
             "initLimit syncLimit connectToLearnerMasterLimit leaderServes electionAlg cnxTimeout quorumCnxnTimeoutMs "
             "electionPortBindRetry standaloneEnabled quorumListenOnAllIPs peerType observer.* learner.* "
             "multiAddress.enabled multiAddress.reachabilityCheckTimeoutMs multiAddress.reachabilityCheckEnabled "
-            "autopurge.snapRetainCount autopurge.purgeInterval snapCount snapSizeLimitInKb commitLogCount "
             "preAllocSize txnLogSizeLimitInKb fsync.warningthresholdms flushDelay maxBatchSize maxWriteQueuePollTime "
             "snapshot.trust.empty snapshot.compression.method digest.enabled "
             "warningthresholdms closeSessionTxn.enabled watchManagerName watcherCleanThreadsNum "
@@ -127,13 +141,34 @@ KEYS: Final[Mapping[str, Key]] = {
             "leader.reconnectDelayMs leader.closeSocketAsync learner.closeSocketAsync learner.asyncSending "
             "learner.syncLimit maxResponseCacheSize maxGetChildrenResponseCacheSize znode.container.* "
             "serializeLastProcessedZxid.enabled jmx.* jvm.* tcpKeepAlive jute.maxbuffer.extrasize "
-            "config.expandEnvironmentVariables version",
+            "config.expandEnvironmentVariables version client.portUnification client.certReload "
+            "sslClientReloadCertFiles enforce.auth.enabled",
         ),
         # -- without effect, and it may matter
         *_keys(
             Effect.INFO,
+            "PEM files are read as they are, without a password",
+            "ssl.keyStore.password ssl.keyStore.passwordPath ssl.trustStore.password ssl.trustStore.passwordPath",
+        ),
+        *_keys(
+            Effect.INFO,
+            "these are Java's names; OpenSSL's stand in the knob tls.ciphers",
+            "ssl.ciphersuites",
+        ),
+        *_keys(
+            Effect.INFO,
+            "the schemes of ZooKeeper are built in; users for SASL are named by the knob auth.sasl_users_file",
+            "authProvider.*",
+        ),
+        *_keys(
+            Effect.INFO,
             "the write-ahead log stands below dataDir: put dataDir on the fast disk",
             "dataLogDir",
+        ),
+        *_keys(
+            Effect.INFO,
+            "there are no snapshots yet: the write-ahead log is kept whole, and grows",
+            "autopurge.snapRetainCount autopurge.purgeInterval snapCount snapSizeLimitInKb commitLogCount",
         ),
         *_keys(
             Effect.INFO,
@@ -164,10 +199,8 @@ KEYS: Final[Mapping[str, Key]] = {
         *_keys(
             Effect.WARNING,
             "this release does not have it",
-            "secureClientPort ssl.* client.portUnification client.certReload sslClientReloadCertFiles "
-            "4lw.commands.whitelist extendedTypesEnabled "
-            "enforceQuota authProvider.* DigestAuthenticationProvider.* X509AuthenticationProvider.* superUser "
-            "enforce.auth.enabled enforce.auth.schemes sessionRequireClientSASLAuth allowSaslFailedClients "
+            "ssl.* 4lw.commands.whitelist DigestAuthenticationProvider.* X509AuthenticationProvider.* "
+            "sessionRequireClientSASLAuth allowSaslFailedClients "
             "requireClientAuthScheme kerberos.* sasl.* ensembleAuthName audit.impl.class connection_throttle_tokens "
             "connection_throttle_fill_time connection_throttle_fill_count connection_throttle_freeze_time "
             "connection_throttle_drop_increase connection_throttle_drop_decrease "
@@ -189,11 +222,6 @@ KEYS: Final[Mapping[str, Key]] = {
             Effect.WARNING,
             "membership cannot be changed while a cluster runs",
             "reconfigEnabled observerMasterPort",
-        ),
-        *_keys(
-            Effect.WARNING,
-            "a server that lost its leader answers nobody; clients ask another one",
-            "readonlymode.enabled",
         ),
         *_keys(
             Effect.WARNING,
@@ -366,6 +394,14 @@ def translate(properties: Mapping[str, str], *, my_id: int | None, label: str) -
             notes.append(Note(Level.WARNING, name, f"has no effect: {key.why}"))
     _plain(properties, values, notes, label)
     _admin(properties, values, label)
+    _tls(properties, values, label)
+    if "clientPort" not in properties and "secureClientPort" in properties and "tls.certificate" in values:
+        # Peers need a client port, and TLS is spoken on it as well: the secure one is the only one then.
+        properties |= {"clientPort": properties["secureClientPort"]}
+        if "secureClientPortAddress" in properties:
+            properties["clientPortAddress"] = properties["secureClientPortAddress"]
+        values["tls.required"] = Setting(True, "secureClientPort")
+        del values["tls.address"]
     _servers(properties, values, notes, my_id, label)
     for name, value in properties.items():
         if name.startswith(KNOB_PREFIX):
@@ -386,6 +422,12 @@ def _plain(properties: Mapping[str, str], values: dict[str, Setting], notes: lis
             f"peerType ({label}): found {properties['peerType']!r}, and zraft has no observers: every server votes. "
             "Write participant if this one is to vote"
         )
+    for name in ("readonlymode.enabled", "extendedTypesEnabled", "enforceQuota"):
+        if name in properties:
+            # As Java takes it: whatever is not true is false.
+            values[KEYS[name].knob] = Setting(properties[name].lower() == "true", name)
+    if properties.get("enforce.auth.enabled", "").lower() == "true" and "enforce.auth.schemes" in properties:
+        values["auth.required_schemes"] = Setting(properties["enforce.auth.schemes"], "enforce.auth.schemes")
     if "dataDir" in properties:
         # Text joined here, a path made at the edge.
         values["data"] = Setting(f"{properties['dataDir'].rstrip('/')}/{DATA_SUBDIRECTORY}", "dataDir")
@@ -395,6 +437,12 @@ def _plain(properties: Mapping[str, str], values: dict[str, Setting], notes: lis
         ("maxSessionTimeout", "-1"),
         ("maxCnxns", "0"),
         ("maxClientCnxns", ""),
+        ("X509AuthenticationProvider.superUser", ""),
+        ("superUser", ""),
+        ("java.security.auth.login.config", ""),
+        ("znode.container.checkIntervalMs", ""),
+        ("znode.container.maxNeverUsedIntervalMs", ""),
+        ("DigestAuthenticationProvider.superDigest", ""),
     ):
         if name in properties and properties[name] != unset:
             values[KEYS[name].knob] = Setting(properties[name], name)
@@ -439,6 +487,53 @@ def _admin(properties: Mapping[str, str], values: dict[str, Setting], label: str
     port = properties.get("admin.serverPort", str(ADMIN_PORT))
     key = "admin.serverPort" if "admin.serverPort" in properties else "admin.enableServer"
     values["admin"] = Setting(parse_address(f"{host}:{port}", f"{key} ({label})"), key)
+
+
+def _tls(properties: Mapping[str, str], values: dict[str, Setting], label: str) -> None:
+    """TLS for clients. ZooKeeper's PEM key store is one file with key and certificates, which is what ours is, too."""
+    for store, knob in (("keyStore", "tls.certificate"), ("trustStore", "tls.client_ca")):
+        key = f"ssl.{store}.location"
+        if key in properties:
+            values[knob] = Setting(_pem(properties, store, label), key)
+    if "secureClientPort" in properties:
+        if "tls.certificate" not in values:
+            raise ConfigError(
+                f"secureClientPort ({label}): TLS needs a certificate, and ssl.keyStore.location is not set; name a PEM "
+                "file with the private key and the certificates"
+            )
+        host = properties.get("secureClientPortAddress", WILDCARD_V4)
+        host = f"[{host}]" if ":" in host and not host.startswith("[") else host
+        text = f"{host}:{properties['secureClientPort']}"
+        values["tls.address"] = Setting(
+            parse_address(text, f"secureClientPort ({label})"), "secureClientPort"
+        )
+    if "tls.client_ca" in values:
+        auth = properties.get("ssl.clientAuth", "need").lower()
+        if auth == "none":
+            del values["tls.client_ca"]
+        else:
+            values["tls.client_auth"] = Setting(auth, "ssl.clientAuth")
+    protocols = properties.get("ssl.enabledProtocols", properties.get("ssl.protocol", ""))
+    if protocols and "tls.certificate" in values:
+        newest_only = all(name.strip() == "TLSv1.3" for name in protocols.split(","))
+        values["tls.version_min"] = Setting("1.3" if newest_only else "1.2", "ssl.enabledProtocols")
+
+
+def _pem(properties: Mapping[str, str], store: str, label: str) -> str:
+    """The file of a key store or trust store.
+
+    Raises:
+        ConfigError: it is one of Java's formats.
+    """
+    file = properties[f"ssl.{store}.location"]
+    kind = properties.get(f"ssl.{store}.type", "")
+    if kind.upper() == "PEM" or (not kind and file.lower().endswith(".pem")):
+        return file
+    raise ConfigError(
+        f"ssl.{store}.location ({label}): {file} is a Java key store ({kind or 'by its name'}), expected PEM. Convert it, "
+        f"such as by keytool -importkeystore … -deststoretype PKCS12 and openssl pkcs12 -in … -nodes -out {store}.pem, "
+        f"and write ssl.{store}.location={store}.pem and ssl.{store}.type=PEM"
+    )
 
 
 def _servers(

@@ -57,7 +57,9 @@ _KUBERNETES_SERVICE: Final = re.compile(
     r"ZOO_(\w+_)?(SERVICE_HOST|SERVICE_PORT(_\w+)?|PORT_\d+_(TCP|UDP|SCTP)(_(PROTO|PORT|ADDR))?)"
 )
 _KUBERNETES_PORT: Final = re.compile(r"(tcp|udp|sctp)://.*")
-_JAVA_FLAG: Final = re.compile(r"-D(?:zookeeper\.([\w.]+)|(jute\.maxbuffer))=(.*)", re.DOTALL)
+_JAVA_FLAG: Final = re.compile(
+    r"-D(?:zookeeper\.([\w.]+)|(jute\.maxbuffer|java\.security\.auth\.login\.config))=(.*)", re.DOTALL
+)
 
 
 @frozen
@@ -111,7 +113,7 @@ def read_environment(environ: Mapping[str, str]) -> ZooEnvironment:
 
 
 def java_properties(environ: Mapping[str, str]) -> dict[str, str]:
-    """ZooKeeper's own system properties (`-Dzookeeper.…`, `-Djute.maxbuffer`) among the flags for its JVM.
+    """ZooKeeper's own system properties (`-Dzookeeper.…` and two without that prefix) among the flags for its JVM.
 
     Raises:
         ConfigError: the flags have a quotation mark without its other one.

@@ -12,7 +12,7 @@ from typing import Final
 
 from zraft.errors import ConfigError
 from zraft.properties import parse_properties
-from zraft.zoo_cfg import DATA_SUBDIRECTORY, Level, Note, Setting, Translation, translate
+from zraft.zoo_cfg import DATA_SUBDIRECTORY, Level, Note, Translation, translate
 from zraft.zoo_env import CONF_DIR, DEFAULT_PORT, PREFIX, java_properties, read_environment
 
 MYID: Final = "myid"
@@ -60,7 +60,6 @@ def read_zoo(
     my_id = environment.my_id if id_elsewhere is None else id_elsewhere
     if "dataDir" in properties:
         data_dir = base / Path(properties["dataDir"]).expanduser()
-        properties["dataDir"] = str(data_dir)
         if id_elsewhere is None:
             on_disk = _myid(data_dir / MYID)
             if on_disk is not None and my_id is not None and on_disk != my_id:
@@ -82,17 +81,7 @@ def read_zoo(
     if file is None and not servers and "clientPort" not in properties and "dataDir" in properties:
         properties["clientPort"] = DEFAULT_PORT  # as the image does when it is told nothing
     translation = translate(properties, my_id=my_id, label=label)
-    return Translation(_with_paths(translation.values, base), (*notes, *translation.notes))
-
-
-def _with_paths(values: Mapping[str, Setting], base: Path) -> Mapping[str, Setting]:
-    """Paths in a file are relative to it, as in our own."""
-    found = dict(values)
-    for knob in ("data", "key", "audit.file"):
-        if knob in found and isinstance(found[knob].found, str):
-            paths = [base / Path(part.strip()).expanduser() for part in str(found[knob].found).split(",")]
-            found[knob] = Setting(paths if knob == "key" else paths[0], found[knob].key)
-    return found
+    return Translation(translation.values, (*notes, *translation.notes))
 
 
 def _dynamic(properties: dict[str, str], file: Path) -> dict[str, str]:

@@ -77,11 +77,12 @@ SESSION_BOUND: Final = frozenset({AUTH, SASL})
 SPECIAL: Final = frozenset({PING, *HELD, *SESSION_BOUND})
 """What is neither a write nor answered in its turn from applied state."""
 
-PROVED: Final = 1 << 20
-"""Queue marker: (ids, reply). The connection has these ids from its turn on, and the reply is made already."""
-LAST: Final = 1 << 21
+PROVED: Final = 1 << 32
+"""Queue marker, no number that the 32 bits of a client's opcode can hold: (ids, reply). The connection has these ids from
+its turn on, and the reply is made already."""
+LAST: Final = 1 << 33
 """Queue marker: the reply is made already, leaves in its turn, and the connection ends with it."""
-FAILED: Final = 1 << 22
+FAILED: Final = 1 << 34
 """Queue marker: a request that is answered with the error it carries, at the zxid of its turn."""
 
 SESSION_EXPIRED: Final = Code.SESSION_EXPIRED

@@ -244,6 +244,21 @@ def test_server_lines_may_stand_in_the_dynamic_file(place: Place) -> None:
     assert place.notes == []
 
 
+def test_paths_are_relative_to_the_file_whoever_starts_it_from_where(
+    place: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    place.file.write_text(CLASSIC + TLS + "zraft.tls.key=own.pem\naudit.enable=true\n")
+    (place.data / "myid").write_text("2")
+    monkeypatch.chdir(place.directory.parent)
+    here = Path(place.directory.name)
+    config = load_config(flags={}, environ={}, file=here / "zoo.cfg")
+    assert config.id == 2
+    assert config.data == here / "state" / "zraft"
+    assert config.audit.file == here / "state" / "zraft" / "audit.log"
+    assert config.key_files == (here / "cluster.key",)
+    assert (config.tls.certificate, config.tls.key) == (here / "server.pem", here / "own.pem")
+
+
 # -- myid
 
 
@@ -279,7 +294,7 @@ def test_an_unknown_key_is_named_and_the_nearest_known_one_suggested(place: Plac
 
 def test_keys_without_effect_say_why_unless_nothing_is_lost(place: Place) -> None:
     place.load(
-        CLASSIC + "dataLogDir=/fast\nautopurge.purgeInterval=1\nforceSync=no\nskipACL=yes\nweight.1=3\n",
+        CLASSIC + "dataLogDir=/fast\npreAllocSize=65536\nforceSync=no\nskipACL=yes\nweight.1=3\n",
         myid="1",
     )
     assert set(place.warnings()) == {"forceSync", "skipACL", "weight.1"}
@@ -290,7 +305,7 @@ def test_keys_without_effect_say_why_unless_nothing_is_lost(place: Place) -> Non
 
 def test_a_switch_that_says_what_is_so_anyway_is_not_warned_of(place: Place) -> None:
     place.load(
-        CLASSIC + "forceSync=yes\nskipACL=no\nreconfigEnabled=false\nreadonlymode.enabled=False\n", myid="1"
+        CLASSIC + "forceSync=yes\nskipACL=no\nreconfigEnabled=false\nlocalSessionsEnabled=False\n", myid="1"
     )
     assert place.notes == []
 
@@ -299,7 +314,8 @@ def test_no_note_shows_a_value_that_may_be_secret(place: Place) -> None:
     secret = "super:xQJmxLMiHGwaqBvst5y6rkB6HQs="
     place.load(
         CLASSIC
-        + f"DigestAuthenticationProvider.superDigest={secret}\nssl.keyStore.password={secret}\nmystery={secret}\n",
+        + f"DigestAuthenticationProvider.superDigest={secret}\nsasl.password={secret}\n"
+        + f"ssl.keyStore.password={secret}\nmystery={secret}\n",
         myid="1",
     )
     assert place.notes
@@ -337,6 +353,78 @@ def test_any_knob_can_stand_in_a_zoo_cfg(place: Place) -> None:
     )
     assert (config.raft.heartbeat_ticks, config.log_format) == (20, "json")
     assert config.data == place.directory / "elsewhere"
+
+
+TLS = "ssl.keyStore.location=server.pem\nssl.keyStore.password=secret\nssl.trustStore.location=ca.pem\n"
+
+
+def test_tls_with_pem_files_is_mapped(place: Place) -> None:
+    config = place.load(
+        CLASSIC + TLS + "secureClientPort=2281\nssl.clientAuth=want\nssl.enabledProtocols=TLSv1.3\n", myid="1"
+    )
+    assert config.tls.address == Address("0.0.0.0", 2281)
+    assert config.tls.certificate == place.directory / "server.pem"
+    assert config.tls.client_ca == place.directory / "ca.pem"
+    assert (config.tls.client_auth, config.tls.version_min, config.tls.required) == ("want", "1.3", False)
+    assert config.address == Address("0.0.0.0", 2181)
+    assert [(note.level, note.key) for note in place.notes] == [(Level.INFO, "ssl.keyStore.password")]
+
+
+def test_a_trust_store_asks_clients_for_a_certificate_unless_it_says_otherwise(place: Place) -> None:
+    base = CLASSIC + TLS + "secureClientPort=2281\n"
+    assert place.load(base, myid="1").tls.client_auth == "need"
+    relaxed = place.load(base + "ssl.clientAuth=none\n", myid="1")
+    assert (relaxed.tls.client_auth, relaxed.tls.client_ca) == ("none", None)
+
+
+def test_a_secure_port_alone_is_the_client_port_with_tls_only(place: Place) -> None:
+    config = place.load(CLASSIC.replace("clientPort", "secureClientPort") + TLS, myid="1")
+    assert config.address == Address("0.0.0.0", 2181)
+    assert config.tls.required
+    assert config.tls.address is None
+
+
+@pytest.mark.parametrize(
+    ("lines", "complaint"),
+    [
+        ("secureClientPort=2281", "TLS needs a certificate, and ssl.keyStore.location is not set"),
+        ("ssl.keyStore.location=server.jks", "server.jks is a Java key store (by its name), expected PEM"),
+        ("ssl.keyStore.location=a.pem\nssl.keyStore.type=JKS", "a.pem is a Java key store (JKS)"),
+        (TLS + "ssl.clientAuth=maybe", "tls.client_auth (ssl.clientAuth in "),
+    ],
+)
+def test_tls_that_cannot_be_taken_is_refused_with_what_to_do(
+    place: Place, lines: str, complaint: str
+) -> None:
+    assert complaint in place.refusal(CLASSIC + lines + "\n", myid="1")
+
+
+def test_who_may_do_everything_and_how_clients_must_authenticate_are_mapped(place: Place) -> None:
+    config = place.load(
+        CLASSIC
+        + TLS
+        + "zookeeper.X509AuthenticationProvider.superUser=CN=root\nenforce.auth.enabled=true\n"
+        + "enforce.auth.schemes=digest,x509\n",
+        myid="1",
+    )
+    assert config.auth.x509_super_user == "CN=root"
+    assert config.auth.required_schemes == ("digest", "x509")
+    assert place.load(CLASSIC + "enforce.auth.schemes=digest\n", myid="1").auth.required_schemes == ()
+
+
+def test_switches_are_taken_as_java_takes_them_and_the_rest_of_the_tree_is_mapped(place: Place) -> None:
+    config = place.load(
+        CLASSIC
+        + "extendedTypesEnabled=FALSE\nenforceQuota=True\nreadonlymode.enabled=yes\n"
+        + "znode.container.checkIntervalMs=5000\nznode.container.maxNeverUsedIntervalMs=0\n"
+        + "zookeeper.DigestAuthenticationProvider.superDigest=super:xQJm=\n",
+        myid="1",
+    )
+    assert (config.tree.ttl_nodes_enabled, config.tree.quota_enforced) == (False, True)
+    assert not config.client.read_only_mode_enabled
+    assert (config.tree.reap_interval_ms, config.tree.container_never_used_ms_max) == (5_000, 0)
+    assert config.auth.super_digest == "super:xQJm="
+    assert place.notes == []
 
 
 # -- the environment of the image
@@ -440,7 +528,9 @@ def test_system_properties_for_zookeepers_jvm_count_beside_a_zoo_cfg(place: Plac
         "maxCnxns": "77",
         "a": "b c",
     }
-    config = place.load(CLASSIC, myid="1", environ={"JVMFLAGS": "-Djute.maxbuffer=2000000"})
+    jaas = "-Djava.security.auth.login.config=/etc/zookeeper/jaas.conf"
+    config = place.load(CLASSIC, myid="1", environ={"JVMFLAGS": f"-Djute.maxbuffer=2000000 {jaas}"})
+    assert config.auth.sasl_users_file == Path("/etc/zookeeper/jaas.conf")
     assert config.client.jute_maxbuffer == 2_000_000
     single = {"id": 1, "data": "d", "address": "h:2181", "cluster": "1=h:2181"}
     assert (
@@ -478,7 +568,10 @@ def test_every_mapped_key_and_variable_is_in_the_migration_guide() -> None:
         st.sampled_from([*(n for n in KEYS if not n.endswith("*")), "server.1", "server.2"])
         | st.text(max_size=9),
         st.text(max_size=20)
-        | st.sampled_from(["a:1:2", "a:1:2;3", "[::1]:1:2:observer", "true", "-1", "2181", "0x10", ";"]),
+        | st.sampled_from(
+            ["a:1:2", "a:1:2;3", "[::1]:1:2:observer", "true", "-1", "2181", "0x10", ";", "a.pem"]
+        ),
+        max_size=6,
     )
 )
 @settings(deadline=None, derandomize=True)

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import struct
 
+import pytest
+
 from tests.unit.server.one_server import OneServer, create
 from zraft.errors import Code
 from zraft.server.connection import BACKLOG_BYTES_MAX, SUBMIT_BYTES_MAX
@@ -330,3 +332,16 @@ def test_any_cut_of_the_stream_gives_the_same_answers() -> None:
         answers.append([(r.xid, r.code) for r in client.replies()])
     assert answers[0] == answers[1] == answers[2]
     assert len(answers[0]) == 4
+
+
+@pytest.mark.parametrize("opcode", [*(1 << bit for bit in range(10, 31)), 2**31 - 1, -(2**31)])
+def test_no_opcode_of_a_client_passes_for_a_mark_of_the_servers_own_queue(opcode: int) -> None:
+    """Found by fuzzing a live server: behind a write, opcode 2^20 was taken for one, and ended the process."""
+    server = OneServer()
+    client = server.attached()
+    client.send(client.codec.write(create("/a")), frame(struct.pack(">ii", 9, opcode) + b"body"))
+    server.propose()
+    server.apply()
+    (output,) = [data for connection, data, _ in server.clients.flush(0) if connection is client.connection]
+    assert output.endswith(struct.pack(">iiqi", 16, 9, server.machine.last_zxid, Code.UNIMPLEMENTED))
+    assert client.connection.closing

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 import struct
+from collections import Counter
 from collections.abc import Callable
 
 import msgpack
@@ -20,13 +21,15 @@ from zraft.testing.broken import BrokenPromiseError
 from zraft.testing.fuzz.__main__ import main
 from zraft.testing.fuzz.datagrams import ME, OTHERS, DatagramFuzz, _Server
 from zraft.testing.fuzz.documented import Answer, expected_answer
-from zraft.testing.fuzz.frames import FrameFuzz, held_bytes, judge
+from zraft.testing.fuzz.frames import FrameFuzz, check_beginning, held_bytes, judge
 from zraft.testing.fuzz.live import require_loopback
 from zraft.testing.fuzz.mutation import mutate_bytes, mutate_value
 from zraft.testing.fuzz.one_server import FRAME_BYTES_MAX, Client, OneServer
 from zraft.testing.fuzz.outcome import Outcome
+from zraft.testing.fuzz.requests import UNKNOWN, names_below, valid_request
 from zraft.testing.fuzz.segments import SegmentFuzz
 from zraft.tree import txn
+from zraft.wire.opcodes import SUPPORTED, Opcode
 
 Run = Callable[[int], Outcome]
 
@@ -49,6 +52,48 @@ def test_bad_input_gets_the_documented_answer(target: str, seed: int) -> None:
     outcome = run(seed)
     assert outcome.inputs >= count
     assert sum(outcome.answers.values()) > count // 2, "the fuzzer saw too little to prove anything"
+
+
+def test_every_operation_of_the_protocol_is_among_the_requests() -> None:
+    rng = random.Random(1)
+    seen = {int.from_bytes(valid_request(1, rng)[8:12], signed=True) for _ in range(60_000)}
+    assert seen >= {int(opcode) for opcode in SUPPORTED}
+    assert seen >= set(UNKNOWN)
+
+
+def test_requests_below_a_root_leave_the_root_of_all_its_acl() -> None:
+    """A setACL of "/" is obeyed: from then on a run against a live server would show nothing but NOAUTH."""
+    rng = random.Random(1)
+    names = names_below("/fuzz7")
+    requests = [valid_request(1, rng, names) for _ in range(60_000)]
+    paths = {
+        request[16 : 16 + int.from_bytes(request[12:16])]
+        for request in requests
+        if int.from_bytes(request[8:12], signed=True) == Opcode.SET_ACL
+    }
+    assert b"/fuzz7/a" in paths
+    assert b"/" not in paths
+
+
+def test_what_was_read_of_a_socket_is_judged_as_far_as_it_goes() -> None:
+    connect = jute.connect_request(0, 4_000, 0, bytes(16))
+    stream = connect + jute.request(1, 99) + jute.request(2, jute.SYNC, jute.text("/"))
+    greeting = jute.frame(struct.pack(">iiq", 0, 4_000, 7) + jute.blob(bytes(16)) + b"\0")
+    unknown = jute.frame(struct.pack(">iqi", 1, 1, -6))
+    tally: Counter[str] = Counter()
+    for end in range(len(greeting + unknown) + 1):
+        check_beginning((greeting + unknown)[:end], stream, 4_096, tally)
+    assert tally[Answer.UNKNOWN.value] == 1
+    for wrong in (
+        greeting + jute.frame(struct.pack(">iqi", 1, 1, 0)),
+        greeting + unknown + jute.frame(struct.pack(">iqi", 2, 1, 0)),
+        greeting + jute.frame(struct.pack(">iqi", 2, 1, -6)),
+        greeting + jute.frame(struct.pack(">iqi", 1, 1, -12345)),
+    ):
+        with pytest.raises(BrokenPromiseError):
+            check_beginning(wrong, stream, 4_096, tally)
+    with pytest.raises(BrokenPromiseError):
+        check_beginning(greeting, b"\0\0\0\1x", 4_096, tally)
 
 
 def test_runs_of_one_seed_are_equal_and_of_two_are_not() -> None:

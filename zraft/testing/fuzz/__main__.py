@@ -18,7 +18,7 @@ from zraft.errors import ConfigError
 from zraft.testing.broken import BrokenPromiseError
 from zraft.testing.fuzz.datagrams import DatagramFuzz
 from zraft.testing.fuzz.frames import FrameFuzz
-from zraft.testing.fuzz.live import LiveFuzz, LiveSettings, require_loopback
+from zraft.testing.fuzz.live import ANSWER_S_MAX, LiveFuzz, LiveSettings, require_loopback
 from zraft.testing.fuzz.outcome import Outcome
 from zraft.testing.fuzz.segments import SegmentFuzz
 
@@ -46,6 +46,13 @@ class _Rate(ProgressColumn):
 @click.option(
     "--growth-mb", type=click.IntRange(min=1), default=512, show_default=True, help="How much --pid may grow."
 )
+@click.option(
+    "--answer-seconds",
+    type=click.FloatRange(0.1, 600),
+    default=ANSWER_S_MAX,
+    show_default=True,
+    help="With --connect: how long a well-behaved client waits; more on a busy machine.",
+)
 @click.option("--remote", metavar="WORDS", help=f'Needed for a host that is not this one: "{REMOTE}".')
 def main(
     target: str,
@@ -55,6 +62,7 @@ def main(
     address: str | None,
     pid: int | None,
     growth_mb: int,
+    answer_seconds: float,
     remote: str | None,
 ) -> None:
     """Feed bad input to zraft and check every answer. Exit code 0: all promises held; 1: one did not."""
@@ -71,7 +79,7 @@ def main(
         if not live:
             raise ConfigError("--target segments: files are fuzzed in process, leave --connect out")
         settings = LiveSettings(
-            parse_address(address, "--connect"), connections, pid, growth_mb * 1024 * 1024
+            parse_address(address, "--connect"), connections, pid, growth_mb * 1024 * 1024, answer_seconds
         )
         if remote != REMOTE:
             require_loopback(settings.address)

@@ -13,7 +13,7 @@ from collections import Counter
 from collections.abc import Iterator
 from typing import Final
 
-from attrs import frozen
+from attrs import evolve, frozen
 
 from zraft.errors import Code
 from zraft.server.connection import ANSWERS_BYTES_MAX, BACKLOG_BYTES_MAX, Connection
@@ -31,7 +31,7 @@ from zraft.testing.fuzz.documented import (
 from zraft.testing.fuzz.mutation import mutate_bytes
 from zraft.testing.fuzz.one_server import FRAME_BYTES_MAX, OUTPUT_BYTES_MAX, Client, OneServer
 from zraft.testing.fuzz.outcome import PROMISE, Outcome, Progress
-from zraft.testing.fuzz.requests import valid_request
+from zraft.testing.fuzz.requests import NAMES, valid_request
 from zraft.tree.txn import CREATE, DELETE, SET_DATA
 from zraft.wire.client import Reply, ZkClientCodec
 from zraft.wire.connect import ConnectResponse
@@ -48,6 +48,8 @@ CHUNK_BYTES: Final = 256 * 1024
 HELD_BYTES_MAX: Final = 3 * (BACKLOG_BYTES_MAX + CHUNK_BYTES)
 """What one connection may hold, its own objects counted as Python counts them: each kept request has its header
 of some hundred bytes, for which the server's own account allows a flat rate."""
+
+HONEST: Final = "/honest"
 
 _CODES: Final = frozenset(int(code) for code in Code)
 
@@ -75,11 +77,11 @@ class _Judged:
     closes: bool
 
 
-def judge(stream: bytes) -> _Judged:
+def judge(stream: bytes, frame_bytes_max: int = FRAME_BYTES_MAX) -> _Judged:
     """The documented answer to everything that a client says on one connection."""
     if stream[:4] in WORDS:
         return _Judged(stream[:4], False, (), False, True)
-    frames, impossible = frames_of(stream, FRAME_BYTES_MAX)
+    frames, impossible = frames_of(stream, frame_bytes_max)
     if not frames:
         return _Judged(None, False, (), True, impossible)
     if connect_is_malformed(frames[0]):
@@ -117,12 +119,33 @@ def check(client: Client, judged: _Judged, tally: Counter[str]) -> None:
         _require(client.closed or not judged.attaches, "a connect request was not answered")
         tally["no session"] += 1
         return
+    _check_session(frames, judged, client.closed, tally)
+
+
+def check_beginning(received: bytes, stream: bytes, frame_bytes_max: int, tally: Counter[str]) -> None:
+    """The same for what was read of a real socket so far: how much that is, is the network's affair.
+
+    Raises:
+        BrokenPromiseError: it is not the beginning of what had to come.
+    """
+    judged = evolve(judge(stream, frame_bytes_max), prefix=True, closes=False)
+    if judged.word is not None:
+        return
+    frames, impossible = frames_of(received, OUTPUT_BYTES_MAX)
+    _require(not impossible, "a reply is no frame")
+    if frames:
+        _require(judged.attaches, f"{len(frames)} replies to what is no connect request")
+        _check_session(frames, judged, False, tally)
+
+
+def _check_session(frames: list[bytes], judged: _Judged, closed: bool, tally: Counter[str]) -> None:
+    """A greeting, and the replies behind it."""
     timeout_ms, session, _ = jute.Reader(frames[0]).connect_response()
     if timeout_ms <= 0:
-        _require(session == 0 and len(frames) == 1 and client.closed, "a refused session went on")
+        _require(session == 0 and len(frames) == 1 and (closed or judged.prefix), "a refused session went on")
         tally["session refused"] += 1
         return
-    _check_replies(list(_replies(frames[1:])), judged, client.closed, tally)
+    _check_replies(list(_replies(frames[1:])), judged, closed, tally)
 
 
 def _replies(frames: list[bytes]) -> Iterator[tuple[int, int, int]]:
@@ -184,11 +207,15 @@ class HonestClient:
         self._feed(self._codec.connect(timeout_ms=30_000))
         (greeting,) = self._receive(1)
         _require(isinstance(greeting, ConnectResponse) and greeting.timeout_ms > 0, "no session")
+        # Below a znode of its own: the others may change the ACL of any that they know.
+        self._feed(self._codec.write((CREATE, HONEST, b"", None, 0, 0))[1])
+        (created,) = self._receive(1)
+        _require(isinstance(created, Reply) and created.code == Code.OK, f"{HONEST} was not created")
 
     def work(self) -> None:
         """Create, change, read, sync and delete a znode; every answer must be right."""
         self._number += 1
-        path = f"/honest{self._number}"
+        path = f"{HONEST}/{self._number}"
         data = b"%d" % self._number
         codec = self._codec
         self._feed(
@@ -235,6 +262,8 @@ class FrameFuzz:
         self._seed = seed
         self._rng = random.Random(f"zraft/fuzz/frames/{seed}")
         self._connections = connections
+        self.names = NAMES
+        """The paths that requests are about; a run against one server for long moves on to others."""
         self._number = 0
         self._peak_bytes = 0
         self._tally: Counter[str] = Counter()
@@ -269,7 +298,7 @@ class FrameFuzz:
             connect = _spoiled(connect, rng)
         frames = [connect]
         for xid in range(1, REQUESTS_PER_STREAM):
-            frame = valid_request(xid, rng)
+            frame = valid_request(xid, rng, self.names)
             chance = rng.random()
             if chance < 0.6:
                 frame = _spoiled(frame, rng)

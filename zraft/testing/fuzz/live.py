@@ -14,7 +14,7 @@ import socket
 import struct
 import time
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import AsyncIterator, Iterator, Sequence
 from pathlib import Path
 from typing import Final
 
@@ -23,22 +23,33 @@ from attrs import frozen
 from zraft.address import Address
 from zraft.errors import Code, ConfigError
 from zraft.testing.broken import BrokenPromiseError
-from zraft.testing.fuzz.frames import FrameFuzz
+from zraft.testing.fuzz.frames import HONEST, FrameFuzz, check_beginning
 from zraft.testing.fuzz.mutation import mutate_bytes
 from zraft.testing.fuzz.outcome import PROMISE, Outcome, Progress
+from zraft.testing.fuzz.requests import names_below
 from zraft.tree.txn import CREATE, DELETE, SET_DATA
 from zraft.wire.client import Reply, ZkClientCodec
 from zraft.wire.connect import ConnectResponse
 from zraft.wire.opcodes import Opcode
 
 ANSWER_S_MAX: Final = 5.0
-"""A well-behaved client waits no longer for an answer: half of what clients usually give a request."""
+"""A well-behaved client waits no longer for an answer, by default: half of what clients usually give a request."""
 
 HONEST_CLIENTS: Final = 2
 HONEST_PAUSE_S: Final = 0.01
-QUIET_S: Final = 0.05
-"""A hostile connection reads on until nothing comes for so long."""
+FIRST_S: Final = 2.0
+QUIET_S: Final = 0.2
+"""A hostile connection waits so long for its first answer, and then reads on until nothing comes for so long."""
 
+STREAMS_PER_ROOT: Final = 2_000
+"""Then hostile requests are about other znodes: those of before may be closed to everybody by ACLs, or many."""
+
+DELETES_AT_ONCE: Final = 200
+FRAME_BYTES_MAX: Final = 0xFFFFF
+"""The server's `client.jute_maxbuffer`, which is taken to be the default."""
+
+READ_S_MAX: Final = 0.5
+RECEIVED_BYTES_MAX: Final = 16 * 1024 * 1024
 DATAGRAMS_PER_PAUSE: Final = 50
 DATAGRAM_PAUSE_S: Final = 0.005
 LOOK_S: Final = 0.2
@@ -48,12 +59,17 @@ _DATAGRAM_PREFIX: Final = struct.Struct(">BBBBB4s")
 
 @frozen
 class LiveSettings:
-    """`pid` is the server's process, whose resident memory may grow by `growth_bytes_max` while it is fuzzed."""
+    """`pid` is the server's process, whose resident memory may grow by `growth_bytes_max` while it is fuzzed.
+
+    A well-behaved client waits up to `answer_s_max` for an answer; more than the default is for machines that are
+    busy with other things.
+    """
 
     address: Address
     connections: int
     pid: int | None
     growth_bytes_max: int
+    answer_s_max: float = ANSWER_S_MAX
 
 
 def require_loopback(address: Address) -> None:
@@ -100,6 +116,8 @@ class LiveFuzz:
         self._tally: Counter[str] = Counter()
         self._peak_bytes = 0
         self._done = 0
+        self._roots = 0
+        self._streams_left = 0
 
     async def run(self, targets: frozenset[str], count: int, progress: Progress) -> Outcome:
         """Send about `count` inputs per target.
@@ -109,8 +127,10 @@ class LiveFuzz:
             OSError: the server does not listen.
         """
         stop = asyncio.Event()
-        async with asyncio.timeout(ANSWER_S_MAX):
-            await self._honest_round(1)
+        await self._begin()
+        await self._honest_round(1)
+        if self._settings.pid is not None:
+            self._tally["resident MB before"] = resident_bytes(self._settings.pid) // 1_000_000
         try:
             async with asyncio.TaskGroup() as group:
                 beside = [group.create_task(self._honest(stop)) for _ in range(HONEST_CLIENTS)]
@@ -127,16 +147,23 @@ class LiveFuzz:
                     hostile.append(group.create_task(self._datagrams(count, progress)))
                 await asyncio.wait(hostile)
                 stop.set()
+                await self._tidy(self._roots)
         except* BrokenPromiseError as broken:
             raise broken.exceptions[0] from None
-        async with asyncio.timeout(ANSWER_S_MAX):
-            await self._honest_round(1)
+        await self._honest_round(1)
+        if self._settings.pid is not None:
+            self._tally["resident MB at most"] = self._peak_bytes // 1_000_000
+            self._tally["resident MB after"] = resident_bytes(self._settings.pid) // 1_000_000
         return Outcome("live", self._seed, self._done, self._peak_bytes, self._tally)
 
     async def _hostile(self, count: int, progress: Progress) -> None:
         address = self._settings.address
         while count > 0:
+            if self._streams_left <= 0:
+                await self._next_root()
+            self._streams_left -= 1
             stream, frames = self._streams.stream()
+            received = bytearray()
             try:
                 reader, writer = await asyncio.open_connection(address.host, address.port)
             except OSError as error:
@@ -148,8 +175,14 @@ class LiveFuzz:
                 for chunk in _pieces(stream, self._rng):
                     writer.write(chunk)
                     await writer.drain()
-                while await _read_quietly(reader):
-                    pass
+                # Not for ever: a watch on everything is told of what the well-behaved clients do.
+                until = time.monotonic() + FIRST_S + READ_S_MAX
+                while len(received) < RECEIVED_BYTES_MAX and time.monotonic() < until:
+                    chunk = await _read_quietly(reader, QUIET_S if received else FIRST_S)
+                    if not chunk:
+                        break
+                    received += chunk
+            check_beginning(bytes(received), stream, FRAME_BYTES_MAX, self._tally)
             self._tally["closed by the server" if reader.at_eof() else "kept by the server"] += 1
             writer.close()
             count -= frames
@@ -189,60 +222,137 @@ class LiveFuzz:
     async def _honest(self, stop: asyncio.Event) -> None:
         while not stop.is_set():
             try:
-                async with asyncio.timeout(ANSWER_S_MAX):
-                    await self._honest_round(10)
-            except (TimeoutError, OSError) as error:
+                await self._honest_round(10)
+            except OSError as error:
                 raise BrokenPromiseError(
-                    PROMISE, f"a well-behaved client was not answered in {ANSWER_S_MAX} s: {error!r}"
+                    PROMISE, f"a well-behaved client lost its server: {error!r}"
                 ) from error
+
+    @contextlib.asynccontextmanager
+    async def _session(self) -> AsyncIterator[_Session]:
+        """A well-behaved client's session."""
+        address = self._settings.address
+        reader, writer = await asyncio.open_connection(address.host, address.port)
+        try:
+            session = _Session(ZkClientCodec(), reader, writer, self._settings.answer_s_max)
+            writer.write(session.codec.connect(timeout_ms=10_000))
+            (greeting,) = await session.answers(1)
+            if not isinstance(greeting, ConnectResponse) or greeting.timeout_ms <= 0:
+                raise BrokenPromiseError(PROMISE, f"a well-behaved client got {greeting}")
+            yield session
+        finally:
+            writer.close()
+
+    async def _begin(self) -> None:
+        """Well-behaved clients work below a znode of their own: the others may change the ACL of any they know."""
+        async with self._session() as session:
+            (created,) = await session.ask([session.codec.write((CREATE, HONEST, b"", None, 0, 0))])
+            if created.code not in (Code.OK, Code.NODE_EXISTS):
+                raise ConfigError(
+                    f"--connect {self._settings.address}: cannot create {HONEST}, {created.code!r}: the server must let "
+                    "everybody create znodes in its root"
+                )
+
+    async def _next_root(self) -> None:
+        """Hostile requests go on below another znode, and what they made of the last one is deleted."""
+        self._streams_left = STREAMS_PER_ROOT
+        self._roots += 1
+        root = _root(self._roots)
+        async with self._session() as session:
+            await session.ask([session.codec.write((CREATE, root, b"", None, 0, 0))])
+        self._streams.names = names_below(root)
+        await self._tidy(self._roots - 1)
+
+    async def _tidy(self, number: int) -> None:
+        """Delete as much of a root as may be deleted: the server's memory shall show what it keeps of bad input."""
+        if number:
+            async with self._session() as session:
+                await _delete_below(session, _root(number))
 
     async def _honest_round(self, znodes: int) -> None:
         """A session that does the usual things and looks at every answer."""
-        address = self._settings.address
-        reader, writer = await asyncio.open_connection(address.host, address.port)
-        codec = ZkClientCodec()
-        try:
-            writer.write(codec.connect(timeout_ms=10_000))
-            (greeting,) = await _answers(codec, reader, 1)
-            if not isinstance(greeting, ConnectResponse) or greeting.timeout_ms <= 0:
-                raise BrokenPromiseError(PROMISE, f"a well-behaved client got {greeting}")
+        async with self._session() as session:
+            codec = session.codec
             for _ in range(znodes):
-                path = f"/honest-{time.monotonic_ns()}"
-                writer.write(codec.write((CREATE, path, b"1", None, 1, 0))[1])
-                writer.write(codec.write((SET_DATA, path, b"2", 0))[1])
-                writer.write(codec.read(Opcode.GET_DATA, path)[1])
-                writer.write(codec.write((DELETE, path, 1))[1])
+                path = f"{HONEST}/{time.monotonic_ns()}"
                 began = time.monotonic()
-                replies = [r for r in await _answers(codec, reader, 4) if isinstance(r, Reply)]
+                replies = await session.ask(
+                    [
+                        codec.write((CREATE, path, b"1", None, 1, 0)),
+                        codec.write((SET_DATA, path, b"2", 0)),
+                        codec.read(Opcode.GET_DATA, path),
+                        codec.write((DELETE, path, 1)),
+                    ]
+                )
                 slowest = max(
                     self._tally["slowest honest answer in ms"], int((time.monotonic() - began) * 1000)
                 )
                 self._tally["slowest honest answer in ms"] = slowest
-                if [reply.code for reply in replies] != [Code.OK] * 4 or replies[2].value[0] != b"2":
+                if (
+                    [reply.code for reply in replies] != [Code.OK] * 4
+                    or replies[0].value != path
+                    or replies[1].value.version != 1
+                    or replies[2].value[0] != b"2"
+                ):
                     raise BrokenPromiseError(PROMISE, f"a well-behaved client was answered {replies}")
                 self._tally["honest requests"] += 4
                 await asyncio.sleep(HONEST_PAUSE_S)
-        finally:
-            writer.close()
 
 
-async def _answers(codec: ZkClientCodec, reader: asyncio.StreamReader, count: int) -> list[object]:
-    found: list[object] = []
-    while len(found) < count:
-        chunk = await reader.read(READ_BYTES)
-        if not chunk:
-            raise BrokenPromiseError(PROMISE, "the connection of a well-behaved client was closed")
-        found += codec.receive(chunk)
-    return found
+@frozen
+class _Session:
+    codec: ZkClientCodec
+    reader: asyncio.StreamReader
+    writer: asyncio.StreamWriter
+    answer_s_max: float
+
+    async def ask(self, requests: Sequence[tuple[int, bytes]]) -> list[Reply]:
+        """Send all, and wait for as many replies."""
+        self.writer.write(b"".join(request for _, request in requests))
+        return [one for one in await self.answers(len(requests)) if isinstance(one, Reply)]
+
+    async def answers(self, count: int) -> list[object]:
+        """The next `count` answers, whatever they are."""
+        found: list[object] = []
+        while len(found) < count:
+            try:
+                async with asyncio.timeout(self.answer_s_max):
+                    chunk = await self.reader.read(READ_BYTES)
+            except TimeoutError as error:
+                raise BrokenPromiseError(
+                    PROMISE, f"a well-behaved client was not answered in {self.answer_s_max:g} s"
+                ) from error
+            if not chunk:
+                raise BrokenPromiseError(PROMISE, "the connection of a well-behaved client was closed")
+            found += self.codec.receive(chunk)
+        return found
 
 
-async def _read_quietly(reader: asyncio.StreamReader) -> bool:
-    """True if more may come."""
+def _root(number: int) -> str:
+    return f"/fuzz{number}"
+
+
+async def _delete_below(session: _Session, path: str) -> None:
+    codec = session.codec
+    (listed,) = await session.ask([codec.read(Opcode.GET_CHILDREN, path)])
+    if listed.code == Code.OK:
+        paths = [f"{path}/{name}" for name in listed.value]
+        for begin in range(0, len(paths), DELETES_AT_ONCE):
+            some = paths[begin : begin + DELETES_AT_ONCE]
+            replies = await session.ask([codec.write((DELETE, one, -1)) for one in some])
+            for one, reply in zip(some, replies, strict=True):
+                if reply.code == Code.NOT_EMPTY:
+                    await _delete_below(session, one)
+    await session.ask([codec.write((DELETE, path, -1))])
+
+
+async def _read_quietly(reader: asyncio.StreamReader, patience_s: float) -> bytes:
+    """What came; nothing if the server closed, or says nothing for a while."""
     try:
-        async with asyncio.timeout(QUIET_S):
-            return bool(await reader.read(READ_BYTES))
+        async with asyncio.timeout(patience_s):
+            return await reader.read(READ_BYTES)
     except TimeoutError:
-        return False
+        return b""
 
 
 def _pieces(stream: bytes, rng: random.Random) -> Iterator[bytes]:

@@ -1,0 +1,114 @@
+"""A server that is started with nothing but ZooKeeper's own files and environment, and its audit log."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+from kazoo.client import KazooClient
+from kazoo.exceptions import NodeExistsError
+
+from tests.processes.cluster import DEADLINE_S, HOST, ROOT, free_ports, wait_until
+from zraft.address import Address
+from zraft.status import UnreachableError, ask
+
+pytestmark = pytest.mark.processes
+
+
+@contextmanager
+def serving(directory: Path, port: int, *arguments: str, **environ: str) -> Iterator[subprocess.Popen[bytes]]:
+    """`zraft serve` that answers; ended by SIGTERM, which must succeed."""
+
+    def answers() -> bool:
+        assert process.poll() is None, log.read_text()
+        try:
+            return "Mode: standalone" in ask(Address(HOST, port), "srvr", 5.0)
+        except UnreachableError:
+            return False
+
+    inherited = {n: v for n, v in os.environ.items() if not n.startswith(("ZRAFT_", "ZOO_"))}
+    log = directory / "log"
+    with log.open("ab") as output:
+        process = subprocess.Popen(
+            [sys.executable, "-m", "zraft", "serve", *arguments],
+            stdin=subprocess.DEVNULL,
+            stdout=output,
+            stderr=subprocess.STDOUT,
+            env=inherited | {"PYTHONPATH": str(ROOT)} | environ,
+            cwd=directory,
+        )
+    try:
+        wait_until(answers, "the server to serve")
+        yield process
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(DEADLINE_S) == 0, log.read_text()
+    finally:
+        if process.poll() is None:
+            process.kill()
+            process.wait()
+
+
+def test_a_zoo_cfg_starts_a_server_whose_audit_log_tells_who_wrote_what(tmp_path: Path) -> None:
+    [port] = free_ports(1)
+    audit = tmp_path / "state" / "zraft" / "audit.log"
+    (tmp_path / "zoo.cfg").write_text(
+        f"dataDir=state\nclientPort={port}\nclientPortAddress={HOST}\naudit.enable=true\nmystery=1\nforceSync=no\n"
+    )
+    with serving(tmp_path, port, "zoo.cfg") as process:
+        client = KazooClient(hosts=f"{HOST}:{port}")
+        client.start(timeout=DEADLINE_S)
+        client.create("/a", b"nobody's business")
+        with pytest.raises(NodeExistsError):
+            client.create("/a", b"")
+        wait_until(lambda: audit.read_text().count("znode=/a") == 2, "both lines")
+        audit.rename(audit.with_name("old"))
+        process.send_signal(signal.SIGHUP)
+        wait_until(audit.exists, "the audit log to be opened again")
+        client.create("/e", ephemeral=True)
+        client.stop()
+        client.close()
+    old, new = audit.with_name("old").read_text(), audit.read_text()
+    assert old.splitlines()[0] == "user=zraft\toperation=serverStart\tresult=success"
+    assert [line.split("\t")[-1] for line in old.splitlines()[1:]] == ["result=success", "result=failure"]
+    assert "business" not in old
+    assert [line.split("operation=")[1].split("\t")[0] for line in new.splitlines()] == [
+        "create",
+        "ephemeralZNodeDeleteOnSessionClose",
+        "serverStop",
+    ]
+    log = (tmp_path / "log").read_text()
+    assert "key=mystery" in log
+    assert "key=forceSync" in log
+
+
+def test_the_images_environment_starts_a_server(tmp_path: Path) -> None:
+    [port] = free_ports(1)
+    environ = {
+        "ZOO_DATA_DIR": str(tmp_path / "data"),
+        "ZOO_MY_ID": "7",
+        "ZOO_SERVERS": f"server.7={HOST}:2888:3888;{port}",
+        "ZOO_MAX_CLIENT_CNXNS": "1",
+        "ZOO_CFG_EXTRA": "audit.enable=true maxSessionTimeout=60000",
+    }
+    with serving(tmp_path, port, **environ):
+        client = KazooClient(hosts=f"{HOST}:{port}")
+        client.start(timeout=DEADLINE_S)
+        with pytest.raises(UnreachableError):
+            ask(Address(HOST, port), "ruok", 5.0)
+        client.stop()
+        client.close()
+        wait_until(lambda: _answers(port), "the address to have room again")
+    assert (tmp_path / "data" / "zraft" / "audit.log").is_file()
+
+
+def _answers(port: int) -> bool:
+    try:
+        return ask(Address(HOST, port), "ruok", 5.0) == "imok"
+    except UnreachableError:
+        return False
