@@ -71,6 +71,9 @@ NEEDS_QUORUM: Final = frozenset({SYNC, int(Opcode.RECONFIG)})
 HELD: Final = frozenset({SYNC, COUNT})
 """Requests that take more than one turn: nothing behind them is looked at before they are answered."""
 
+ANSWERED: Final = frozenset({GET_DATA, EXISTS, GET_CHILDREN, GET_CHILDREN2, *QUERIES})
+"""Requests that are answered from applied state, each by itself."""
+
 SESSION_BOUND: Final = frozenset({AUTH, SASL})
 """Requests that change what the connection may do: they act when they come, and are answered in their turn."""
 
@@ -288,6 +291,10 @@ class Connection:
                 elif queue:
                     queue.append((opcode, xid, frame))
                     self._queued_bytes += len(frame) + REQUEST_OVERHEAD_BYTES
+                    if opcode not in ANSWERED:
+                        # The connection ends in its turn, so nothing behind it may be carried out.
+                        self.ending = True
+                        break
                 else:
                     self._answer(opcode, xid, frame)
                     if self.closing:
