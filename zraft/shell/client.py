@@ -121,7 +121,12 @@ class Client:
         for request in requests:
             future: asyncio.Future[Reply] = loop.create_future()
             futures.append(future)
-            self._send(rooted(request, self.target.chroot), future)
+            asked = rooted(request, self.target.chroot)
+            if isinstance(asked, RemoveWatches) and not self._watches.has(asked.path, asked.type):
+                # Not left to the server: it may take a persistent watch for one on data, and remove that.
+                future.set_result(Reply(0, self._zxid, Code.NO_WATCHER, None))
+            else:
+                self._send(asked, future)
         try:
             with suppress(OSError):  # then the futures know more
                 await self._writer.drain()

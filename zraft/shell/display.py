@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from typing import Any, Final, TextIO
+from typing import Any, Final, Protocol
 
 from zraft.shell.client import ClientNotice, StateNotice
 from zraft.shell.conversation import Kind, Output
@@ -18,11 +18,18 @@ CYAN: Final = "\x1b[36m"
 DIM: Final = "\x1b[2m"
 
 
+class Stream(Protocol):
+    """As much of a text stream as is needed."""
+
+    def write(self, text: str, /) -> object: ...
+    def flush(self) -> object: ...
+
+
 class Display:
     """Writes to two streams that somebody else opened. Nothing is kept."""
 
     def __init__(
-        self, out: TextIO, err: TextIO, *, json: bool = False, colours: bool = False, terminal: bool = False
+        self, out: Stream, err: Stream, *, json: bool = False, colours: bool = False, terminal: bool = False
     ) -> None:
         """With `terminal`, characters that would steer it are shown as escapes; else data passes as it is."""
         self._out = out
@@ -80,6 +87,6 @@ class Display:
     def _coloured(self, colour: str, text: str) -> str:
         return f"{colour}{text}{RESET}" if self._colours else text
 
-    def _write(self, stream: TextIO, text: str) -> None:
+    def _write(self, stream: Stream, text: str) -> None:
         stream.write(text + "\n")
         stream.flush()

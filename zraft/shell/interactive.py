@@ -4,19 +4,19 @@ from __future__ import annotations
 
 import asyncio
 import signal
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Callable
 from pathlib import Path
-from typing import Final
+from typing import Final, TextIO
 
 from prompt_toolkit import PromptSession
+from prompt_toolkit.application import run_in_terminal
 from prompt_toolkit.completion import CompleteEvent, Completer, Completion
 from prompt_toolkit.document import Document
 from prompt_toolkit.formatted_text import ANSI
-from prompt_toolkit.patch_stdout import StdoutProxy
 
 from zraft.shell.completion import Children, complete
 from zraft.shell.display import GREEN, RESET, Display
-from zraft.shell.errors import NotConnectedError, UsageError
+from zraft.shell.errors import ShellError, UsageError
 from zraft.shell.history import LineHistory
 from zraft.shell.session import Session
 from zraft.wire.client_requests import GetChildren
@@ -55,38 +55,76 @@ class LineCompleter(Completer):
         try:
             async with asyncio.timeout(COMPLETION_TIMEOUT_S):
                 (reply,) = await client.ask([GetChildren(path)])
-        except (TimeoutError, NotConnectedError):
+        except (TimeoutError, ShellError):
             return ()
         names: tuple[str, ...] = reply.value if not reply.code else ()
         return names
 
 
+class Screen:
+    """A stream for `Display` that writes above the prompt while one is shown, and plainly otherwise."""
+
+    def __init__(self, stream: TextIO, prompt: PromptSession[str]) -> None:
+        self._stream = stream
+        self._prompt = prompt
+
+    def write(self, text: str) -> None:
+        if self._prompt.app.is_running:
+            # Runs in this event loop, later; what is written meanwhile queues behind it.
+            run_in_terminal(lambda: self._write(text))
+        else:
+            self._write(text)
+
+    def flush(self) -> None:
+        """Everything is written through."""
+
+    def _write(self, text: str) -> None:
+        self._stream.write(text)
+        self._stream.flush()
+
+
 async def interact(
-    session: Session, out: StdoutProxy, display: Display, file: Path, *, colours: bool
+    stream: TextIO,
+    file: Path,
+    *,
+    colours: bool,
+    json: bool,
+    make_session: Callable[[Display], Session],
 ) -> None:
-    """Until quit or Ctrl-D. `out` prints above the prompt while one is shown; `display` writes to it."""
+    """From the first connection to quit or Ctrl-D; lines are remembered in `file`."""
     history = LineHistory(file)
-    prompt: PromptSession[str] = PromptSession(
-        history=history, completer=LineCompleter(session), complete_while_typing=False
-    )
+    prompt: PromptSession[str] = PromptSession(history=history, complete_while_typing=False)
+    screen = Screen(stream, prompt)
+    display = Display(screen, screen, json=json, colours=colours, terminal=True)
+    session = make_session(display)
+    prompt.completer = LineCompleter(session)
     session.on_state_change = prompt.app.invalidate
 
     def message() -> ANSI:
         text = session.prompt
         return ANSI(f"{GREEN}{text}{RESET}" if colours else text)
 
-    warned = False
-    while not session.over:
+    session.open()
+    try:
+        assert session.client is not None, "opened just now"
         try:
-            line = await prompt.prompt_async(message)
-        except KeyboardInterrupt:
-            continue
-        except EOFError:
-            return
-        if history.failure is not None and not warned:
-            display.error(f"{file}: no history is kept: {history.failure}")
-            warned = True
-        await _run(session, line, display)
+            await session.client.wait_connected()
+        except ShellError as error:
+            display.error(f"{error}\nStill trying; `connect HOST:PORT` tries elsewhere, Ctrl-D ends.")
+        warned = False
+        while not session.over:
+            try:
+                line = await prompt.prompt_async(message)
+            except KeyboardInterrupt:
+                continue
+            except EOFError:
+                return
+            if history.failure is not None and not warned:
+                display.error(f"{file}: no history is kept: {history.failure}")
+                warned = True
+            await _run(session, line, display)
+    finally:
+        await session.close()
 
 
 async def _run(session: Session, line: str, display: Display) -> None:

@@ -15,7 +15,7 @@ from attrs import frozen
 
 from zraft.shell.commands import Context
 from zraft.shell.display import Display
-from zraft.shell.errors import EXIT_OK, EXIT_USAGE, ShellError, UsageError
+from zraft.shell.errors import EXIT_OK, EXIT_USAGE, UsageError
 from zraft.shell.session import WITHOUT_SESSION, Session, Settings
 from zraft.shell.words import split
 
@@ -137,25 +137,14 @@ def _deliver(future: asyncio.Future[str], line: str) -> None:
 
 
 async def _interactive(settings: Settings, manner: Manner) -> int:
-    from prompt_toolkit.patch_stdout import StdoutProxy
-
     from zraft.shell.history import history_file
     from zraft.shell.interactive import interact
 
-    colours = _colours(sys.stdout, os.environ)
-    with StdoutProxy(raw=True) as out:
-        # Both streams through the one proxy, or errors would be printed into the prompt.
-        stream: TextIO = out  # type: ignore[assignment]
-        display = Display(stream, stream, json=manner.json, colours=colours, terminal=True)
-        session = Session(settings, display, _context())
-        session.open()
-        try:
-            assert session.client is not None, "opened just now"
-            try:
-                await session.client.wait_connected()
-            except ShellError as error:
-                display.error(f"{error}\nStill trying; `connect HOST:PORT` tries elsewhere, Ctrl-D ends.")
-            await interact(session, out, display, history_file(os.environ), colours=colours)
-        finally:
-            await session.close()
+    await interact(
+        sys.stdout,
+        history_file(os.environ),
+        colours=_colours(sys.stdout, os.environ),
+        json=manner.json,
+        make_session=lambda display: Session(settings, display, _context()),
+    )
     return EXIT_OK

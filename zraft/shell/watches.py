@@ -101,6 +101,10 @@ class Watches:
             self._paths[name].discard(event.path)
         return WatchNotice(Notice(event.type), event.path, event.zxid)
 
+    def has(self, path: str, type_: WatcherType) -> bool:
+        """Whether `remove` would find any."""
+        return any(path in self._paths[name] for name in _REMOVED_BY[type_])
+
     def remove(self, path: str, type_: WatcherType) -> list[WatchNotice]:
         """Forget watches of a path; what there is to say about each."""
         gone = [name for name in _REMOVED_BY[type_] if path in self._paths[name]]
