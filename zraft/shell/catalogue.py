@@ -20,17 +20,17 @@ FOUR_LETTER: Final = (
 
 _SPECS: Final = (
     Spec(
+        name="addauth",
+        summary="Prove who you are to this connection and those that follow it.",
+        example="addauth digest alice:secret",
+        arguments=(Argument("scheme"), Argument("auth", required=False)),
+    ),
+    Spec(
         name="addWatch",
         summary="Watch a znode until removewatches, with everything below it unless -m PERSISTENT.",
         example="addWatch -m PERSISTENT /config",
         options=(Option("m", "PERSISTENT or PERSISTENT_RECURSIVE (the default)", "mode"),),
         arguments=(_PATH,),
-    ),
-    Spec(
-        name="addauth",
-        summary="Prove who you are to this connection and those that follow it.",
-        example="addauth digest alice:secret",
-        arguments=(Argument("scheme"), Argument("auth", required=False)),
     ),
     Spec(
         name="close",

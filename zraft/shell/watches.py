@@ -119,10 +119,14 @@ class Watches:
         for name in _FIELDS:
             for path in sorted(self._paths[name]):
                 if size and size + len(path.encode()) > RESTORE_BYTES_MAX:
-                    yield RestoreWatches(zxid, **batch)
+                    yield _restoring(zxid, batch)
                     batch = {one: [] for one in _FIELDS}
                     size = 0
                 batch[name].append(path)
                 size += len(path.encode()) + 4
         if size:
-            yield RestoreWatches(zxid, **batch)
+            yield _restoring(zxid, batch)
+
+
+def _restoring(zxid: int, batch: dict[str, list[str]]) -> RestoreWatches:
+    return RestoreWatches(zxid, **{name: tuple(paths) for name, paths in batch.items()})

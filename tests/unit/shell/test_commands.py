@@ -6,8 +6,8 @@ import pytest
 
 from tests.unit.shell.talk import STAT, STAT_TEXT, Talk
 from zraft.errors import Code
-from zraft.shell.commands import COMMANDS, client_config
 from zraft.shell.catalogue import SPECS
+from zraft.shell.commands import COMMANDS, client_config
 from zraft.shell.conversation import ForgetWatches
 from zraft.shell.errors import EXIT_FAILED, EXIT_USAGE, NotConnectedError, RefusedError, UsageError
 from zraft.wire.client_requests import (
@@ -67,7 +67,12 @@ SIMPLE = [
         "\udcff",
         [{"path": "/a", "data_base64": "/w=="}],
     ),
-    ("get -b /a", [(GetData("/a"), (b"hello", STAT))], "aGVsbG8=", [{"path": "/a", "data_base64": "aGVsbG8="}]),
+    (
+        "get -b /a",
+        [(GetData("/a"), (b"hello", STAT))],
+        "aGVsbG8=",
+        [{"path": "/a", "data_base64": "aGVsbG8="}],
+    ),
     (
         "get /a -sw",
         [(GetData("/a", watch=True), (b"x", STAT))],
@@ -186,7 +191,12 @@ REFUSED = [
         "KeeperErrorCode = Reconfig is disabled",
     ),
     ("whoami", WhoAmI(), Code.UNIMPLEMENTED, "KeeperErrorCode = Unimplemented (this server does not know"),
-    ("addauth foo x", Auth("foo", b"x"), Code.AUTH_FAILED, "Authentication failed: the server does not accept"),
+    (
+        "addauth foo x",
+        Auth("foo", b"x"),
+        Code.AUTH_FAILED,
+        "Authentication failed: the server does not accept",
+    ),
 ]
 
 
@@ -201,7 +211,9 @@ def test_an_error_is_said_in_zookeepers_words(line, request_, code, message):
 def test_a_wrong_version_is_answered_with_the_right_one():
     talk = Talk("set -v 3 /a x", (SetData("/a", b"x", 3), Code.BAD_VERSION), (Exists("/a"), STAT))
     assert str(talk.error) == "version No is not valid : /a (expected version 3, znode is at 4)"
-    talk = Talk("setAcl -v 3 /a world:anyone:cdrwa", (SetAcl("/a", ALL, 3), Code.BAD_VERSION), (Exists("/a"), STAT))
+    talk = Talk(
+        "setAcl -v 3 /a world:anyone:cdrwa", (SetAcl("/a", ALL, 3), Code.BAD_VERSION), (Exists("/a"), STAT)
+    )
     assert str(talk.error).endswith("(expected version 3, znode is at 6)")
 
 
@@ -381,7 +393,10 @@ def test_setquota_makes_the_znodes_that_zookeepers_client_makes():
         (Create("/zookeeper/quota/q"), Code.NODE_EXISTS),
         (Create("/zookeeper/quota/q/r"), "/zookeeper/quota/q/r"),
         (
-            Create("/zookeeper/quota/q/r/zookeeper_limits", b"count=5,bytes=-1=;byteHardLimit=-1;countHardLimit=-1"),
+            Create(
+                "/zookeeper/quota/q/r/zookeeper_limits",
+                b"count=5,bytes=-1=;byteHardLimit=-1;countHardLimit=-1",
+            ),
             "",
         ),
         (Create("/zookeeper/quota/q/r/zookeeper_stats", b"count=0,bytes=0"), ""),
@@ -457,7 +472,9 @@ def test_listquota_without_a_quota_or_with_nonsense_in_it_is_an_error():
 def test_delquota_takes_away_limits_or_the_quota_with_the_znodes_that_led_to_it():
     old = b"count=5,bytes=6=;byteHardLimit=7;countHardLimit=8"
     new = b"count=-1,bytes=6=;byteHardLimit=7;countHardLimit=-1"
-    talk = Talk("delquota -n -N /q", (GetData(LIMITS), (old, STAT)), (SetData(LIMITS, new, STAT.version), STAT))
+    talk = Talk(
+        "delquota -n -N /q", (GetData(LIMITS), (old, STAT)), (SetData(LIMITS, new, STAT.version), STAT)
+    )
     assert talk.error is None
     root = "/zookeeper/quota"
     talk = Talk(
