@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import signal
-from collections.abc import AsyncGenerator, Callable
+from collections.abc import AsyncGenerator, Callable, Coroutine
 from pathlib import Path
-from typing import Final, TextIO
+from typing import Any, Final, TextIO
 
 from prompt_toolkit import PromptSession
 from prompt_toolkit.application import run_in_terminal
@@ -14,6 +14,7 @@ from prompt_toolkit.completion import CompleteEvent, Completer, Completion
 from prompt_toolkit.document import Document
 from prompt_toolkit.formatted_text import ANSI
 
+from zraft.shell.client import Client
 from zraft.shell.completion import Children, complete
 from zraft.shell.display import GREEN, RESET, Display
 from zraft.shell.errors import ShellError, UsageError
@@ -105,16 +106,17 @@ async def interact(
         return ANSI(f"{GREEN}{text}{RESET}" if colours else text)
 
     session.open()
+    interrupts = _Interrupts(prompt)
+    loop = asyncio.get_running_loop()
+    loop.add_signal_handler(signal.SIGINT, interrupts.interrupt)
     try:
         assert session.client is not None, "opened just now"
-        try:
-            await session.client.wait_connected()
-        except ShellError as error:
-            display.error(f"{error}\nStill trying; `connect HOST:PORT` tries elsewhere, Ctrl-D ends.")
+        await interrupts.guard(_first_connection(session.client, display), display)
         warned = False
         while not session.over:
             try:
-                line = await prompt.prompt_async(message)
+                # Our own handler stays, so that there is no moment at which Ctrl-C ends the shell.
+                line = await prompt.prompt_async(message, handle_sigint=False)
             except KeyboardInterrupt:
                 continue
             except EOFError:
@@ -122,22 +124,41 @@ async def interact(
             if history.failure is not None and not warned:
                 display.error(f"{file}: no history is kept: {history.failure}")
                 warned = True
-            await _run(session, line, display)
+            await interrupts.guard(session.run_line(line), display)
     finally:
+        loop.remove_signal_handler(signal.SIGINT)
         await session.close()
 
 
-async def _run(session: Session, line: str, display: Display) -> None:
-    """One line; Ctrl-C ends it and not the shell."""
-    loop = asyncio.get_running_loop()
-    task = loop.create_task(session.run_line(line))
-    loop.add_signal_handler(signal.SIGINT, task.cancel)
+async def _first_connection(client: Client, display: Display) -> None:
     try:
-        await task
-    except asyncio.CancelledError:
-        current = asyncio.current_task()
-        if current is not None and current.cancelling():
-            raise
-        display.error("interrupted (what was sent already may be done or not)")
-    finally:
-        loop.remove_signal_handler(signal.SIGINT)
+        await client.wait_connected()
+    except ShellError as error:
+        display.error(f"{error}\nStill trying; `connect HOST:PORT` tries elsewhere, Ctrl-D ends.")
+
+
+class _Interrupts:
+    """What Ctrl-C ends: the line being typed, or the command that runs; never the shell."""
+
+    def __init__(self, prompt: PromptSession[str]) -> None:
+        self._prompt = prompt
+        self._running: asyncio.Task[object] | None = None
+
+    def interrupt(self) -> None:
+        if self._running is not None:
+            self._running.cancel()
+        elif self._prompt.app.is_running:
+            self._prompt.app.key_processor.send_sigint()
+
+    async def guard(self, work: Coroutine[Any, Any, object], display: Display) -> None:
+        """Run `work` until it is done or interrupted."""
+        self._running = asyncio.get_running_loop().create_task(work)
+        try:
+            await self._running
+        except asyncio.CancelledError:
+            current = asyncio.current_task()
+            if current is not None and current.cancelling():
+                raise
+            display.error("interrupted (what was sent already may be done or not)")
+        finally:
+            self._running = None
