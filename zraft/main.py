@@ -238,6 +238,14 @@ def status(connect: str) -> None:
     type=click.IntRange(1, 2**31 - 1),
     help="Asked for; ephemeral znodes outlive a lost shell this long.",
 )
+@click.option("--tls", is_flag=True, help="Speak TLS; any of the following means it, too.")
+@click.option(
+    "--tls-ca", metavar="FILE.pem", type=click.Path(path_type=Path), help="Who signs servers' certificates."
+)
+@click.option(
+    "--tls-certificate", metavar="FILE.pem", type=click.Path(path_type=Path), help="Our own certificate."
+)
+@click.option("--tls-key", metavar="FILE.pem", type=click.Path(path_type=Path), help="Its private key.")
 @click.option("--json", "as_json", is_flag=True, help="Print each result as one line of JSON.")
 @click.option("--stop-on-error", is_flag=True, help="With commands from a pipe: end at the first that fails.")
 @click.argument("command", nargs=-1, type=click.UNPROCESSED)
@@ -245,6 +253,10 @@ def shell(
     connect: str,
     timeout: float,
     session_timeout: int,
+    tls: bool,
+    tls_ca: Path | None,
+    tls_certificate: Path | None,
+    tls_key: Path | None,
     as_json: bool,
     stop_on_error: bool,
     command: tuple[str, ...],
@@ -265,7 +277,12 @@ def shell(
     from zraft.shell.session import Settings
     from zraft.shell.target import parse_target
 
-    settings = Settings(parse_target(connect, "--connect"), session_timeout, timeout)
+    context = None
+    if tls or tls_ca or tls_certificate or tls_key:
+        from zraft.shell.secure import client_context
+
+        context = client_context(ca=tls_ca, certificate=tls_certificate, key=tls_key)
+    settings = Settings(parse_target(connect, "--connect"), session_timeout, timeout, context)
     sys.exit(run_shell(settings, command, Manner(json=as_json, ends_at_error=stop_on_error)))
 
 

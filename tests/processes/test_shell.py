@@ -13,7 +13,9 @@ from pathlib import Path
 
 import pytest
 
+from tests.certificates import Authority, subject_of
 from tests.processes.cluster import Cluster
+from tests.processes.conftest import StartCluster
 from tests.processes.terminal import Terminal
 
 pytestmark = [pytest.mark.processes, pytest.mark.timeout(300)]
@@ -292,3 +294,26 @@ def test_ctrl_c_ends_the_line_or_the_command_and_not_the_shell(running: Cluster,
         one.expect(prompt(running, 6))
         one.type("\x04")
         assert one.process.wait(60) == 0
+
+
+def test_over_tls_a_certificate_is_an_identity(start_cluster: StartCluster, tmp_path: Path) -> None:
+    authority = Authority()
+    ca = authority.write(tmp_path)
+    certificate, key = authority.issue().write(tmp_path, "server")
+    own, own_key = authority.issue(subject_of(C="DE", CN="alice")).write(tmp_path, "alice")
+    cluster = start_cluster(
+        servers=1,
+        ZRAFT_TLS__CERTIFICATE=str(certificate),
+        ZRAFT_TLS__KEY=str(key),
+        ZRAFT_TLS__CLIENT_CA=str(ca),
+        ZRAFT_TLS__CLIENT_AUTH="want",
+    )
+    mine = ["--tls-ca", str(ca), "--tls-certificate", str(own), "--tls-key", str(own_key)]
+    answer = shell(cluster, *mine, lines="whoami\nfour-letter ruok\n")
+    assert answer.returncode == 0, answer.stderr
+    assert "x509: CN=alice,C=DE" in answer.stdout.decode().splitlines()
+    assert answer.stdout.endswith(b"imok\n")
+    stranger = shell(cluster, "--timeout", "1", "--tls", "ls", "/")
+    assert stranger.returncode == 1
+    assert b"certificate verify failed" in stranger.stderr
+    assert b"x509" not in shell(cluster, "whoami").stdout

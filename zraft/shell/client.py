@@ -7,6 +7,7 @@ fails, because nobody knows whether it was done. A session that expired is follo
 from __future__ import annotations
 
 import asyncio
+import ssl
 from collections import deque
 from collections.abc import Callable, Sequence
 from contextlib import suppress
@@ -64,14 +65,16 @@ class Client:
         session_timeout_ms: int,
         wait_s: float,
         notify: Callable[[ClientNotice], None],
+        tls: ssl.SSLContext | None = None,
     ) -> None:
-        """`wait_s` is how long a request waits for a connection."""
+        """`wait_s` is how long a request waits for a connection; `tls` None is plain text."""
         self.target = target
         self.server: Address | None = None
         self.session = 0
         self._session_timeout_ms = session_timeout_ms
         self._wait_s = wait_s
         self._notify = notify
+        self._tls = tls
         self._password = NO_PASSWORD
         self._zxid = 0
         self._watches = Watches()
@@ -177,7 +180,7 @@ class Client:
     async def _converse(self, server: Address) -> None:
         """One connection, until it breaks."""
         async with asyncio.timeout(CONNECT_TIMEOUT_S):
-            reader, writer = await asyncio.open_connection(server.host, server.port)
+            reader, writer = await asyncio.open_connection(server.host, server.port, ssl=self._tls)
         self._writer = writer
         try:
             self._codec = ZkClientCodec(last_zxid_seen=self._zxid, jute_maxbuffer=REPLY_BYTES_MAX)
@@ -306,7 +309,7 @@ class Client:
             self._notify(evolve(notice, path=unrooted(notice.path, self.target.chroot)))
 
 
-async def four_letter(server: Address, word: str, timeout_s: float) -> str:
+async def four_letter(server: Address, word: str, timeout_s: float, tls: ssl.SSLContext | None = None) -> str:
     """The answer to one four-letter word, on a connection of its own.
 
     Raises:
@@ -314,7 +317,7 @@ async def four_letter(server: Address, word: str, timeout_s: float) -> str:
     """
     try:
         async with asyncio.timeout(timeout_s):
-            reader, writer = await asyncio.open_connection(server.host, server.port)
+            reader, writer = await asyncio.open_connection(server.host, server.port, ssl=tls)
             try:
                 writer.write(word.encode("ascii"))
                 answer = bytearray()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ssl
 from collections import deque
 from collections.abc import Callable, Sequence
 from typing import Final
@@ -36,6 +37,7 @@ class Settings:
     target: Target
     session_timeout_ms: int
     wait_s: float
+    tls: ssl.SSLContext | None = None
 
 
 class Session:
@@ -62,6 +64,7 @@ class Session:
             session_timeout_ms=self._settings.session_timeout_ms,
             wait_s=self._settings.wait_s,
             notify=self._noticed,
+            tls=self._settings.tls,
         )
         self.client.start()
 
@@ -203,7 +206,7 @@ class Session:
         server = self.client.server
         assert server is not None, "connected to no server"
         word = call.arguments[0]
-        answer = await four_letter(server, word, self._settings.wait_s)
+        answer = await four_letter(server, word, self._settings.wait_s, self._settings.tls)
         self._display.show(plain(answer.removesuffix("\n"), {"server": str(server), "answer": answer}))
 
     def _noticed(self, notice: ClientNotice) -> None:
