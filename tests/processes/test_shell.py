@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import signal
 import stat
 import subprocess
@@ -14,7 +15,7 @@ from pathlib import Path
 import pytest
 
 from tests.certificates import Authority, subject_of
-from tests.processes.cluster import Cluster
+from tests.processes.cluster import ROOT, Cluster
 from tests.processes.conftest import StartCluster
 from tests.processes.terminal import Terminal
 
@@ -200,6 +201,26 @@ def test_a_reader_that_stops_reading_ends_the_shell_quietly(running: Cluster) ->
     )
     assert answer.stdout == b"/\n"
     assert b"Traceback" not in answer.stderr
+
+
+def test_the_session_in_the_documentation_is_what_happens(start_cluster: StartCluster) -> None:
+    text = (ROOT / "docs" / "SHELL.md").read_text(encoding="utf-8")
+    [session] = re.findall(r"```text\n(.*?)```", text, re.DOTALL)
+    typed = re.findall(r"^\[zk: [^]]*\] (.*)\n", session, re.MULTILINE)
+    shown = re.sub(r"^\[zk: [^]]*\] .*\n", "", session, flags=re.MULTILINE)
+    assert len(typed) > 10
+    answer = subprocess.run(
+        command(start_cluster(servers=1)),
+        input="\n".join(typed).encode(),
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        check=False,
+    )
+
+    def masked(output: str) -> str:
+        return re.sub(r"(Zxid|time) = .*", r"\1 = …", output)
+
+    assert masked(answer.stdout.decode()) == masked(shown)
 
 
 # -- at a terminal
