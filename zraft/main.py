@@ -211,6 +211,81 @@ def status(connect: str) -> None:
     sys.exit(0 if show_status(addresses, sys.stdout) else EXIT_FAILED)
 
 
+@main.command(
+    short_help="ZooKeeper's command-line client, at a prompt or in scripts.",
+    context_settings={"ignore_unknown_options": True, "allow_interspersed_args": False},
+)
+@click.option(
+    "--connect",
+    metavar="HOST:PORT,…[/PATH]",
+    default="127.0.0.1:2181,127.0.0.1:2182,127.0.0.1:2183",
+    show_default=True,
+    help="Servers to connect to, the first that answers; all paths are below PATH.",
+)
+@click.option(
+    "--timeout",
+    metavar="SECONDS",
+    default=10.0,
+    show_default=True,
+    type=click.FloatRange(0.1, 3600),
+    help="How long a command waits for a connection.",
+)
+@click.option(
+    "--session-timeout",
+    metavar="MS",
+    default=30_000,
+    show_default=True,
+    type=click.IntRange(1, 2**31 - 1),
+    help="Asked for; ephemeral znodes outlive a lost shell this long.",
+)
+@click.option("--tls", is_flag=True, help="Speak TLS; any of the following means it, too.")
+@click.option(
+    "--tls-ca", metavar="FILE.pem", type=click.Path(path_type=Path), help="Who signs servers' certificates."
+)
+@click.option(
+    "--tls-certificate", metavar="FILE.pem", type=click.Path(path_type=Path), help="Our own certificate."
+)
+@click.option("--tls-key", metavar="FILE.pem", type=click.Path(path_type=Path), help="Its private key.")
+@click.option("--json", "as_json", is_flag=True, help="Print each result as one line of JSON.")
+@click.option("--stop-on-error", is_flag=True, help="With commands from a pipe: end at the first that fails.")
+@click.argument("command", nargs=-1, type=click.UNPROCESSED)
+def shell(
+    connect: str,
+    timeout: float,
+    session_timeout: int,
+    tls: bool,
+    tls_ca: Path | None,
+    tls_certificate: Path | None,
+    tls_key: Path | None,
+    as_json: bool,
+    stop_on_error: bool,
+    command: tuple[str, ...],
+) -> None:
+    """ZooKeeper's command-line client: at a prompt, for one COMMAND, or for the lines of a pipe.
+
+    \b
+        zraft shell                                   # a prompt; Tab completes, `help` explains
+        zraft shell ls -R /
+        zraft shell --connect zk1:2181,zk2:2181 get -s /config
+        echo "create /a hello" | zraft shell
+        zraft shell --json stat /a | jq .numChildren
+
+    The commands are those of zkCli, with its options and its output. Exit code: 0, 1 if a server refused or none
+    was reached, 2 if the command is wrong. See docs/SHELL.md.
+    """
+    from zraft.shell.run import Manner, run_shell
+    from zraft.shell.session import Settings
+    from zraft.shell.target import parse_target
+
+    context = None
+    if tls or tls_ca or tls_certificate or tls_key:
+        from zraft.shell.secure import client_context
+
+        context = client_context(ca=tls_ca, certificate=tls_certificate, key=tls_key)
+    settings = Settings(parse_target(connect, "--connect"), session_timeout, timeout, context)
+    sys.exit(run_shell(settings, command, Manner(json=as_json, ends_at_error=stop_on_error)))
+
+
 @click.group()
 def key() -> None:
     """The secret that servers of one cluster know each other by."""

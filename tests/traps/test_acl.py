@@ -5,7 +5,6 @@ from __future__ import annotations
 import pytest
 
 from tests.traps.one import Server
-from tests.traps.peer import Peer
 from tests.traps.protocol import (
     NO_AUTH,
     NO_NODE,

@@ -365,11 +365,11 @@ class RestoreWatches(_Empty):
     """setWatches, or setWatches2 if any watch is persistent: older servers know only the former."""
 
     relative_zxid: int
-    data: Sequence[str] = ()
-    exist: Sequence[str] = ()
-    child: Sequence[str] = ()
-    persistent: Sequence[str] = ()
-    recursive: Sequence[str] = ()
+    data: tuple[str, ...] = ()
+    exist: tuple[str, ...] = ()
+    child: tuple[str, ...] = ()
+    persistent: tuple[str, ...] = ()
+    recursive: tuple[str, ...] = ()
     xid: ClassVar[int | None] = XID_SET_WATCHES
 
     @property

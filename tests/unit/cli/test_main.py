@@ -102,7 +102,7 @@ def test_a_mistake_is_answered_by_a_message_that_names_the_knob(
 
 def test_help_and_version_are_there_for_every_command() -> None:
     assert f"zraft, version {__version__}" in run("--version").output
-    for command in ([], ["serve"], ["dev"], ["status"], ["key"], ["key", "new"]):
+    for command in ([], ["serve"], ["dev"], ["status"], ["shell"], ["key"], ["key", "new"]):
         result = run(*command, "--help")
         assert result.exit_code == 0
         assert result.output.startswith("Usage:")

@@ -1,0 +1,86 @@
+"""What a command says while it runs: what it asks the server, and what it shows. Values only, no I/O.
+
+A command is a generator of `Step`s. It is handed the replies to what it asked, and nothing for the rest, so it
+runs the same over a socket and over a list of replies in a test.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Iterable, Sequence
+from enum import Enum
+from typing import Any, TypeVar, cast
+
+from attrs import frozen
+
+from zraft.shell.errors import RefusedError
+from zraft.wire.client import Reply
+from zraft.wire.client_requests import Request, WatcherType
+
+T = TypeVar("T")
+
+
+class Kind(Enum):
+    """What a text is, for whoever chooses its colour."""
+
+    PLAIN = "plain"
+    NAMES = "names"
+    STAT = "stat"
+    NOTE = "note"
+
+
+@frozen
+class Output:
+    """One result: texts for people, in order, and one value for `--json`."""
+
+    value: Any
+    parts: tuple[tuple[Kind, str], ...]
+
+
+@frozen
+class Ask:
+    """Send these together; the answer is one `Reply` for each, in order."""
+
+    requests: tuple[Request[Any], ...]
+
+
+@frozen
+class ForgetWatches:
+    """Drop watches here without asking the server."""
+
+    path: str
+    type: WatcherType
+
+
+Step = Ask | Output | ForgetWatches
+Conversation = Generator[Step, Sequence[Reply], None]
+
+
+def ask(request: Request[T], path: str | None = None) -> Generator[Step, Sequence[Reply], T]:
+    """The value of one answer.
+
+    Raises:
+        RefusedError: the server answered with an error; `path` is named instead of the request's own.
+    """
+    (reply,) = yield Ask((request,))
+    return checked(request, reply, path)
+
+
+def checked(request: Request[T], reply: Reply, path: str | None = None) -> T:
+    """The value of `reply`. Raises RefusedError."""
+    if reply.code:
+        raise RefusedError(reply.code, path or getattr(request, "path", None))
+    return cast(T, reply.value)
+
+
+def ask_each(requests: Iterable[Request[Any]]) -> Generator[Step, Sequence[Reply], Sequence[Reply]]:
+    """All answers, errors among them; one round trip, or none if nothing is asked."""
+    together = tuple(requests)
+    return (yield Ask(together)) if together else ()
+
+
+def plain(text: str, value: Any) -> Output:
+    return Output(value, ((Kind.PLAIN, text),))
+
+
+def note(text: str, value: Any = None) -> Output:
+    return Output(value, ((Kind.NOTE, text),))
