@@ -34,7 +34,7 @@ def _count(default: int, lowest: int, highest: int, help: str) -> Any:
 
 
 def _knob(kind: str, help: str, choices: tuple[str, ...] = ()) -> dict[str, Any]:
-    """A knob of another kind: path, address, text, switch, choice, choices, words; `zraft.knobs` knows how each is written."""
+    """A knob of another kind: path, address, text, switch, choice(s) or words; `zraft.knobs` knows how each is written."""
     return {"kind": kind, "choices": choices, "help": help}
 
 
