@@ -363,11 +363,13 @@ class Report:
         reasons = []
         if driver.problem is not None:
             reasons.append(driver.problem)
+        elif driver.serving:
+            pass  # also for the moment without a leader that an election takes: nobody's request fails of it
         elif driver.raft is None:
             reasons.append("the cluster is not founded yet: more of its servers must be reachable")
         elif driver.leader is None:
             reasons.append("no leader is known: a majority of the servers must be reachable")
-        elif not driver.serving:
+        else:
             reasons.append(f"no contact with a quorum through leader {driver.leader} for too long")
         if self._process.disk_full:
             reasons.append("the disk is full: no write is acknowledged until there is room")
