@@ -156,8 +156,8 @@ def _initial_configuration(reports: AdminReports, _: Parameters) -> Answer:
     return {"initial_configuration": reports.cluster_text()}
 
 
-def _is_read_only(_: AdminReports, __: Parameters) -> Answer:
-    return {"read_only": False}
+def _is_read_only(reports: AdminReports, _: Parameters) -> Answer:
+    return {"read_only": reports.read_only}
 
 
 def _last_snapshot(_: AdminReports, __: Parameters) -> Answer:
@@ -193,7 +193,7 @@ def _server_stats(reports: AdminReports, _: Parameters) -> Answer:
     c = reports.configuration()
     answer: Answer = {
         "version": statistics.version,
-        "read_only": False,
+        "read_only": reports.read_only,
         "server_stats": _numbers(statistics, c.data_size, c.log_size),
     }
     if statistics.leader is not None:

@@ -107,7 +107,11 @@ class Report:
 
     @property
     def serving(self) -> bool:
-        return self._driver.serving
+        return self._driver.serving or self.read_only
+
+    @property
+    def read_only(self) -> bool:
+        return self._driver.clients.is_read_only
 
     def environment(self) -> tuple[tuple[str, str], ...]:
         return self._environment + memory()
@@ -132,15 +136,16 @@ class Report:
         """The numbers of `srvr` and `mntr`, or None while this server does not serve its clients."""
         driver = self._driver
         raft = driver.raft
-        if raft is None or not driver.serving:
+        if raft is None or not self.serving:
             return None
+        mode = Mode.READ_ONLY if self.read_only else _mode(raft)
         machine, clients = driver.machine, driver.clients
         writes, reads = driver.latencies.writes.view(), driver.latencies.reads.view()
         observed = [one for one in (writes, reads) if one.count]
         count = writes.count + reads.count
         return ServerStatistics(
             built_on=BUILT_ON,
-            mode=_mode(raft),
+            mode=mode,
             latency_min_ms=round(min((one.smallest for one in observed), default=0.0) * 1000),
             latency_avg_ms=(writes.total + reads.total) / count * 1000 if count else 0.0,
             latency_max_ms=round(max((one.largest for one in observed), default=0.0) * 1000),
@@ -158,7 +163,7 @@ class Report:
             open_file_descriptors=len(os.listdir("/proc/self/fd")),
             max_file_descriptors=resource.getrlimit(resource.RLIMIT_NOFILE)[0],
             uptime_ms=self._now() - self._started,
-            leader=self._leader(raft) if _mode(raft) is Mode.LEADER else None,
+            leader=self._leader(raft) if mode is Mode.LEADER else None,
             metrics=self._metrics(raft),
         )
 

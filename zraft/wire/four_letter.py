@@ -81,7 +81,7 @@ def _ruok(reports: Reports) -> str:
 
 
 def _isro(reports: Reports) -> str:
-    return "rw" if reports.serving else "null"
+    return "ro" if reports.read_only else "rw" if reports.serving else "null"
 
 
 def _envi(reports: Reports) -> str:

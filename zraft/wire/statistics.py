@@ -43,6 +43,8 @@ class Mode(StrEnum):
     LEADER = "leader"
     FOLLOWER = "follower"
     STANDALONE = "standalone"
+    READ_ONLY = "read-only"
+    """Without a quorum, for clients that ask for no more than reads."""
 
 
 @frozen
@@ -246,7 +248,11 @@ class Reports(Protocol):
     """Where the values come from; each is of the moment of the call. None: the server does not serve now."""
 
     @property
-    def serving(self) -> bool: ...
+    def serving(self) -> bool:
+        """Whether clients get answers, if only to reads."""
+
+    @property
+    def read_only(self) -> bool: ...
 
     def environment(self) -> tuple[tuple[str, str], ...]: ...
 

@@ -47,7 +47,7 @@ class Watched:
             now=lambda: self.place.now,
             wall_now=lambda: WALL + self.place.now,
             traffic=lambda: None,
-            tls_metrics=dict,
+            further_metrics=dict,
         )
 
     def lead(self) -> Client:

@@ -126,6 +126,7 @@ class FakeReports:
     by_session: WatchesBySession = BY_SESSION
     by_path: WatchesByPath = BY_PATH
     mask: int = 306
+    read_only: bool = False
     changes: list[str] = field(factory=list)
 
     @property

@@ -25,7 +25,7 @@ from zraft.config import FOUR_LETTER_WORDS_DEFAULT
 from zraft.wire.four_letter import HARMLESS_WORDS, _date, allowed_words, answer
 from zraft.wire.framing import FOUR_LETTER_WORDS
 from zraft.wire.monitor import summary_values
-from zraft.wire.statistics import LISTED_MAX, Listing, SessionExpiries
+from zraft.wire.statistics import LISTED_MAX, Listing, Mode, SessionExpiries
 
 VERSION = f"3.9.5-zraft-{__version__}, built on 2026-08-01 12:00 UTC"
 
@@ -180,6 +180,13 @@ def test_envi_begins_with_the_version_as_kazoo_parses_it() -> None:
 def test_isro_says_whether_writes_are_served() -> None:
     assert text("isro") == "rw"
     assert text("isro", NOT_SERVING) == "null"
+    assert text("isro", FakeReports(evolve(FOLLOWER, mode=Mode.READ_ONLY), read_only=True)) == "ro"
+
+
+def test_a_read_only_server_is_its_own_mode() -> None:
+    reports = FakeReports(evolve(FOLLOWER, mode=Mode.READ_ONLY), read_only=True)
+    assert "\nMode: read-only\n" in text("srvr", reports)
+    assert "zk_server_state\tread-only\nzk_avg_latency" in text("mntr", reports)
 
 
 # -- what is bounded says so
