@@ -39,7 +39,7 @@ FOUR_LETTER_WORDS: Final = frozenset(
 """The words ZooKeeper knows. Any other four bytes are a length, and as a length too large."""
 
 ARGUMENT_BYTES: Final = {"stmk": 8}
-"""What follows a word and belongs to it; the word is answered when it is there."""
+"""What follows a word in the same read and belongs to it. As in ZooKeeper, nobody waits for a rest of it."""
 
 _WORDS_BY_BYTES: Final = {word.encode(): word for word in FOUR_LETTER_WORDS}
 
@@ -95,15 +95,10 @@ class FrameReader:
             partial.clear()
         if self._sniffing or self.word is not None:
             if self.word is None and len(chunk) >= 4:
-                word = sniff(chunk[:4])
-                if word is not None and len(chunk) < 4 + (needed := ARGUMENT_BYTES.get(word, 0)):
-                    self._needed = 4 + needed
-                    partial += chunk
-                    return []
                 self._sniffing = False
-                self.word = word
-                if word is not None:
-                    self.argument = chunk[4 : 4 + ARGUMENT_BYTES.get(word, 0)]
+                self.word = sniff(chunk[:4])
+                if self.word is not None:
+                    self.argument = chunk[4 : 4 + ARGUMENT_BYTES.get(self.word, 0)]
             if self.word is not None:
                 return []
         size = len(chunk)

@@ -165,6 +165,8 @@ def test_the_trace_mask_is_kept_and_told_without_a_newline() -> None:
     assert text("gtmk", reports) == "306"
     assert text("stmk", reports, (-3).to_bytes(8, "big", signed=True)) == "-3"
     assert text("gtmk", reports) == "-3"
+    assert text("stmk", reports, b"\0" * 7) == ""
+    assert reports.mask == -3
 
 
 def test_envi_begins_with_the_version_as_kazoo_parses_it() -> None:
