@@ -108,6 +108,7 @@ KEYS: Final[Mapping[str, Key]] = {
         *_mapped("client.connections_max", "maxCnxns"),
         *_mapped("client.connections_per_address_max", "maxClientCnxns"),
         *_mapped("client.jute_maxbuffer", "jute.maxbuffer"),
+        *_mapped("client.four_letter_words", "4lw.commands.whitelist"),
         *_mapped("admin", "admin.enableServer", "admin.serverAddress", "admin.serverPort"),
         *_mapped("audit.file", "audit.enable"),
         *_mapped("dynamic file", "dynamicConfigFile"),
@@ -165,7 +166,7 @@ KEYS: Final[Mapping[str, Key]] = {
             Effect.WARNING,
             "this release does not have it",
             "secureClientPort ssl.* client.portUnification client.certReload sslClientReloadCertFiles "
-            "4lw.commands.whitelist extendedTypesEnabled "
+            "extendedTypesEnabled "
             "enforceQuota authProvider.* DigestAuthenticationProvider.* X509AuthenticationProvider.* superUser "
             "enforce.auth.enabled enforce.auth.schemes sessionRequireClientSASLAuth allowSaslFailedClients "
             "requireClientAuthScheme kerberos.* sasl.* ensembleAuthName audit.impl.class connection_throttle_tokens "
@@ -395,6 +396,7 @@ def _plain(properties: Mapping[str, str], values: dict[str, Setting], notes: lis
         ("maxSessionTimeout", "-1"),
         ("maxCnxns", "0"),
         ("maxClientCnxns", ""),
+        ("4lw.commands.whitelist", ""),
     ):
         if name in properties and properties[name] != unset:
             values[KEYS[name].knob] = Setting(properties[name], name)

@@ -51,7 +51,7 @@ def _configuration(reports: AdminReports, _: Parameters) -> Answer:
         "data_dir": c.data,
         "data_log_dir": c.data,
         "tick_time": c.tick_time_ms,
-        "max_client_cnxns": 0,
+        "max_client_cnxns": c.connections_per_address_max,
         "min_session_timeout": c.session_timeout_ms_min,
         "max_session_timeout": c.session_timeout_ms_max,
         "server_id": c.server,

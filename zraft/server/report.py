@@ -243,6 +243,7 @@ class Report:
         return Configuration(
             server=config.id,
             client_port=config.address.port,
+            connections_per_address_max=config.client.connections_per_address_max,
             secure_client_port=-1 if config.tls.address is None else config.tls.address.port,
             data=str(config.data),
             data_size=size,

@@ -169,8 +169,7 @@ def _conf(reports: Reports) -> str:
     text = (
         f"clientPort={c.client_port}\nsecureClientPort={c.secure_client_port}\n"
         f"dataDir={c.data}\ndataDirSize={c.data_size}\ndataLogDir={c.data}\ndataLogSize={c.log_size}\n"
-        # 0: no limit of connections per address, which hurts more than it helps behind NAT.
-        f"tickTime={c.tick_time_ms}\nmaxClientCnxns=0\n"
+        f"tickTime={c.tick_time_ms}\nmaxClientCnxns={c.connections_per_address_max}\n"
         f"minSessionTimeout={c.session_timeout_ms_min}\nmaxSessionTimeout={c.session_timeout_ms_max}\n"
         f"clientPortListenBacklog={c.listen_backlog}\nserverId={c.server}\n"
     )

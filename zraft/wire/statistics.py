@@ -188,6 +188,8 @@ class Configuration:
 
     server: int
     client_port: int
+    connections_per_address_max: int
+    """0: no limit."""
     secure_client_port: int
     data: str
     data_size: int

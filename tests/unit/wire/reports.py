@@ -83,6 +83,7 @@ CONNECTIONS = (
 CONFIGURATION = Configuration(
     server=2,
     client_port=2181,
+    connections_per_address_max=0,
     secure_client_port=-1,
     data="/var/lib/zraft",
     data_size=67109337,
