@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from pathlib import Path
 
 from attrs import evolve
 from prometheus_client import CollectorRegistry, generate_latest
@@ -10,8 +11,10 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from tests.unit.admin.values import STATUS
 from tests.unit.wire.reports import FOLLOWER
-from zraft.admin.metrics import PREFIX, StatusCollector, families
+from zraft.admin.commands import COMMAND_NAMES
+from zraft.admin.metrics import FURTHER_COUNTERS, PREFIX, StatusCollector, families
 from zraft.admin.status import Status
+from zraft.wire.framing import FOUR_LETTER_WORDS
 
 Samples = dict[tuple[str, tuple[tuple[str, str], ...]], float]
 
@@ -111,3 +114,19 @@ def test_a_follower_shows_nothing_that_only_leaders_know() -> None:
     found = scraped(evolve(STATUS, statistics=FOLLOWER))
     assert ("synced_followers", ()) not in found
     assert ("znode_count", ()) in found
+
+
+def test_every_metric_command_and_word_is_documented() -> None:
+    document = (Path(__file__).parents[3] / "docs" / "OPERATIONS.md").read_text(encoding="utf-8")
+
+    def documented(name: str) -> bool:
+        """In full, or with the beginning that it shares with the name before it left out."""
+        parts = name.split("_")
+        tails = ["_" + "_".join(parts[n:]) for n in range(1, len(parts))]
+        return any(f"`{one}" in document for one in (name, *tails))
+
+    ours = [metric.name for metric in families(STATUS) if metric.name.startswith(PREFIX)]
+    assert [name for name in ours if not documented(name)] == []
+    assert [name for name in FURTHER_COUNTERS if not documented(PREFIX + name)] == []
+    assert [name for name in COMMAND_NAMES if name not in document] == []
+    assert [word for word in FOUR_LETTER_WORDS if word not in document] == []
