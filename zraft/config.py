@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any, Final
 
-from attrs import Factory, field, frozen
+from attrs import Factory, field, fields, frozen
 
 from zraft.address import Address
 from zraft.errors import ConfigError
@@ -34,8 +34,14 @@ def _count(default: int, lowest: int, highest: int, help: str) -> Any:
 
 
 def _knob(kind: str, help: str, choices: tuple[str, ...] = ()) -> dict[str, Any]:
-    """A knob of another kind: path, address, text, switch, choice or choices; `zraft.knobs` knows how each is written."""
+    """A knob of another kind: path, address, text, switch, choice(s) or words; `zraft.knobs` knows how each is written."""
     return {"kind": kind, "choices": choices, "help": help}
+
+
+FOUR_LETTER_WORDS_DEFAULT: Final = (
+    *("conf", "cons", "dirs", "envi", "gtmk", "hash", "isro", "mntr", "ruok", "srvr", "stat", "wchs"),
+)
+"""The harmless ones; tests compare it with what the protocol's own module calls harmless."""
 
 
 @frozen(kw_only=True)
@@ -145,6 +151,10 @@ class ClientConfig:
         100,
         600_000,
         "A connection that has not asked for a session within this time, TLS handshake included, is closed.",
+    )
+    four_letter_words: tuple[str, ...] = field(
+        default=FOUR_LETTER_WORDS_DEFAULT,
+        metadata=_knob("words", "Four-letter words that are answered, separated by commas; `*` for all."),
     )
 
 
@@ -351,6 +361,35 @@ SECTIONS: Final[Mapping[str, type[Any]]] = {
     "auth": AuthConfig,
     "audit": AuditConfig,
 }
+
+
+def settings_in_force(config: ServerConfig) -> tuple[tuple[str, str], ...]:
+    """(knob, value as an operator would write it) for all knobs. Of keys it holds the names of their files only."""
+    found: list[tuple[str, str]] = []
+    for attribute in fields(ServerConfig):
+        value = getattr(config, attribute.name)
+        if attribute.name in SECTIONS:
+            found += [
+                (f"{attribute.name}.{inner.name}", _written(getattr(value, inner.name)))
+                for inner in fields(SECTIONS[attribute.name])
+            ]
+        else:
+            found.append(("key" if attribute.name == "key_files" else attribute.name, _written(value)))
+    return tuple(found)
+
+
+def _written(value: object) -> str:
+    match value:
+        case None | ():
+            return "none"
+        case bool():
+            return str(value).lower()
+        case tuple():
+            return ",".join(map(str, value))
+        case Mapping():
+            return ",".join(f"{server}={address}" for server, address in sorted(value.items()))
+        case _:
+            return str(value)
 
 
 def validate(config: ServerConfig) -> None:

@@ -14,7 +14,7 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
@@ -32,6 +32,8 @@ READY_TIMEOUT_S: Final = 120.0
 WAITING_NOTICE_S: Final = 10.0
 GRACE_S: Final = 10.0
 """From SIGTERM to SIGKILL: a server has a log to sync and clients to close, both far below this."""
+ADMIN_PORT_OFFSET: Final = 100
+"""From a server's client port to its admin port: 2281 for 2181."""
 LOG_TAIL_LINES: Final = 20
 LOG_TAIL_BYTES: Final = 16_384
 
@@ -49,11 +51,20 @@ class _Stopped(Exception):
 class Child:
     """One server process that we started, and how to start it again by hand."""
 
-    __slots__ = ("address", "command", "data", "log", "process", "server")
+    __slots__ = ("address", "admin", "command", "data", "log", "process", "server")
 
-    def __init__(self, server: int, address: Address, data: Path, log: Path, command: Sequence[str]) -> None:
+    def __init__(
+        self,
+        server: int,
+        address: Address,
+        admin: Address | None,
+        data: Path,
+        log: Path,
+        command: Sequence[str],
+    ) -> None:
         self.server = server
         self.address = address
+        self.admin = admin
         self.data = data
         self.log = log
         self.command = list(command)
@@ -73,7 +84,8 @@ class Child:
     def line(self) -> str:
         """What `zraft dev` prints about it."""
         data = shlex.quote(str(self.data))
-        return f"server {self.server} address={self.address} pid={self.process.pid} data={data} admin=-"
+        admin = "-" if self.admin is None else f"http://{self.admin}/"
+        return f"server {self.server} address={self.address} pid={self.process.pid} data={data} admin={admin}"
 
     def death(self) -> str | None:
         """How it ended, in words; None while it runs."""
@@ -92,15 +104,23 @@ class Child:
         return "\n".join(f"    {line}" for line in lines) or "    (empty)"
 
 
-ServeCommand = Callable[[int, Address, Path, str, Path | None, Sequence[str]], list[str]]
+ServeCommand = Callable[[int, Address, Address | None, Path, str, Path | None, Sequence[str]], list[str]]
 
 
 def serve_command(
-    server: int, address: Address, data: Path, cluster: str, key_file: Path | None, settings: Sequence[str]
+    server: int,
+    address: Address,
+    admin: Address | None,
+    data: Path,
+    cluster: str,
+    key_file: Path | None,
+    settings: Sequence[str],
 ) -> list[str]:
     """What starts one server, as its user would type it but for the interpreter."""
     command = [sys.executable, "-m", "zraft", "serve", "--id", str(server), "--data", str(data)]
     command += ["--address", str(address), "--cluster", cluster]
+    if admin is not None:
+        command += ["--admin", str(admin)]
     if key_file is not None:
         command += ["--key", str(key_file)]
     for setting in settings:
@@ -113,10 +133,14 @@ def run_dev(
     servers: int,
     port: int,
     data: Path,
+    admin_port: int | None = None,
     settings: Sequence[str] = (),
     command: ServeCommand = serve_command,
 ) -> int:
     """Start `servers` servers from `port` on, say `ready` when all serve, wait for Ctrl-C, stop them.
+
+    `admin_port` is that of the first server's admin HTTP server, 0 for none; not given, it is `port` + 100, and a
+    server whose port is taken there goes without.
 
     Returns:
         The exit code: 0 when the user stopped it, 1 when all servers died by themselves.
@@ -128,6 +152,7 @@ def run_dev(
     if port + servers - 1 > 65_535:
         raise ConfigError(f"--port: found {port}, expected at most {65_536 - servers} for {servers} servers")
     addresses = {server: Address(HOST, port + server - 1) for server in range(1, servers + 1)}
+    admins = _admin_addresses(addresses, port, admin_port)
     data = data.absolute()
     _prepare_data(data, servers)
     for address in addresses.values():
@@ -146,8 +171,11 @@ def run_dev(
             cluster = ",".join(f"{server}={address}" for server, address in addresses.items())
             for server, address in addresses.items():
                 directory = data / f"server-{server}"
-                start = command(server, address, directory, cluster, key_file, settings)
-                children.append(Child(server, address, directory, data / f"server-{server}.log", start))
+                admin = admins.get(server)
+                start = command(server, address, admin, directory, cluster, key_file, settings)
+                children.append(
+                    Child(server, address, admin, directory, data / f"server-{server}.log", start)
+                )
                 _say(children[-1].line())
             _wait_ready(children, woken)
             _say("ready")
@@ -178,19 +206,55 @@ def _prepare_data(data: Path, servers: int) -> None:
         raise ConfigError(f"--data: cannot use {data}: {error}") from error
 
 
+def _admin_addresses(
+    addresses: Mapping[int, Address], port: int, admin_port: int | None
+) -> dict[int, Address]:
+    """Where each server's admin HTTP server is to listen; a server that is not in it has none."""
+    if admin_port == 0:
+        return {}
+    first = port + ADMIN_PORT_OFFSET if admin_port is None else admin_port
+    if admin_port is None and first + len(addresses) - 1 > 65_535:
+        first = port - ADMIN_PORT_OFFSET
+    if first + len(addresses) - 1 > 65_535:
+        raise ConfigError(
+            f"--admin-port: found {first}, expected at most {65_536 - len(addresses)} for {len(addresses)} servers"
+        )
+    admins = {server: Address(HOST, first + server - 1) for server in addresses}
+    both = set(admins.values()) & set(addresses.values())
+    if both:
+        raise ConfigError(f"--admin-port: {min(both)} is also where clients connect; choose other ports")
+    for server, admin in list(admins.items()):
+        taken = _taken(admin, socket.SOCK_STREAM)
+        if taken is None:
+            continue
+        if admin_port is not None:
+            raise ConfigError(f"--admin-port: cannot listen on {admin}: {taken}; choose other ports")
+        _say(f"server {server} goes without an admin server, {admin} is taken; choose with --admin-port")
+        del admins[server]
+    return admins
+
+
 def _require_free(address: Address) -> None:
     for kind, name in ((socket.SOCK_STREAM, "tcp"), (socket.SOCK_DGRAM, "udp")):
-        with socket.socket(socket.AF_INET, kind) as probe:
-            if kind == socket.SOCK_STREAM:
-                # As the server will: connections of a cluster stopped a moment ago do not keep the port.
-                probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-            try:
-                probe.bind((address.host, address.port))
-            except OSError as error:
-                raise ConfigError(
-                    f"--port: cannot listen on {address} ({name}): {error.strerror}; "
-                    "is another cluster running? Choose other ports with --port"
-                ) from error
+        taken = _taken(address, kind)
+        if taken is not None:
+            raise ConfigError(
+                f"--port: cannot listen on {address} ({name}): {taken}; "
+                "is another cluster running? Choose other ports with --port"
+            )
+
+
+def _taken(address: Address, kind: socket.SocketKind) -> str | None:
+    """Why nobody can listen there now, None if one can."""
+    with socket.socket(socket.AF_INET, kind) as probe:
+        if kind == socket.SOCK_STREAM:
+            # As the server will: connections of a cluster stopped a moment ago do not keep the port.
+            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind((address.host, address.port))
+        except OSError as error:
+            return error.strerror or str(error)
+    return None
 
 
 class _Woken:

@@ -160,6 +160,23 @@ def _parse_choices(choices: tuple[str, ...]) -> Parser:
     return parse
 
 
+def _parse_words(found: object, label: str) -> tuple[str, ...]:
+    """Four-letter words or `*`: a TOML array, or text with commas between them; empty text is none of them."""
+    expected = 'four-letter words such as "ruok, srvr, mntr", or "*"'
+    parts = found.split(",") if isinstance(found, str) else found
+    if not isinstance(parts, list | tuple):
+        _refuse(label, found, expected)
+    words = []
+    for part in parts:
+        word = part.strip() if isinstance(part, str) else None
+        if word == "" and isinstance(found, str):
+            continue
+        if word is None or not re.fullmatch(r"[a-z]{4}|\*", word):
+            _refuse(label, found, expected)
+        words.append(word)
+    return tuple(dict.fromkeys(words))
+
+
 def _count_of(attribute: Attribute[Any]) -> Parser:
     return _parse_count(attribute.metadata["lowest"], attribute.metadata["highest"])
 
@@ -181,6 +198,8 @@ def _parser_of(attribute: Attribute[Any]) -> Parser:
             return _parse_choice(attribute.metadata["choices"])
         case "choices":
             return _parse_choices(attribute.metadata["choices"])
+        case "words":
+            return _parse_words
         case kind:
             raise AssertionError(f"{attribute.name}: no parser for a knob of kind {kind!r}")
 
@@ -191,6 +210,8 @@ def _default_of(attribute: Attribute[Any]) -> str:
             return "none"
         case bool(switch):
             return str(switch).lower()
+        case tuple(parts):
+            return ",".join(parts)
         case value:
             return str(value)
 

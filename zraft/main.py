@@ -176,22 +176,27 @@ def _settings(settings: tuple[str, ...]) -> dict[str, object]:
     help="Directory for data, logs and the key; made if absent, kept when stopped.",
 )
 @click.option(
+    "--admin-port",
+    type=click.IntRange(0, 65_535),
+    help="Of the first server's admin HTTP server; 0 for none.  [default: --port + 100]",
+)
+@click.option(
     "--set", "settings", metavar="KNOB=VALUE", multiple=True, help="A knob for all servers; may be repeated."
 )
-def dev(servers: int, port: int, data: Path, settings: tuple[str, ...]) -> None:
+def dev(servers: int, port: int, data: Path, admin_port: int | None, settings: tuple[str, ...]) -> None:
     """Run a cluster of real server processes on 127.0.0.1, for development.
 
     Prints a line per server and `ready` when all serve. Ctrl-C or SIGTERM stops them all; the data stays.
 
     \b
-        zraft dev                          # three servers at 2181, 2182 and 2183
+        zraft dev                          # three servers at 2181, 2182 and 2183, admin at 2281 and on
         zraft dev --servers 1 --port 3000
         zraft dev --data "$(mktemp -d)"    # begin with nothing
     """
     from zraft.dev import run_dev
 
     _settings(settings)  # a misspelt --set is better told here, once, than by each server
-    sys.exit(run_dev(servers=servers, port=port, data=data, settings=settings))
+    sys.exit(run_dev(servers=servers, port=port, data=data, admin_port=admin_port, settings=settings))
 
 
 @main.command(short_help="Show every server's mode, zxid, nodes and connections.")

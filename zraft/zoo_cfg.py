@@ -108,6 +108,7 @@ KEYS: Final[Mapping[str, Key]] = {
         *_mapped("client.connections_max", "maxCnxns"),
         *_mapped("client.connections_per_address_max", "maxClientCnxns"),
         *_mapped("client.jute_maxbuffer", "jute.maxbuffer"),
+        *_mapped("client.four_letter_words", "4lw.commands.whitelist"),
         *_mapped("admin", "admin.enableServer", "admin.serverAddress", "admin.serverPort"),
         *_mapped("client.read_only_mode_enabled", "readonlymode.enabled"),
         *_mapped("tree.ttl_nodes_enabled", "extendedTypesEnabled"),
@@ -199,7 +200,7 @@ KEYS: Final[Mapping[str, Key]] = {
         *_keys(
             Effect.WARNING,
             "this release does not have it",
-            "ssl.* 4lw.commands.whitelist DigestAuthenticationProvider.* X509AuthenticationProvider.* "
+            "ssl.* DigestAuthenticationProvider.* X509AuthenticationProvider.* "
             "sessionRequireClientSASLAuth allowSaslFailedClients "
             "requireClientAuthScheme kerberos.* sasl.* ensembleAuthName audit.impl.class connection_throttle_tokens "
             "connection_throttle_fill_time connection_throttle_fill_count connection_throttle_freeze_time "
@@ -443,6 +444,7 @@ def _plain(properties: Mapping[str, str], values: dict[str, Setting], notes: lis
         ("znode.container.checkIntervalMs", ""),
         ("znode.container.maxNeverUsedIntervalMs", ""),
         ("DigestAuthenticationProvider.superDigest", ""),
+        ("4lw.commands.whitelist", ""),
     ):
         if name in properties and properties[name] != unset:
             values[KEYS[name].knob] = Setting(properties[name], name)

@@ -33,7 +33,10 @@ ALLOWED: Final[dict[str, tuple[str, ...]]] = {
     "zraft.zoo_source": (*SHARED, "zraft.properties", "zraft.zoo_cfg", "zraft.zoo_env"),
     "zraft.knobs": (*SHARED, *SETTINGS, "zraft.zoo_cfg", "zraft.zoo_source"),
     "zraft.logs": (*SHARED, *SETTINGS),
-    "zraft.server": (*SHARED, *SETTINGS, *STATE, *EDGES),
+    # values, and what is made of them; a server hands in where they come from
+    "zraft.admin": (*SHARED, "zraft.wire"),
+    "zraft.admin.http": (*SHARED, *SETTINGS, "zraft.wire", "zraft.admin"),
+    "zraft.server": (*SHARED, *SETTINGS, *STATE, *EDGES, "zraft.admin"),
     "zraft.testing": (*SHARED, *SETTINGS, *STATE, *EDGES, "zraft.server"),
     # the outside of a server: they talk to it through its port
     "zraft.status": (*SHARED, *SETTINGS),
@@ -51,7 +54,10 @@ ALLOWED: Final[dict[str, tuple[str, ...]]] = {
     "zraft.__main__": ("zraft.main",),
 }
 
-PURE: Final = ("zraft.raft", "zraft.tree", "zraft.wire", "zraft.properties", "zraft.zoo_cfg", "zraft.zoo_env")
+PURE: Final = (
+    *("zraft.raft", "zraft.tree", "zraft.wire", "zraft.properties", "zraft.zoo_cfg", "zraft.zoo_env"),
+    *("zraft.admin.commands", "zraft.admin.metrics", "zraft.admin.status", "zraft.admin.summary"),
+)
 IMPURE: Final = frozenset(
     (
         "asyncio",

@@ -70,7 +70,7 @@ class Applier:
         origin: OriginStream,
         touches: TouchReporter,
         clients: Clients,
-        on_latency: Callable[[int, int], None],
+        on_answered: Callable[[float, int], None],
     ) -> None:
         self._me = (server, instance)
         self._boot = boot
@@ -79,7 +79,7 @@ class Applier:
         self._origin = origin
         self._touches = touches
         self._clients = clients
-        self._on_latency = on_latency
+        self._on_answered = on_answered
         self.applied_index = 0
         """The last entry whose effects are in the state machine."""
         self.expiry: SessionExpiry | None = None
@@ -168,7 +168,6 @@ class Applier:
         events = machine.events
         expiry = self.expiry
         cut_at = batch.cut_at
-        count = 0
         for (session, ids, commands), owner in zip(runs, batch.owners, strict=True):
             code = machine.begin_run(session, ids)
             alive = owner is not None and owner.phase is not Phase.CLOSED
@@ -180,7 +179,6 @@ class Applier:
                 # Its session lives on another connection now: the error is never sent (trap 19).
                 self._clients.close(owner)
                 alive = False
-            count += len(commands)
             for command in commands:
                 result = execute(command)
                 if events:
@@ -196,7 +194,9 @@ class Applier:
                     owner.complete(result, machine.last_zxid)
         if audit is not None:
             audit.finish(runs)
-        self._on_latency(cut_at, count)
+        if batch.owners != [None]:  # the server's own register is nobody's request
+            for arrived_at, count in batch.arrivals:
+                self._on_answered(arrived_at, count)
 
     def _session_command(
         self, session: int, command: tuple[Any, ...], result: Any, owner: Connection | None, mine: bool
@@ -225,6 +225,7 @@ class Applier:
             if self.expiry is not None:
                 self.expiry.ended(command[1])
             if result == Code.OK:
+                self._clients.expired_total += 1
                 self._clients.on_session_moved(command[1], None)
 
     def copied(self, boot: int) -> CopiedDirectoryError:

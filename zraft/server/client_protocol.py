@@ -59,6 +59,11 @@ class ClientProtocol(asyncio.BufferedProtocol):
         connection.handle = self
         self._node.on_waiting(self)
 
+    @property
+    def secure(self) -> bool:
+        """Whether the client speaks TLS."""
+        return self._tls is not None
+
     def get_buffer(self, sizehint: int) -> memoryview:
         return receive_buffer
 
@@ -66,10 +71,11 @@ class ClientProtocol(asyncio.BufferedProtocol):
         connection = self._connection
         if connection is None:
             return
+        # First, so that the moment of arrival is known to whoever measures; the turn itself comes after all reads.
+        self._schedule()
         self._take(bytes(receive_buffer[:nbytes]))
         if not connection.wants_read:
             self._pause()
-        self._schedule()
 
     def eof_received(self) -> bool:
         return False

@@ -72,7 +72,7 @@ class Clients:
         touches: TouchReporter,
         settings: ClientSettings,
         entropy: Callable[[int], bytes],
-        four_letter_word: Callable[[str], bytes],
+        four_letter_word: Callable[[str, bytes], bytes],
     ) -> None:
         self.machine = machine
         self.watches: WatchTable[Connection] = WatchTable()
@@ -84,8 +84,16 @@ class Clients:
         self.notices: deque[tuple[Connection, str]] = deque(maxlen=REFUSALS_KEPT_MAX)
         """What clients were refused, for the operator: (connection, what and why)."""
         self.now = 0
+        self.arrived = 0.0
+        """When what is read now arrived, for statistics: the shell may know better than the last turn's time."""
         self.received_total = 0
         self.sent_total = 0
+        self.events_total = 0
+        self.bytes_received_total = 0
+        self.bytes_sent_total = 0
+        self.connections_total = 0
+        self.rejected_total = 0
+        self.expired_total = 0
         self.serving = False
         """Whether sessions may be attached now; set every turn by the driver."""
         self._origin = origin
@@ -112,10 +120,13 @@ class Clients:
         """A client connected; None if there are too many already, `full_knob` then says of what."""
         if len(self._connections) >= self._settings.connections_max:
             self.full_knob = "client.connections_max"
+            self.rejected_total += 1
             return None
         if not self._addresses.admit(_host(address)):
             self.full_knob = "client.connections_per_address_max"
+            self.rejected_total += 1
             return None
+        self.connections_total += 1
         connection = self._connection_class(self, address, ids, self._settings.jute_maxbuffer)
         self._connections[connection] = None
         return connection
@@ -354,6 +365,7 @@ class Clients:
             for connection in self.watches.trigger(event_type, path):
                 if connection.phase is Phase.ATTACHED and permits(acl, READ, connection.ids):
                     connection.out.append(encode_watch_event(zxid, event_type, path))
+                    self.events_total += 1
                     if not connection.dirty:
                         self.mark_dirty(connection)
 
@@ -375,6 +387,21 @@ class Clients:
                 del self._backlogged[connection]
                 connection.take_backlog()
 
+    @property
+    def attached(self) -> int:
+        """Sessions whose connection is here."""
+        return len(self._by_session)
+
+    def reset_statistics(self) -> None:
+        """Count packets and bytes anew."""
+        self.received_total = self.sent_total = self.events_total = 0
+        self.bytes_received_total = self.bytes_sent_total = 0
+
+    def reset_connection_statistics(self) -> None:
+        """The same for each connection."""
+        for connection in self._connections:
+            connection.reset_statistics()
+
     def close_all(self) -> None:
         """This server cannot know what became of its sessions (D-4, D-14): clients ask another one."""
         for connection in list(self._connections):
@@ -387,6 +414,7 @@ class Clients:
             return []
         dirty, self._dirty = self._dirty, []
         outputs: list[Output] = []
+        zxid = self.machine.last_zxid
         for connection in dirty:
             if connection.phase is Phase.ATTACHED and (
                 not self.serving or self._touches.age(connection.session, now) > connection.third_ms
@@ -398,7 +426,14 @@ class Clients:
             out = connection.out
             connection.sent += len(out)
             self.sent_total += len(out)
-            outputs.append((connection, b"".join(out), connection.closing))
+            data = b"".join(out)
+            self.bytes_sent_total += len(data)
+            outputs.append((connection, data, connection.closing))
+            asked_at = connection.asked_at
+            if asked_at is not None and out:
+                connection.latency.add(now - asked_at if now > asked_at else 0.0, now, zxid)
+                # What is still unanswered arrived later than what was answered now.
+                connection.asked_at = now if connection.queue else None
             out.clear()
             connection.out_bytes = 0
             if connection.closing:

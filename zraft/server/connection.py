@@ -102,6 +102,29 @@ class Phase(Enum):
     CLOSED = "closed"
 
 
+class ConnectionLatency:
+    """Answers to one client, in ms from the arrival of the oldest request they answer. `zxid` is that of the last one."""
+
+    __slots__ = ("answered_at", "count", "largest", "last", "smallest", "total", "zxid")
+
+    def __init__(self) -> None:
+        self.answered_at = self.count = 0
+        self.last = self.largest = self.smallest = self.total = 0.0
+        self.zxid = -1
+
+    def add(self, latency: float, now: int, zxid: int) -> None:
+        """One batch of answers left at `now`."""
+        self.answered_at = now
+        self.zxid = zxid
+        self.last = latency
+        self.total += latency
+        if latency > self.largest:
+            self.largest = latency
+        if latency < self.smallest or not self.count:
+            self.smallest = latency
+        self.count += 1
+
+
 class Connection:
     """One client. Created by `Clients.connect`; fed by the shell; `handle` is the shell's own."""
 
@@ -113,13 +136,18 @@ class Connection:
         "_queued_bytes",
         "_reader",
         "address",
+        "asked_at",
         "closing",
         "dirty",
         "ending",
+        "established",
         "handle",
         "held",
         "ids",
         "ids_of_writes",
+        "last_opcode",
+        "last_xid",
+        "latency",
         "out",
         "out_bytes",
         "phase",
@@ -162,6 +190,13 @@ class Connection:
         self.handle: Any = None
         self.received = 0
         self.sent = 0
+        # For operators: per batch, never per request. Times are ms of the turn's clock.
+        self.established = clients.now
+        self.asked_at: float | None = None
+        """When the oldest request that is being measured arrived; None while nothing is unanswered."""
+        self.last_opcode = 0
+        self.last_xid = -1
+        self.latency = ConnectionLatency()
 
     def identify(self, ids: Ids) -> None:
         """Add what is known of the client before it asks for a session: whom its certificate names."""
@@ -197,6 +232,9 @@ class Connection:
             return
         self.received += len(frames)
         self._clients.received_total += len(frames)
+        self._clients.bytes_received_total += len(data)
+        if self.asked_at is None:
+            self.asked_at = self._clients.arrived
         if self._clients.watches and self._clients.has_too_many_watches(self):
             return
         if self.phase is Phase.ATTACHED and not self._backlog and not self.held and not self._clients.full:
@@ -206,6 +244,11 @@ class Connection:
         else:
             self._defer(frames)
 
+    def reset_statistics(self) -> None:
+        """Count anew what operators see."""
+        self.received = self.sent = 0
+        self.latency = ConnectionLatency()
+
     def connection_lost(self) -> None:
         """The client is gone."""
         self._clients.release(self)
@@ -214,7 +257,7 @@ class Connection:
         """Take the first frame, which asks for a session, off `frames`; False if there is nothing more to do."""
         word = self._reader.word
         if word is not None:
-            self.out.append(self._clients.four_letter_word(word))
+            self.out.append(self._clients.four_letter_word(word, self._reader.argument))
             self.closing = True
             self._clients.mark_dirty(self)
         elif frames:
@@ -255,6 +298,7 @@ class Connection:
         queue = self.queue
         commands: list[txn.Command] = []
         size = 0
+        xid, opcode = -1, self.last_opcode
         for place, frame in enumerate(frames):
             if len(frame) < 8:
                 self._clients.refuse(self, f"request of {len(frame)} bytes, a request header has 8")
@@ -304,6 +348,9 @@ class Connection:
                         break
             except MarshallingError:
                 self._fail(xid, Code.MARSHALLING_ERROR)
+        self.last_opcode = opcode
+        if xid >= 0:
+            self.last_xid = xid
         if commands:
             self._clients.submit(self, commands, size)
 

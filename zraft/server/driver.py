@@ -37,7 +37,7 @@ from zraft.server.leadership import Leadership
 from zraft.server.origin import OriginStream
 from zraft.server.outbox import Outbox
 from zraft.server.reads import LinearizableReads
-from zraft.server.statistics import Latencies, Sizes
+from zraft.server.statistics import Latencies, Proposals
 from zraft.server.touches import TouchReporter
 from zraft.transport.messages import Hello, OriginBatch, PeerMessage, Sender, TouchAck, TouchReport
 from zraft.tree.machine import Machine
@@ -67,7 +67,7 @@ class Driver:
         stored: Stored,
         rng: random.Random,
         entropy: Callable[[int], bytes],
-        four_letter_word: Callable[[str], bytes],
+        four_letter_word: Callable[[str, bytes], bytes],
         now_ms: int,
     ) -> None:
         if identity.cluster is not None and stored.roster is None:
@@ -88,6 +88,7 @@ class Driver:
         self._group_commit = GroupCommit()
         self._stirred = False
         self._seen_commit = 0
+        self._writes_answered = 0
 
         self.touches = TouchReporter(identity.boot, settings.tree.tick_time_ms // 2)
         self.origin = OriginStream(identity.server, identity.instance, identity.boot, settings.origin)
@@ -108,12 +109,12 @@ class Driver:
             origin=self.origin,
             touches=self.touches,
             clients=self.clients,
-            on_latency=self._on_latency,
+            on_answered=self._on_answered,
         )
         # The first batch of a boot registers it (D-1); the window keeps everything else behind it in order.
         self.origin.add(None, 0, (), [(REGISTER, identity.boot_id)], len(identity.boot_id))
 
-        self.proposals = Sizes()
+        self.proposals = Proposals()
         self.leader_changes = 0
         self.peer_mistakes = 0
         """Messages that an authenticated peer should never have sent; each was dropped."""
@@ -244,6 +245,8 @@ class Driver:
     def turn(self, now_ms: int, wall_ms: int) -> Effects:
         """Everything that follows from what arrived since the last turn."""
         step = self.clock.advance(now_ms)
+        self.latencies.answered(now_ms)
+        sent_before = self.clients.sent_total - self.clients.events_total
         self.clients.now = now_ms
         raft = self.raft
         founded = self.bootstrap.founded
@@ -263,7 +266,7 @@ class Driver:
             self.clients.step_count()
             self.clients.take_attaches()
             self.clients.take_backlog()
-            self.origin.cut(now_ms)
+            self.origin.cut(now_ms, min(self.clients.arrived, now_ms))
             leader = self._leader
             if leader is not None:
                 for batch in self.origin.due(now_ms):
@@ -290,6 +293,8 @@ class Driver:
         if stale and self.contact.lost:
             self.clients.close_all()
         outputs = self.clients.flush(now_ms)
+        self._count_reads(sent_before)
+        self.clients.arrived = now_ms
         frame = self._group_commit.next_frame(self.bootstrap.to_make_durable())
         return Effects(self._outbox.take(), frame, outputs, self._wake_at())
 
@@ -438,5 +443,14 @@ class Driver:
                 return now
         return now + IDLE_TURN_MS if due >= now + IDLE_TURN_MS else due if due > now else now + 1
 
-    def _on_latency(self, cut_at: int, count: int) -> None:
-        self.latencies.add(self.clock.now - cut_at, count)
+    def _on_answered(self, arrived_at: float, count: int) -> None:
+        self._writes_answered += count
+        self.latencies.add_writes(arrived_at, count)
+
+    def _count_reads(self, sent_before: int) -> None:
+        """What this turn answered beside writes: all that was sent but these and events."""
+        clients = self.clients
+        reads = clients.sent_total - clients.events_total - sent_before - self._writes_answered
+        if reads > 0:
+            self.latencies.add_reads(clients.arrived, reads)
+        self._writes_answered = 0

@@ -84,6 +84,11 @@ class SessionExpiry:
             >= record.timeout_ms + self.tick_time_ms
         )
 
+    def left_ms(self, session: int, record: SessionRecord) -> int:
+        """Time until the session is suspected if nothing is heard of it; below 0 while that is being settled."""
+        touched = self._touched.get(session, self._clock)
+        return touched + record.timeout_ms + self.tick_time_ms - self._clock
+
     def wants_round(self, sessions: Mapping[int, SessionRecord], next_round: int) -> bool:
         """Look for new suspects; True if there are some, which wait for quorum round `next_round`."""
         if self._clock < self._next_scan:

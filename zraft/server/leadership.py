@@ -19,7 +19,7 @@ from zraft.server.driver_types import DriverSettings
 from zraft.server.expiry import SessionExpiry
 from zraft.server.intake import BatchIntake
 from zraft.server.reaper import Reaper
-from zraft.server.statistics import Sizes
+from zraft.server.statistics import Proposals
 from zraft.transport.messages import TouchAck, TouchReport
 from zraft.tree.machine import Machine
 from zraft.tree.txn import SETTINGS, Command, pack_batch, pack_entry
@@ -34,7 +34,7 @@ NO_INSTANCE: Final = Instance(b"")
 class Leadership:
     """Batches of the origins and the leader's own commands on their way into the log, and the log's time."""
 
-    def __init__(self, settings: DriverSettings, machine: Machine, proposals: Sizes, run_ms: int) -> None:
+    def __init__(self, settings: DriverSettings, machine: Machine, proposals: Proposals, run_ms: int) -> None:
         self._settings = settings
         self._machine = machine
         self._proposals = proposals
@@ -85,6 +85,6 @@ class Leadership:
                 blobs.insert(0 if machine.position == 0 else len(blobs), blob)
                 count += len(own)
             payload = pack_entry(log_time, wall_ms, blobs)
-            self._proposals.add(len(payload))
+            self._proposals.add(len(payload), count)
             index = raft.propose(payload, count)
             assert index is not None, "a leader with few uncommitted entries refused a bounded one"

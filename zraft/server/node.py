@@ -27,6 +27,7 @@ from zraft.ids import ServerId
 from zraft.raft.role import Role
 from zraft.raft.settings import RaftSettings
 from zraft.server.addresses import PeerAddresses
+from zraft.server.admin_listener import AdminListener
 from zraft.server.audit import AuditTap, server_line
 from zraft.server.audit_file import AuditFile
 from zraft.server.authentication import AuthSettings
@@ -41,8 +42,9 @@ from zraft.server.driver import Driver
 from zraft.server.driver_types import DriverSettings, Identity
 from zraft.server.origin import OriginSettings
 from zraft.server.reloading import Polled, Reloading, keep_fresh
-from zraft.server.report import server_statistics
+from zraft.server.report import Report
 from zraft.server.sasl_users import read_users
+from zraft.server.statistics import ProcessStatistics
 from zraft.server.stored import stored_group
 from zraft.server.wal_thread import WalThread
 from zraft.storage.directory import DataDirectory
@@ -51,12 +53,13 @@ from zraft.storage.filesystem import RealFileSystem
 from zraft.storage.settings import WalSettings
 from zraft.storage.wal import Wal
 from zraft.transport.keys import read_key_file
-from zraft.transport.link import PeerLinks
+from zraft.transport.link import LinkStatistics, PeerLinks
 from zraft.transport.messages import PeerMessage, Sender
 from zraft.transport.packing import UnsendableError
-from zraft.transport.udp import Address, UdpEndpoint
+from zraft.transport.udp import Address, UdpEndpoint, UdpStatistics
 from zraft.tree.settings import Settings
 from zraft.wire import four_letter
+from zraft.wire.statistics import Metric
 
 TICK_S: Final = 0.01
 """The loop's own heartbeat: sockets are drained, then timers judged, at least this often."""
@@ -79,6 +82,11 @@ def now_ms() -> int:
     return time.clock_gettime_ns(time.CLOCK_BOOTTIME) // 1_000_000
 
 
+def now_ms_exactly() -> float:
+    """The same with its fractions, for what is measured."""
+    return time.clock_gettime_ns(time.CLOCK_BOOTTIME) / 1e6
+
+
 class Node:
     """One running server."""
 
@@ -88,6 +96,8 @@ class Node:
         self._fs = RealFileSystem()
         self._directory = DataDirectory.open(self._fs, str(config.data), server=config.id, entropy=os.urandom)
         self._started = now_ms()
+        self._process = ProcessStatistics()
+        self._words = four_letter.allowed_words(config.client.four_letter_words)
         self._tls = ClientTls(config, time.perf_counter) if config.tls.certificate is not None else None
         self._users = _sasl_users(config)
         settings = _driver_settings(config, self._users)
@@ -113,6 +123,17 @@ class Node:
             now_ms=self._started,
         )
         self._audit = self._open_audit(config)
+        self.report = Report(
+            driver=self.driver,
+            config=config,
+            process=self._process,
+            started_ms=self._started,
+            listen_backlog=LISTEN_BACKLOG,
+            now=now_ms,
+            wall_now=lambda: time.time_ns() // 1_000_000,
+            traffic=self._traffic,
+            further_metrics=self._further_metrics,
+        )
         me = Sender(config.id, directory.instance, directory.boot)
         peers = {server: config.peer.datagram_bytes for server in config.cluster if server != config.id}
         keys = [read_key_file(path) for path in config.key_files]
@@ -126,13 +147,9 @@ class Node:
         self._stop = asyncio.Event()
         self._failure: BaseException | None = None
         self._collector = Collector()
-        self._last_tick = self._loop.time()
-        self._stall_ms_max = 0.0
         self._quotas_logged = -QUOTA_LOG_INTERVAL_S
-        self._turns = 0
-        self._fsyncs = 0
-        self._fsync_s = 0.0
-        self._fsync_s_max = 0.0
+        self._last_tick = time.monotonic()
+        self._leaderless_since: float | None = time.monotonic()
         self._settings_compared = False
         self._shown: tuple[object, ...] = ()
         self._wal_thread = WalThread(
@@ -184,6 +201,10 @@ class Node:
         servers = [await self._listen("address", config.address, plain=not config.tls.required)]
         if config.tls.address is not None:
             servers.append(await self._listen("tls.address", config.tls.address, plain=False))
+        admin = None
+        if config.admin is not None:
+            admin = AdminListener(config.admin, self.report, self._fail)
+            await admin.open()
         for number in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(number, self._stop.set)
         keepers = [loop.create_task(self._addresses.keep_fresh())]
@@ -206,6 +227,7 @@ class Node:
             udp_receive_buffer_bytes=self._endpoint.receive_buffer_bytes,
             open_files_max=resource.getrlimit(resource.RLIMIT_NOFILE)[0],
         )
+        self._last_tick = self._leaderless_since = time.monotonic()
         self._tick()
         await self._stop.wait()
         log.info("server stopping", server=config.id)
@@ -213,6 +235,8 @@ class Node:
             keeper.cancel()
         for server in servers:
             server.close()
+        if admin is not None:
+            await admin.stop()
         self.driver.clients.close_all()
         self._write_outputs()
         self._endpoint.close()
@@ -251,13 +275,14 @@ class Node:
         """Something arrived: have a turn in this iteration of the loop, once for all that arrives in it."""
         if not self._scheduled:
             self._scheduled = True
+            self.driver.clients.arrived = now_ms_exactly()
             self._loop.call_soon(self._turn)
 
     def _tick(self) -> None:
         if self._stop.is_set():
             return
-        now = self._loop.time()
-        self._stall_ms_max = max(self._stall_ms_max, (now - self._last_tick - TICK_S) * 1000)
+        now = time.monotonic()
+        self._process.add_lag(max(0.0, now - self._last_tick - TICK_S))
         self._last_tick = now
         self._loop.call_later(TICK_S, self._tick)
         # A timer may run late while heartbeats wait in the socket: they have arrived, so they count first.
@@ -280,12 +305,12 @@ class Node:
         self._scheduled = False
         if self._stop.is_set():
             return
-        self._turns += 1
         if self._tls is not None and self._tls.handshakes.ready:
             self._tls.handshakes.run()
         driver = self.driver
+        began = now_ms_exactly()
         try:
-            now = now_ms()
+            now = int(began)
             effects = driver.turn(now, time.time_ns() // 1_000_000)
         except ZraftError as error:
             self._fail(error)
@@ -302,6 +327,9 @@ class Node:
         if effects.write is not None:
             # Last: from here on the disk thread wants the interpreter, and the loop is about to wait for sockets.
             self._wal_thread.submit(effects.write)
+        ended = now_ms_exactly()
+        driver.latencies.answered(ended)
+        self._process.turns.add((ended - began) / 1000)
         if effects.wake_at <= now or (self._tls is not None and self._tls.handshakes.ready):
             self.schedule()
 
@@ -351,15 +379,14 @@ class Node:
             self._loop.call_soon_threadsafe(function, argument)  # type: ignore[arg-type]
 
     def _on_written(self, seconds: float) -> None:
-        self._fsyncs += 1
-        self._fsync_s += seconds
-        self._fsync_s_max = max(self._fsync_s_max, seconds)
+        self._process.fsync.add(seconds)
         self.driver.persisted()
         if not self._scheduled and self.driver.wants_turn:
             self._scheduled = True
             self._turn()
 
     def _on_full(self, error: DiskFullError | None) -> None:
+        self._process.disk_full = error is not None
         if error is not None:
             log.error("disk is full, nothing is acknowledged until there is room", error=str(error))
         else:
@@ -428,6 +455,12 @@ class Node:
 
     def _show(self, driver: Driver) -> None:
         """Log what changed."""
+        if driver.leader is None:
+            if self._leaderless_since is None:
+                self._leaderless_since = time.monotonic()
+        elif self._leaderless_since is not None:
+            self._process.elections.add(time.monotonic() - self._leaderless_since)
+            self._leaderless_since = None
         shown = (driver.role, driver.leader, driver.problem, driver.cluster)
         if shown != self._shown:
             raft = driver.raft
@@ -467,23 +500,21 @@ class Node:
             log.warning("quota exceeded", paths=sorted(exceeded)[:QUOTAS_SHOWN_MAX], count=len(exceeded))
             exceeded.clear()
 
-    def _four_letter_word(self, word: str) -> bytes:
-        statistics = server_statistics(
-            self.driver,
-            uptime_ms=now_ms() - self._started,
-            open_file_descriptors=len(os.listdir("/proc/self/fd")),
-            max_file_descriptors=resource.getrlimit(resource.RLIMIT_NOFILE)[0],
-            metrics={
-                "loop_turns_total": self._turns,
-                "loop_stall_ms_max": round(self._stall_ms_max, 1),
-                "fsync_count": self._fsyncs,
-                "fsync_ms_avg": round(self._fsync_s * 1000 / self._fsyncs, 3) if self._fsyncs else 0.0,
-                "fsync_ms_max": round(self._fsync_s_max * 1000, 3),
-                **(self._tls.metrics if self._tls is not None else {}),
-                **({} if self._audit is None else {"audit_lines_dropped_total": self._audit.dropped}),
-            },
-        )
-        return four_letter.answer(word, statistics)
+    def _four_letter_word(self, word: str, argument: bytes) -> bytes:
+        return four_letter.answer(word, self.report, self._words, argument)
+
+    def _further_metrics(self) -> dict[str, Metric]:
+        metrics: dict[str, Metric] = {}
+        if self._tls is not None:
+            metrics |= self._tls.metrics
+        if self._audit is not None:
+            metrics["audit_lines_dropped_total"] = self._audit.dropped
+        return metrics
+
+    def _traffic(self) -> tuple[UdpStatistics, LinkStatistics] | None:
+        if self._endpoint is None:
+            return None
+        return self._endpoint.statistics(), self._links.statistics()
 
 
 def _log_audit_error(error: OSError | None) -> None:

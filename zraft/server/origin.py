@@ -13,7 +13,7 @@ from collections import deque
 from collections.abc import Iterator
 from typing import Any, Final
 
-from attrs import frozen
+from attrs import define, frozen
 
 from zraft.ids import COORDINATION_GROUP, Instance, ServerId
 from zraft.transport.messages import OriginBatch
@@ -42,14 +42,31 @@ RUN_OVERHEAD_BYTES: Final = 16
 class NumberedBatch:
     """One batch on its way; `owners[i]` is whoever waits for the results of the i-th run."""
 
-    __slots__ = ("count", "cut_at", "message", "owners", "sent_at", "size")
+    __slots__ = ("arrivals", "count", "cut_at", "message", "owners", "sent_at", "size")
 
-    def __init__(self, message: OriginBatch, owners: list[Any], size: int, cut_at: int) -> None:
+    def __init__(
+        self,
+        message: OriginBatch,
+        owners: list[Any],
+        size: int,
+        cut_at: int,
+        arrivals: list[tuple[float, int]],
+    ) -> None:
         self.message = message
         self.owners = owners
         self.size = size
         self.cut_at = cut_at
+        self.arrivals = arrivals
+        """(ms, number of commands that arrived then), for statistics."""
         self.sent_at: int | None = None
+
+
+@define
+class _Arrival:
+    """When some runs in a row arrived, in ms, and how many are left of them."""
+
+    at: float
+    runs: int
 
 
 class OriginStream:
@@ -65,6 +82,9 @@ class OriginStream:
         self._runs: deque[tuple[int, Ids, list[Command]]] = deque()
         self._owners: deque[Any] = deque()
         self._sizes: deque[int] = deque()
+        self._arrivals: deque[_Arrival] = deque()
+        """Of the runs not yet numbered, oldest first."""
+        self._stamped = 0
         self._collected_bytes = 0
         self._unapplied: dict[int, NumberedBatch] = {}
         self._unapplied_bytes = 0
@@ -105,27 +125,45 @@ class OriginStream:
             size += RUN_OVERHEAD_BYTES
         self._collected_bytes += size
 
-    def cut(self, now: int) -> None:
-        """Number what was collected, as far as the window of batches in flight allows."""
+    def cut(self, now: int, arrived: float | None = None) -> None:
+        """Number what was collected, as far as the window of batches in flight allows.
+
+        `arrived`: when what was added since the last call arrived, if that is known better than `now`.
+        """
         if not self._runs:
             return
+        new = len(self._runs) - self._stamped
+        if new:
+            self._arrivals.append(_Arrival(now if arrived is None else arrived, new))
         settings = self._settings
         while self._runs and len(self._unapplied) < settings.batches_in_flight_max:
             runs: list[Run] = []
             owners: list[Any] = []
-            size = count = 0
+            size = count = counted = 0
+            arrivals: list[tuple[float, int]] = []
+            oldest = self._arrivals[0]
             while self._runs and (not runs or size + self._sizes[0] <= settings.batch_bytes_max):
                 run = self._runs.popleft()
                 owners.append(self._owners.popleft())
                 size += self._sizes.popleft()
                 count += len(run[2])
                 runs.append(run)
+                oldest.runs -= 1
+                if not oldest.runs:
+                    arrivals.append((oldest.at, count - counted))
+                    counted = count
+                    self._arrivals.popleft()
+                    if self._arrivals:
+                        oldest = self._arrivals[0]
+            if count > counted:
+                arrivals.append((oldest.at, count - counted))
             self._last_seq += 1
             blob = pack_batch(self._server, self._instance, self._boot, self._last_seq, runs)
             message = OriginBatch(COORDINATION_GROUP, self._boot, self._last_seq, count, blob)
-            self._unapplied[self._last_seq] = NumberedBatch(message, owners, size, now)
+            self._unapplied[self._last_seq] = NumberedBatch(message, owners, size, now, arrivals)
             self._collected_bytes -= size
             self._unapplied_bytes += size
+        self._stamped = len(self._runs)
 
     def due(self, now: int) -> Iterator[OriginBatch]:
         """Batches to send to the leader now: new ones, and unapplied ones whose last sending is too long ago."""

@@ -1,93 +1,521 @@
-"""One server's numbers at one moment, in the form that the four-letter words print."""
+"""One server's values as operators see them, read from its parts at the moment of asking. Decides nothing.
+
+Lists end at `LISTED_MAX` items, so that no question stops the loop; what is merely counted is counted in full.
+"""
 
 from __future__ import annotations
 
-from typing import Final
+import os
+import resource
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Mapping
+from itertools import islice
+from pathlib import Path
+from typing import Final, TypeVar
 
+from zraft.admin.status import (
+    ClientTraffic,
+    Durations,
+    MemberStatus,
+    PeerTraffic,
+    RaftStatus,
+    Status,
+)
+from zraft.config import ServerConfig, settings_in_force
+from zraft.raft.core import Raft
+from zraft.raft.progress import ProgressState
 from zraft.raft.role import Role
-from zraft.server.connection import Phase
+from zraft.server.connection import Connection, Phase
 from zraft.server.driver import Driver
-from zraft.wire.four_letter import ConnectionStatistics, LeaderStatistics, Mode, ServerStatistics
+from zraft.server.environment import environment, memory
+from zraft.server.statistics import ProcessStatistics
+from zraft.transport.link import LinkStatistics
+from zraft.transport.udp import UdpStatistics
+from zraft.wire.monitor import summary_values
+from zraft.wire.operation_names import operation_name
+from zraft.wire.statistics import (
+    FULL_VERSION,
+    LISTED_MAX,
+    Configuration,
+    ConnectionStatistics,
+    Dump,
+    LeaderStatistics,
+    Listing,
+    Member,
+    Metric,
+    Mode,
+    ServerStatistics,
+    SessionConnection,
+    SessionExpiries,
+    WatchesByPath,
+    WatchesBySession,
+    WatchSummary,
+)
 
 DIGEST_ITEMS_MAX: Final = 2_000
 """About 8 ms of hashing; a server without load has fewer left after a few ticks."""
 
 BUILT_ON: Final = "2026-11-21 00:00 UTC"
 
+ROLE_NAMES: Final = {
+    Role.FOLLOWER: "follower",
+    Role.PRE_CANDIDATE: "pre-candidate",
+    Role.CANDIDATE: "candidate",
+    Role.LEADER: "leader",
+}
 
-def server_statistics(
-    driver: Driver,
-    *,
-    uptime_ms: int,
-    open_file_descriptors: int,
-    max_file_descriptors: int,
-    metrics: dict[str, int | float | str],
-) -> ServerStatistics | None:
-    """The numbers, or None while this server does not serve its clients."""
-    raft = driver.raft
-    if raft is None or not driver.serving:
-        return None
-    machine = driver.machine
-    voters = len(raft.membership.members)
-    leads = raft.role is Role.LEADER
-    mode = Mode.STANDALONE if voters == 1 else Mode.LEADER if leads else Mode.FOLLOWER
-    connections = tuple(
-        ConnectionStatistics(c.address, len(c.queue), c.received, c.sent)
-        for c in driver.clients.connections
-        if c.phase is not Phase.CLOSED
-    )
-    numbers = raft.statistics()
-    leader = None
-    if mode is Mode.LEADER:
-        synced = sum(1 for f in numbers.followers if f.match_index >= raft.commit_index)
-        leader = LeaderStatistics(
+TRACE_MASK_AT_START: Final = 0x132
+"""ZooKeeper's own. Kept and told, because tools ask; there is no trace log that it could filter."""
+
+T = TypeVar("T")
+K = TypeVar("K")
+
+
+class Report:
+    """The `AdminReports` of one running server.
+
+    `now` and `wall_now` give ms, the first on the driver's clock; `traffic` what the peers' socket and links
+    counted, None before they are open.
+    """
+
+    def __init__(
+        self,
+        *,
+        driver: Driver,
+        config: ServerConfig,
+        process: ProcessStatistics,
+        started_ms: int,
+        listen_backlog: int,
+        now: Callable[[], int],
+        wall_now: Callable[[], int],
+        traffic: Callable[[], tuple[UdpStatistics, LinkStatistics] | None],
+        further_metrics: Callable[[], Mapping[str, Metric]],
+    ) -> None:
+        self._driver = driver
+        self._config = config
+        self._process = process
+        self._started = started_ms
+        self._listen_backlog = listen_backlog
+        self._now = now
+        self._wall_now = wall_now
+        self._traffic = traffic
+        self._further_metrics = further_metrics
+        self._environment = environment(BUILT_ON)
+        self._trace_mask = TRACE_MASK_AT_START
+
+    # -- values of the four-letter words
+
+    @property
+    def serving(self) -> bool:
+        return self._driver.serving or self.read_only
+
+    @property
+    def read_only(self) -> bool:
+        return self._driver.clients.is_read_only
+
+    def environment(self) -> tuple[tuple[str, str], ...]:
+        return self._environment + memory()
+
+    def trace_mask(self) -> int:
+        return self._trace_mask
+
+    def set_trace_mask(self, mask: int) -> None:
+        self._trace_mask = mask
+
+    def reset_server(self) -> None:
+        """Count packets, latencies, sizes and durations anew."""
+        self._driver.clients.reset_statistics()
+        self._driver.latencies.reset()
+        self._driver.proposals.reset()
+        self._process.reset()
+
+    def reset_connections(self) -> None:
+        self._driver.clients.reset_connection_statistics()
+
+    def server(self) -> ServerStatistics | None:
+        """The numbers of `srvr` and `mntr`, or None while this server does not serve its clients."""
+        driver = self._driver
+        raft = driver.raft
+        if raft is None or not self.serving:
+            return None
+        mode = Mode.READ_ONLY if self.read_only else _mode(raft)
+        machine, clients = driver.machine, driver.clients
+        writes, reads = driver.latencies.writes.view(), driver.latencies.reads.view()
+        observed = [one for one in (writes, reads) if one.count]
+        count = writes.count + reads.count
+        return ServerStatistics(
+            built_on=BUILT_ON,
+            mode=mode,
+            latency_min_ms=round(min((one.smallest for one in observed), default=0.0) * 1000),
+            latency_avg_ms=(writes.total + reads.total) / count * 1000 if count else 0.0,
+            latency_max_ms=round(max((one.largest for one in observed), default=0.0) * 1000),
+            received=clients.received_total,
+            sent=clients.sent_total,
+            connection_count=len(clients),
+            outstanding=sum([len(c.queue) for c in clients.connections]),
+            zxid=machine.last_zxid,
+            # One more than there are: ZooKeeper counts its root twice, as "" and as "/".
+            node_count=len(machine.nodes) + 1,
+            watch_count=clients.watches.watch_count(),
+            ephemerals_count=sum([len(s.ephemerals) for s in machine.sessions.values()]),
+            approximate_data_size=machine.nodes.data_bytes,
+            global_sessions=len(machine.sessions),
+            open_file_descriptors=len(os.listdir("/proc/self/fd")),
+            max_file_descriptors=resource.getrlimit(resource.RLIMIT_NOFILE)[0],
+            uptime_ms=self._now() - self._started,
+            leader=self._leader(raft) if mode is Mode.LEADER else None,
+            metrics=self._metrics(raft),
+        )
+
+    def _leader(self, raft: Raft) -> LeaderStatistics:
+        voters = len(raft.membership.members)
+        sizes = self._driver.proposals.sizes
+        return LeaderStatistics(
             learners=voters - 1,
-            synced_followers=synced,
+            synced_followers=sum(
+                1 for f in raft.statistics().followers if f.match_index >= raft.commit_index
+            ),
             pending_syncs=0,
             quorum_size=voters,
-            leader_uptime_ms=driver.leader_uptime_ms,
-            last_proposal_size=driver.proposals.last,
-            min_proposal_size=driver.proposals.smallest,
-            max_proposal_size=driver.proposals.largest,
+            leader_uptime_ms=self._driver.leader_uptime_ms,
+            last_proposal_size=sizes.last,
+            min_proposal_size=sizes.smallest,
+            max_proposal_size=sizes.largest,
         )
-    return ServerStatistics(
-        built_on=BUILT_ON,
-        mode=mode,
-        latency_min_ms=driver.latencies.min_ms,
-        latency_avg_ms=driver.latencies.mean_ms,
-        latency_max_ms=driver.latencies.max_ms,
-        received=driver.clients.received_total,
-        sent=driver.clients.sent_total,
-        connections=connections,
-        outstanding=sum(c.queued for c in connections),
-        zxid=machine.last_zxid,
-        # One more than there are: ZooKeeper counts its root twice, as "" and as "/".
-        node_count=len(machine.nodes) + 1,
-        watch_count=driver.clients.watches.watch_count(),
-        ephemerals_count=sum(len(s.ephemerals) for s in machine.sessions.values()),
-        approximate_data_size=machine.nodes.data_bytes,
-        global_sessions=len(machine.sessions),
-        open_file_descriptors=open_file_descriptors,
-        max_file_descriptors=max_file_descriptors,
-        uptime_ms=uptime_ms,
-        leader=leader,
-        metrics={
+
+    def _metrics(self, raft: Raft) -> dict[str, Metric]:
+        """What `mntr` lists beyond ZooKeeper's fixed part: its counters that we can fill, then our own."""
+        driver, process = self._driver, self._process
+        clients = driver.clients
+        campaigns = raft.statistics().campaigns_total
+        return {
+            "connection_request_count": clients.connections_total,
+            "connection_rejected": clients.rejected_total,
+            "bytes_received_count": clients.bytes_received_total,
+            "response_bytes": clients.bytes_sent_total,
+            "looking_count": campaigns,
+            "commit_count": raft.commit_index,
+            "stale_sessions_expired": clients.expired_total,
+            **summary_values("updatelatency", driver.latencies.writes.view()),
+            **summary_values("readlatency", driver.latencies.reads.view()),
+            **summary_values("fsynctime", process.fsync.view()),
+            **summary_values("election_time", process.elections.view()),
             "raft_term": raft.term,
             "raft_last_index": raft.log.last_index,
             "raft_commit_index": raft.commit_index,
             "raft_applied_index": driver.applied_index,
-            "raft_campaigns_total": numbers.campaigns_total,
+            "raft_campaigns_total": campaigns,
             "raft_leader_changes_total": driver.leader_changes,
             "raft_peer_mistakes_total": driver.peer_mistakes,
-            **_digest(driver),
-            **metrics,
-        },
+            **self._digest(),
+            "loop_turns_total": process.turns.view().count,
+            "loop_stall_ms_max": round(process.stall_ms_max, 1),
+            **self._further_metrics(),
+        }
+
+    def _digest(self) -> dict[str, Metric]:
+        """The state digest if it is cheap to have now; while the tree changes fast it would stop the loop."""
+        found = self.digest()
+        if found is None:
+            return {"state_digest_pending": self._driver.machine.undigested}
+        return {"state_digest": found[1], "state_digest_index": self._driver.applied_index}
+
+    def digest(self) -> tuple[int, str] | None:
+        """(zxid, digest in hexadecimal), None if too much is left to hash."""
+        machine = self._driver.machine
+        if machine.undigested > DIGEST_ITEMS_MAX:
+            return None
+        return machine.last_zxid, f"{machine.digest():032x}"
+
+    def connections(self) -> Listing[ConnectionStatistics]:
+        clients = self._driver.clients
+        shift = self._wall_now() - self._now()
+        found = [c for c in clients.connections if c.phase is not Phase.CLOSED]
+        return Listing(
+            tuple([_connection(one, shift) for one in found[:LISTED_MAX]]),
+            len(found),
+        )
+
+    def configuration(self) -> Configuration:
+        config = self._config
+        settings = self._driver.machine.settings
+        size, log_size = _sizes(config.data)
+        return Configuration(
+            server=config.id,
+            client_port=config.address.port,
+            connections_per_address_max=config.client.connections_per_address_max,
+            secure_client_port=-1 if config.tls.address is None else config.tls.address.port,
+            data=str(config.data),
+            data_size=size,
+            log_size=log_size,
+            tick_time_ms=settings.tick_time_ms,
+            session_timeout_ms_min=settings.session_timeout_ms_min,
+            session_timeout_ms_max=settings.session_timeout_ms_max,
+            listen_backlog=self._listen_backlog,
+            members=tuple(Member(server, str(address)) for server, address in sorted(config.cluster.items())),
+        )
+
+    def dump(self) -> Dump:
+        driver = self._driver
+        sessions = driver.machine.sessions
+        connections, counted = self._connection_deadlines()
+        listed = islice(sessions.values(), LISTED_MAX)
+        owners = [one for one in sessions.values() if one.ephemerals]
+        return Dump(
+            sessions=Listing(tuple((one.id, one.timeout_ms) for one in listed), len(sessions)),
+            expiries=self._expiries(),
+            owners=len(owners),
+            ephemerals=Listing(
+                _first((one.id, one.ephemerals) for one in owners), sum(len(one.ephemerals) for one in owners)
+            ),
+            connections=connections,
+            connection_count=counted,
+        )
+
+    def _expiries(self) -> SessionExpiries | None:
+        """A leader's view: when each session ends if nothing more is heard of it."""
+        leadership = self._driver.leadership
+        if leadership is None:
+            return None
+        sessions = self._driver.machine.sessions
+        ends = [
+            (leadership.expiry.left_ms(one.id, one), one.id) for one in islice(sessions.values(), LISTED_MAX)
+        ]
+        return SessionExpiries(self._by_time(ends), len(sessions))
+
+    def _connection_deadlines(self) -> tuple[tuple[tuple[int, tuple[tuple[str, int], ...]], ...], int]:
+        driver = self._driver
+        now = self._now()
+        found = [c for c in driver.clients.connections if c.phase is not Phase.CLOSED]
+        shortest = driver.machine.settings.session_timeout_ms_min
+        ends = []
+        for one in found[:LISTED_MAX]:
+            heard = driver.touches.heard(one.session) if one.session else None
+            left = (one.established if heard is None else heard) + (one.timeout_ms or shortest) - now
+            ends.append((left, (one.address, one.session)))
+        return self._by_time(ends), len(found)
+
+    def _by_time(self, ends: Iterable[tuple[int, T]]) -> tuple[tuple[int, tuple[T, ...]], ...]:
+        """What ends in so many ms, by the wall-clock tick at which that is."""
+        tick = self._driver.machine.settings.tick_time_ms
+        wall = self._wall_now()
+        by_time: defaultdict[int, list[T]] = defaultdict(list)
+        for left, what in ends:
+            by_time[((wall + left) // tick + 1) * tick].append(what)
+        return tuple((at, tuple(by_time[at])) for at in sorted(by_time))
+
+    def watch_summary(self) -> WatchSummary:
+        watches = self._driver.clients.watches
+        return WatchSummary(watches.watcher_count(), watches.path_count(), watches.watch_count())
+
+    def watches_by_session(self) -> WatchesBySession:
+        watches = self._driver.clients.watches
+        found = _first((connection.session, paths) for connection, paths in watches.by_watcher())
+        return Listing(found, self._watchings(sum(len(paths) for _, paths in found)))
+
+    def watches_by_path(self) -> WatchesByPath:
+        watches = self._driver.clients.watches
+        found = _first((path, (one.session for one in watchers)) for path, watchers in watches.by_path())
+        return Listing(found, self._watchings(sum(len(sessions) for _, sessions in found)))
+
+    def _watchings(self, listed: int) -> int:
+        """How many (session, path) there are: exact while all are listed, else at most this."""
+        return listed if listed < LISTED_MAX else self._driver.clients.watches.watch_count()
+
+    # -- beyond ZooKeeper's words
+
+    def status(self) -> Status:
+        driver, process = self._driver, self._process
+        config = self._config
+        reasons = self._reasons()
+        return Status(
+            server=config.id,
+            version=FULL_VERSION,
+            address=str(config.address),
+            cluster=None if driver.cluster is None else driver.cluster.hex(),
+            uptime_ms=self._now() - self._started,
+            ready=not reasons,
+            reasons=reasons,
+            raft=None if driver.raft is None else self._raft(driver.raft),
+            members=self._members(driver.raft),
+            clients=self._client_traffic(),
+            peers=_peer_traffic(self._traffic()),
+            durations=Durations(
+                fsync=process.fsync.view(),
+                writes=driver.latencies.writes.view(),
+                reads=driver.latencies.reads.view(),
+                turns=process.turns.view(),
+                loop_lag=process.loop_lag.view(),
+                elections=process.elections.view(),
+                entry_commands=driver.proposals.commands.view(),
+                entry_bytes=driver.proposals.bytes.view(),
+            ),
+            loop_stall_max_ms=process.stall_ms_max,
+            disk_full=process.disk_full,
+            undigested=driver.machine.undigested,
+            settings_differ=tuple(sorted(driver.settings_differ)),
+            statistics=self.server(),
+        )
+
+    def knobs(self) -> tuple[tuple[str, str], ...]:
+        return settings_in_force(self._config)
+
+    def cluster_text(self) -> str:
+        return "".join(f"{server}={address}\n" for server, address in sorted(self._config.cluster.items()))
+
+    def _reasons(self) -> tuple[str, ...]:
+        """Why clients are better served elsewhere now."""
+        driver = self._driver
+        reasons = []
+        if driver.problem is not None:
+            reasons.append(driver.problem)
+        elif driver.serving:
+            pass  # also for the moment without a leader that an election takes: nobody's request fails of it
+        elif driver.raft is None:
+            reasons.append("the cluster is not founded yet: more of its servers must be reachable")
+        elif driver.leader is None:
+            reasons.append("no leader is known: a majority of the servers must be reachable")
+        else:
+            reasons.append(f"no contact with a quorum through leader {driver.leader} for too long")
+        if self._process.disk_full:
+            reasons.append("the disk is full: no write is acknowledged until there is room")
+        return tuple(reasons)
+
+    def _raft(self, raft: Raft) -> RaftStatus:
+        numbers = raft.statistics()
+        return RaftStatus(
+            role=ROLE_NAMES[numbers.role],
+            term=numbers.term,
+            leader=numbers.leader,
+            first_index=numbers.first_index,
+            last_index=numbers.last_index,
+            durable_index=numbers.durable_index,
+            commit_index=numbers.commit_index,
+            applied_index=self._driver.applied_index,
+            uncommitted_bytes=numbers.uncommitted_bytes,
+            pending_reads=numbers.pending_reads,
+            campaigns_total=numbers.campaigns_total,
+            leader_changes_total=self._driver.leader_changes,
+            messages_ignored_total=numbers.messages_ignored_total,
+            proposals_refused_total=numbers.proposals_refused_total,
+            reads_dropped_total=numbers.reads_dropped_total,
+            peer_mistakes_total=self._driver.peer_mistakes,
+        )
+
+    def _members(self, raft: Raft | None) -> tuple[MemberStatus, ...]:
+        leads = raft is not None and raft.role is Role.LEADER
+        followers = {f.server: f for f in raft.statistics().followers} if raft is not None and leads else {}
+        last = 0 if raft is None else raft.log.last_index
+        members = []
+        for server, address in sorted(self._config.cluster.items()):
+            follower = followers.get(server)
+            is_me = server == self._config.id
+            if follower is None:
+                members.append(MemberStatus(server, str(address), server == self._driver.leader, is_me))
+            else:
+                members.append(
+                    MemberStatus(
+                        server,
+                        str(address),
+                        leads=False,
+                        is_me=is_me,
+                        match_index=follower.match_index,
+                        lag_entries=last - follower.match_index,
+                        inflight_messages=follower.inflight_messages,
+                        inflight_bytes=follower.inflight_bytes,
+                        replicating=follower.state is ProgressState.REPLICATE,
+                    )
+                )
+        return tuple(members)
+
+    def _client_traffic(self) -> ClientTraffic:
+        clients = self._driver.clients
+        return ClientTraffic(
+            connections=len(clients),
+            sessions_attached=clients.attached,
+            connections_total=clients.connections_total,
+            rejected_total=clients.rejected_total,
+            packets_received_total=clients.received_total,
+            packets_sent_total=clients.sent_total,
+            bytes_received_total=clients.bytes_received_total,
+            bytes_sent_total=clients.bytes_sent_total,
+            events_total=clients.events_total,
+            outstanding_bytes=self._driver.origin.outstanding,
+            sessions_expired_total=clients.expired_total,
+        )
+
+
+def _mode(raft: Raft) -> Mode:
+    if len(raft.membership.members) == 1:
+        return Mode.STANDALONE
+    return Mode.LEADER if raft.role is Role.LEADER else Mode.FOLLOWER
+
+
+def _connection(one: Connection, shift_ms: int) -> ConnectionStatistics:
+    session = None
+    if one.session:
+        latency = one.latency
+        session = SessionConnection(
+            session=one.session,
+            last_operation=operation_name(one.last_opcode),
+            established_ms=one.established + shift_ms,
+            timeout_ms=one.timeout_ms,
+            last_cxid=one.last_xid,
+            last_zxid=latency.zxid,
+            last_response_ms=latency.answered_at,
+            last_latency_ms=round(latency.last),
+            min_latency_ms=round(latency.smallest),
+            avg_latency_ms=round(latency.total / latency.count) if latency.count else 0,
+            max_latency_ms=round(latency.largest),
+        )
+    return ConnectionStatistics(
+        one.address,
+        len(one.queue),
+        one.received,
+        one.sent,
+        reading=one.wants_read and not one.closing,
+        secure=getattr(one.handle, "secure", False),
+        session=session,
     )
 
 
-def _digest(driver: Driver) -> dict[str, int | float | str]:
-    """The state digest if it is cheap to have now; while the tree changes fast it would stop the loop."""
-    machine = driver.machine
-    if machine.undigested > DIGEST_ITEMS_MAX:
-        return {"state_digest_pending": machine.undigested}
-    return {"state_digest": f"{machine.digest():032x}", "state_digest_index": driver.applied_index}
+def _peer_traffic(traffic: tuple[UdpStatistics, LinkStatistics] | None) -> PeerTraffic | None:
+    if traffic is None:
+        return None
+    udp, links = traffic
+    errors = {("send", name): count for name, count in udp.send_errors.items()}
+    errors |= {("receive", name): count for name, count in udp.receive_errors.items()}
+    return PeerTraffic(
+        datagrams_sent=udp.datagrams_sent,
+        datagrams_received=udp.datagrams_received,
+        bytes_sent=udp.bytes_sent,
+        bytes_received=udp.bytes_received,
+        messages_sent=links.messages_sent,
+        messages_received=links.messages_received,
+        messages_not_understood=links.messages_not_understood,
+        refused=links.rejected,
+        errors=errors,
+    )
+
+
+def _first(lists: Iterable[tuple[K, Iterable[T]]]) -> tuple[tuple[K, tuple[T, ...]], ...]:
+    """The first `LISTED_MAX` items of several lists, each under the name of its own."""
+    found: list[tuple[K, tuple[T, ...]]] = []
+    left = LISTED_MAX
+    for name, items in lists:
+        taken = tuple(islice(items, left))
+        found.append((name, taken))
+        left -= len(taken)
+        if not left:
+            break
+    return tuple(found)
+
+
+def _sizes(data: Path) -> tuple[int, int]:
+    """Bytes of the files of a data directory, and of those of its log. A few dozen calls that do not wait."""
+    sizes: Mapping[str, int] = {
+        str(folder): sum(entry.stat().st_size for entry in os.scandir(folder) if entry.is_file())
+        for folder in (data, data / "wal")
+        if folder.is_dir()
+    }
+    return sum(sizes.values()), sizes.get(str(data / "wal"), 0)

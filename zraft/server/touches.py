@@ -63,6 +63,10 @@ class TouchReporter:
         if known is not None and at > known:
             self._acked[session] = at
 
+    def heard(self, session: int) -> int | None:
+        """When the last packet of this session arrived here, None before the first."""
+        return self._touched.get(session)
+
     def age(self, session: int, now: int) -> int:
         """Milliseconds since the last acknowledged touch."""
         return now - self._acked.get(session, NEVER)

@@ -443,7 +443,7 @@ def batches_recut() -> Sequence[Patch]:
         count = sum(batch.message.count for batch in batches)
         message = OriginBatch(COORDINATION_GROUP, self._boot, seq, count, blob)
         owners = [owner for batch in batches for owner in batch.owners]
-        merged = NumberedBatch(message, owners, self._unapplied_bytes, batches[0].cut_at)
+        merged = NumberedBatch(message, owners, self._unapplied_bytes, batches[0].cut_at, batches[0].arrivals)
         self._unapplied = {seq: merged}
         self._last_seq = seq
 

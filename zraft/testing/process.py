@@ -126,7 +126,7 @@ class Process:
             stored=stored,
             rng=random.Random(f"{self._seed}/driver/{self.server}/{self.boots}"),
             entropy=entropy.randbytes,
-            four_letter_word=str.encode,
+            four_letter_word=lambda word, argument: word.encode(),
             now_ms=self.clock_ms,
         )
         self.sender = Sender(self.server, identity.instance, identity.boot)

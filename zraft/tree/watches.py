@@ -7,8 +7,9 @@ none but the client's own requests; `count_of` lets the front end set one.
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable
+from collections.abc import Hashable, Iterable, Iterator
 from enum import IntEnum
+from itertools import chain
 from typing import Final, Generic, TypeVar
 
 from zraft.tree.acl import READ, Ids, permits
@@ -137,10 +138,27 @@ class WatchTable(Generic[W]):
         return len(data) + len(child)
 
     def watch_count(self) -> int:
-        return sum(map(len, self._data.values())) + sum(map(len, self._child.values()))
+        """In time proportional to the watchers, of which there are far fewer than watches."""
+        return sum([len(data) + len(child) for data, child in self._by_watcher.values()])
 
     def path_count(self) -> int:
-        return len(self._data.keys() | self._child.keys())
+        """In time proportional to the paths of the kind that is watched less."""
+        fewer, more = sorted((self._data, self._child), key=len)
+        return len(fewer) + len(more) - sum(map(more.__contains__, fewer))
+
+    def by_watcher(self) -> Iterator[tuple[W, Iterable[str]]]:
+        """Every watcher with the paths it watches in any way; not to be changed meanwhile."""
+        for watcher, (data, child) in self._by_watcher.items():
+            yield watcher, chain(data, (path for path in child if path not in data))
+
+    def by_path(self) -> Iterator[tuple[str, Iterable[W]]]:
+        """Every watched path with its watchers; not to be changed meanwhile."""
+        for path, watchers in self._data.items():
+            others = self._child.get(path, ())
+            yield path, chain(watchers, (watcher for watcher in others if watcher not in watchers))
+        for path, watchers in self._child.items():
+            if path not in self._data:
+                yield path, watchers
 
     def watcher_count(self) -> int:
         return len(self._by_watcher)

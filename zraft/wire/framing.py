@@ -38,6 +38,9 @@ FOUR_LETTER_WORDS: Final = frozenset(
 )
 """The words ZooKeeper knows. Any other four bytes are a length, and as a length too large."""
 
+ARGUMENT_BYTES: Final = {"stmk": 8}
+"""What follows a word in the same read and belongs to it. As in ZooKeeper, nobody waits for a rest of it."""
+
 _WORDS_BY_BYTES: Final = {word.encode(): word for word in FOUR_LETTER_WORDS}
 
 
@@ -57,7 +60,7 @@ class FrameReader:
     concurrent use, and not usable after an error.
     """
 
-    __slots__ = ("_jute_maxbuffer", "_needed", "_partial", "_sniffing", "word")
+    __slots__ = ("_jute_maxbuffer", "_needed", "_partial", "_sniffing", "argument", "word")
 
     def __init__(self, jute_maxbuffer: int = JUTE_MAXBUFFER, *, words: bool = False) -> None:
         """With `words`, as servers read, the stream may begin with a four-letter word; see `word`."""
@@ -67,6 +70,8 @@ class FrameReader:
         self._sniffing = words
         self.word: str | None = None
         """The four-letter word the stream began with. Once it is set nothing else of the stream is read."""
+        self.argument = b""
+        """What stood behind the word as far as the word takes one: the mask of `stmk`."""
 
     @property
     def buffered(self) -> int:
@@ -92,6 +97,8 @@ class FrameReader:
             if self.word is None and len(chunk) >= 4:
                 self._sniffing = False
                 self.word = sniff(chunk[:4])
+                if self.word is not None:
+                    self.argument = chunk[4 : 4 + ARGUMENT_BYTES.get(self.word, 0)]
             if self.word is not None:
                 return []
         size = len(chunk)

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from zraft.address import Address
-from zraft.dev import HOST, run_dev, serve_command
+from zraft.dev import ADMIN_PORT_OFFSET, HOST, run_dev, serve_command
 from zraft.errors import ConfigError
 
 pytestmark = pytest.mark.processes
@@ -58,8 +58,8 @@ class Dev:
 def dev(tmp_path: Path) -> Iterator[Callable[..., Dev]]:
     started: list[Dev] = []
 
-    def start(*behaviours: str) -> Dev:
-        started.append(Dev(free_ports(len(behaviours)), tmp_path, behaviours))
+    def start(*behaviours: str, port: int | None = None) -> Dev:
+        started.append(Dev(port or free_ports(len(behaviours)), tmp_path, behaviours))
         return started[-1]
 
     yield start
@@ -106,7 +106,8 @@ def test_one_line_per_server_and_ready_once_exactly_one_leads(dev: Callable[...,
         assert int(found[1]) == number
         assert is_running(int(found[3]))
         assert found[4] == str(running.data / f"server-{number}")
-        assert found[5] == "-"
+        port = int(found[2].rpartition(":")[2])
+        assert found[5] == f"http://{HOST}:{port + ADMIN_PORT_OFFSET}/"
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
@@ -206,6 +207,7 @@ def test_a_server_is_started_by_the_command_its_user_would_type() -> None:
     command = serve_command(
         2,
         Address(HOST, 2182),
+        Address(HOST, 2282),
         Path("/data/server-2"),
         "1=127.0.0.1:2181,2=127.0.0.1:2182",
         Path("/data/cluster.key"),
@@ -214,5 +216,32 @@ def test_a_server_is_started_by_the_command_its_user_would_type() -> None:
     assert command[:4] == [sys.executable, "-m", "zraft", "serve"]
     assert " ".join(command[4:]) == (
         "--id 2 --data /data/server-2 --address 127.0.0.1:2182 --cluster 1=127.0.0.1:2181,2=127.0.0.1:2182 "
-        "--key /data/cluster.key --set raft.heartbeat_ticks=9"
+        "--admin 127.0.0.1:2282 --key /data/cluster.key --set raft.heartbeat_ticks=9"
     )
+
+
+def test_an_admin_port_that_is_taken_is_told_and_done_without(dev: Callable[..., Dev]) -> None:
+    port = free_ports(1)
+    with socket.create_server((HOST, port + ADMIN_PORT_OFFSET)):
+        started = dev("standalone", port=port)
+        started.read_until(r"^ready$")
+    assert started.lines[0] == (
+        f"server 1 goes without an admin server, {HOST}:{port + ADMIN_PORT_OFFSET} is taken; "
+        "choose with --admin-port\n"
+    )
+    match = LINE.fullmatch(started.lines[1])
+    assert match is not None
+    assert match[5] == "-"
+
+
+def test_an_admin_port_that_was_asked_for_and_is_taken_is_an_error(tmp_path: Path) -> None:
+    with socket.create_server((HOST, 0)) as taken:
+        admin_port = taken.getsockname()[1]
+        with pytest.raises(ConfigError, match=f"^--admin-port: cannot listen on {HOST}:{admin_port}: "):
+            run_dev(servers=1, port=free_ports(1), data=tmp_path, admin_port=admin_port)
+
+
+@pytest.mark.parametrize(("port", "admin_port"), [(2181, 2182), (2181, 65_534), (2181, 2179)])
+def test_admin_ports_that_cannot_be_are_an_error(tmp_path: Path, port: int, admin_port: int) -> None:
+    with pytest.raises(ConfigError, match=r"^--admin-port: "):
+        run_dev(servers=3, port=port, data=tmp_path, admin_port=admin_port)

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from zraft.address import Address
-from zraft.config import ServerConfig
+from zraft.config import ServerConfig, settings_in_force
 from zraft.errors import ConfigError
 from zraft.knobs import KNOBS, load_config
 
@@ -256,3 +256,34 @@ def test_every_knob_is_documented_with_its_variable_default_and_meaning() -> Non
     missing = [row for row in rows if row not in documented]
     assert not missing, "add to docs/CONFIGURATION.md:\n" + "\n".join(missing)
     assert documented.count("\n| `") == len(rows), "docs/CONFIGURATION.md documents a knob that is gone"
+
+
+@pytest.mark.parametrize(
+    ("written", "expected"),
+    [
+        ("ruok, srvr,mntr", ("ruok", "srvr", "mntr")),
+        ("*", ("*",)),
+        ("ruok,ruok", ("ruok",)),
+        ("", ()),
+        (["ruok", "dump"], ("ruok", "dump")),
+        ([], ()),
+    ],
+)
+def test_words_are_a_list_or_text_with_commas(written: object, expected: tuple[str, ...]) -> None:
+    assert load({"client.four_letter_words": written}).client.four_letter_words == expected
+
+
+@pytest.mark.parametrize("written", ["ruok srvr", "RUOK", "r*", 7, ["ruok", 3], [""]])
+def test_what_is_no_word_is_refused(written: object) -> None:
+    assert refusal({"client.four_letter_words": written}).startswith(
+        "client.four_letter_words (on the command line): found"
+    )
+
+
+def test_settings_in_force_name_every_knob_once_as_it_would_be_written() -> None:
+    found = settings_in_force(load({"client.four_letter_words": "ruok,mntr", "admin": "127.0.0.1:9"}))
+    assert sorted(name for name, _ in found) == sorted(KNOBS)
+    values = dict(found)
+    assert values["client.four_letter_words"] == "ruok,mntr"
+    assert values["cluster"] == "1=10.0.0.1:2181"
+    assert (values["admin"], values["key"], values["insecure_peers"]) == ("127.0.0.1:9", "none", "false")

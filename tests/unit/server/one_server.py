@@ -101,7 +101,7 @@ class OneServer:
             touches=self.touches,
             settings=clients or ClientSettings(),
             entropy=lambda size: PASSWORD_BYTE * size,
-            four_letter_word=str.encode,
+            four_letter_word=lambda word, argument: word.encode() + argument,
         )
         self.applier = Applier(
             server=ME,
@@ -112,7 +112,7 @@ class OneServer:
             origin=self.origin,
             touches=self.touches,
             clients=self.clients,
-            on_latency=lambda latency_ms, count: None,
+            on_answered=lambda arrived_ms, count: None,
         )
         self.clients.serving = True
         self.now = self.clients.now = 0

@@ -52,7 +52,7 @@ class Place:
             ),
             rng=random.Random(1),
             entropy=lambda size: b"e" * size,
-            four_letter_word=str.encode,
+            four_letter_word=lambda word, argument: word.encode(),
             now_ms=0,
         )
         self.sent: list[tuple[ServerId, PeerMessage]] = []

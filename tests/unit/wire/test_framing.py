@@ -160,3 +160,20 @@ def test_arbitrary_bytes_give_frames_or_a_declared_error(chunks, words):
             assert reader.buffered <= 104
     except FrameTooLargeError:
         pass
+
+
+@pytest.mark.parametrize("cut", range(1, 4))
+def test_a_word_takes_its_argument_from_the_read_that_completes_it(cut):
+    stream = b"stmk" + (-3).to_bytes(8, "big", signed=True)
+    reader = FrameReader(words=True)
+    assert reader.feed(stream[:cut]) == []
+    assert reader.word is None
+    assert reader.feed(stream[cut:] + b"and more") == []
+    assert reader.word == "stmk"
+    assert reader.argument == stream[4:]
+
+
+def test_a_word_without_argument_takes_none():
+    reader = FrameReader(words=True)
+    reader.feed(b"ruok and more")
+    assert (reader.word, reader.argument) == ("ruok", b"")

@@ -131,7 +131,7 @@ class _Server:
             stored=Stored(HardState(), None, Log()),
             rng=rng,
             entropy=rng.randbytes,
-            four_letter_word=lambda word: word.encode(),
+            four_letter_word=lambda word, argument: word.encode(),
             now_ms=self.now_ms,
         )
         self.last_batch: OriginBatch | None = None

@@ -54,7 +54,7 @@ class OneServer:
             stored=Stored(HardState(), None, Log()),
             rng=rng,
             entropy=rng.randbytes,
-            four_letter_word=lambda word: word.encode(),
+            four_letter_word=lambda word, argument: word.encode(),
             now_ms=self.now_ms,
         )
         for _ in range(START_TURNS_MAX):

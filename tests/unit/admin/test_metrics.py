@@ -1,0 +1,132 @@
+"""Prometheus samples: what a scraper reads back from the exposition."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+from attrs import evolve
+from prometheus_client import CollectorRegistry, generate_latest
+from prometheus_client.parser import text_string_to_metric_families
+
+from tests.unit.admin.values import STATUS
+from tests.unit.wire.reports import FOLLOWER
+from zraft.admin.commands import COMMAND_NAMES
+from zraft.admin.metrics import FURTHER_COUNTERS, PREFIX, StatusCollector, families
+from zraft.admin.status import Status
+from zraft.wire.framing import FOUR_LETTER_WORDS
+
+Samples = dict[tuple[str, tuple[tuple[str, str], ...]], float]
+
+
+def exposition(status: Status) -> str:
+    collector = StatusCollector()
+    registry = CollectorRegistry(auto_describe=False)
+    registry.register(collector)
+    collector.current = status
+    return generate_latest(registry).decode()
+
+
+def scraped(status: Status) -> Samples:
+    return {
+        (sample.name, tuple(sorted(sample.labels.items()))): sample.value
+        for family in text_string_to_metric_families(exposition(status))
+        for sample in family.samples
+    }
+
+
+def test_the_names_of_zookeepers_dashboards_are_there() -> None:
+    found = scraped(STATUS)
+    expected = {
+        "znode_count": 5,
+        "watch_count": 6,
+        "ephemerals_count": 7,
+        "num_alive_connections": 2,
+        "approximate_data_size": 44,
+        "avg_latency": 0.1235,
+        "outstanding_requests": 4,
+        "open_file_descriptor_count": 63,
+        "synced_followers": 1,
+        "quorum_size": 3,
+        "election_time_count": 1,
+        "fsynctime_count": 6,
+        "fsynctime_sum": 500,
+    }
+    assert {name: found[name, ()] for name in expected} == expected
+    assert found["fsynctime", (("quantile", "0.99"),)] <= 250
+
+
+def test_raft_is_told_with_its_role_and_the_lag_of_each_follower() -> None:
+    found = scraped(STATUS)
+    roles = {labels[0][1]: v for (name, labels), v in found.items() if name == PREFIX + "raft_role"}
+    assert roles == {"follower": 0, "pre-candidate": 0, "candidate": 0, "leader": 1}
+    assert found[PREFIX + "raft_commit_index", ()] == 118
+    lag = PREFIX + "raft_follower_lag_entries"
+    assert (found[lag, (("server", "2"),)], found[lag, (("server", "3"),)]) == (2, 100)
+    assert (lag, (("server", "1"),)) not in found
+    assert found[PREFIX + "raft_follower_replicating", (("server", "3"),)] == 0
+
+
+def test_datagrams_refused_are_told_by_reason() -> None:
+    found = scraped(STATUS)
+    assert found[PREFIX + "peer_datagrams_refused_total", (("reason", "unauthentic"),)] == 3
+    labels = (("direction", "send"), ("error", "ENOBUFS"))
+    assert found[PREFIX + "peer_socket_errors_total", labels] == 4
+
+
+def test_histograms_are_cumulative_and_in_seconds() -> None:
+    found = scraped(STATUS)
+    name = PREFIX + "fsync_duration_seconds"
+    buckets = [(labels[0][1], v) for (n, labels), v in found.items() if n == name + "_bucket"]
+    assert buckets == [("0.001", 3), ("0.01", 5), ("+Inf", 6)]
+    assert (found[name + "_count", ()], found[name + "_sum", ()]) == (6, 0.5)
+
+
+def test_total_stands_on_counters_and_on_nothing_else() -> None:
+    for family in text_string_to_metric_families(exposition(STATUS)):
+        for sample in family.samples:
+            assert sample.name.endswith("_total") == (family.type == "counter"), sample.name
+
+
+def test_our_own_metrics_are_in_base_units_and_no_name_is_used_twice() -> None:
+    names = [metric.name for metric in families(STATUS)]
+    assert len(names) == len(set(names))
+    ours = [name for name in names if name.startswith(PREFIX)]
+    assert len(ours) > 40
+    assert not [name for name in ours if re.search(r"_(ms|millis|kb|mb)(_|$)", name)]
+    assert all(metric.documentation.endswith(".") for metric in families(STATUS))
+
+
+def test_a_server_that_does_not_serve_has_raft_but_no_numbers_of_the_tree() -> None:
+    found = scraped(evolve(STATUS, statistics=None, ready=False, reasons=("no leader is known",)))
+    assert found[PREFIX + "ready", ()] == 0
+    assert (PREFIX + "raft_term", ()) in found
+    assert ("znode_count", ()) not in found
+
+
+def test_a_server_outside_of_every_cluster_is_scraped_too() -> None:
+    found = scraped(evolve(STATUS, statistics=None, raft=None, peers=None, members=()))
+    assert (PREFIX + "raft_term", ()) not in found
+    assert found[PREFIX + "client_connections", ()] == 2
+
+
+def test_a_follower_shows_nothing_that_only_leaders_know() -> None:
+    found = scraped(evolve(STATUS, statistics=FOLLOWER))
+    assert ("synced_followers", ()) not in found
+    assert ("znode_count", ()) in found
+
+
+def test_every_metric_command_and_word_is_documented() -> None:
+    document = (Path(__file__).parents[3] / "docs" / "OPERATIONS.md").read_text(encoding="utf-8")
+
+    def documented(name: str) -> bool:
+        """In full, or with the beginning that it shares with the name before it left out."""
+        parts = name.split("_")
+        tails = ["_" + "_".join(parts[n:]) for n in range(1, len(parts))]
+        return any(f"`{one}" in document for one in (name, *tails))
+
+    ours = [metric.name for metric in families(STATUS) if metric.name.startswith(PREFIX)]
+    assert [name for name in ours if not documented(name)] == []
+    assert [name for name in FURTHER_COUNTERS if not documented(PREFIX + name)] == []
+    assert [name for name in COMMAND_NAMES if name not in document] == []
+    assert [word for word in FOUR_LETTER_WORDS if word not in document] == []

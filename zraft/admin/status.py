@@ -1,0 +1,130 @@
+"""One server's inner numbers at one moment, beyond what ZooKeeper's words tell. Frozen values only."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Protocol
+
+from attrs import frozen
+
+from zraft.wire.statistics import Distribution, Reports, ServerStatistics
+
+
+@frozen
+class MemberStatus:
+    """One voter as this server knows it; what follows `address` is known to a leader of its followers only."""
+
+    server: int
+    address: str
+    leads: bool
+    is_me: bool
+    match_index: int | None = None
+    lag_entries: int | None = None
+    inflight_messages: int | None = None
+    inflight_bytes: int | None = None
+    replicating: bool | None = None
+    """False while the leader has to find out where the follower's log ends."""
+
+
+@frozen(kw_only=True)
+class RaftStatus:
+    """Consensus; the `_total` fields count since the process started."""
+
+    role: str
+    term: int
+    leader: int | None
+    first_index: int
+    last_index: int
+    durable_index: int
+    commit_index: int
+    applied_index: int
+    uncommitted_bytes: int
+    pending_reads: int
+    campaigns_total: int
+    leader_changes_total: int
+    messages_ignored_total: int
+    proposals_refused_total: int
+    reads_dropped_total: int
+    peer_mistakes_total: int
+
+
+@frozen(kw_only=True)
+class PeerTraffic:
+    """Datagrams to and from other servers since the start; `refused` by reason, `errors` by (direction, errno name)."""
+
+    datagrams_sent: int
+    datagrams_received: int
+    bytes_sent: int
+    bytes_received: int
+    messages_sent: int
+    messages_received: int
+    messages_not_understood: int
+    refused: Mapping[str, int]
+    errors: Mapping[tuple[str, str], int]
+
+
+@frozen(kw_only=True)
+class ClientTraffic:
+    """Clients of this server. `outstanding_bytes`: writes taken and not yet applied."""
+
+    connections: int
+    sessions_attached: int
+    connections_total: int
+    rejected_total: int
+    packets_received_total: int
+    packets_sent_total: int
+    bytes_received_total: int
+    bytes_sent_total: int
+    events_total: int
+    outstanding_bytes: int
+    sessions_expired_total: int
+
+
+@frozen(kw_only=True)
+class Durations:
+    """In seconds, but for the two of entries, which are commands and bytes."""
+
+    fsync: Distribution
+    writes: Distribution
+    reads: Distribution
+    turns: Distribution
+    loop_lag: Distribution
+    elections: Distribution
+    entry_commands: Distribution
+    entry_bytes: Distribution
+
+
+@frozen(kw_only=True)
+class Status:
+    """Everything but what `ServerStatistics` says. `reasons` is empty exactly while `ready`; times in ms."""
+
+    server: int
+    version: str
+    address: str
+    cluster: str | None
+    uptime_ms: int
+    ready: bool
+    reasons: tuple[str, ...]
+    raft: RaftStatus | None
+    members: tuple[MemberStatus, ...]
+    clients: ClientTraffic
+    peers: PeerTraffic | None
+    durations: Durations
+    loop_stall_max_ms: float
+    disk_full: bool
+    undigested: int
+    settings_differ: tuple[str, ...]
+    statistics: ServerStatistics | None
+    """None while the server does not serve its clients."""
+
+
+class AdminReports(Reports, Protocol):
+    """The values of the words, and those of the admin server."""
+
+    def status(self) -> Status: ...
+
+    def knobs(self) -> tuple[tuple[str, str], ...]:
+        """The configuration in force, as (knob, value)."""
+
+    def cluster_text(self) -> str:
+        """The servers as the configuration lists them."""

@@ -1,0 +1,58 @@
+"""A `Status` as the JSON object that the page shows and `/status.json` answers. Pure."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from attrs import asdict
+
+from zraft.admin.status import Status
+from zraft.wire.statistics import Distribution
+
+
+def summary(status: Status) -> dict[str, Any]:
+    """Everything that fits on a page; times in ms, distributions as count, mean and quantiles."""
+    durations = status.durations
+    statistics = status.statistics
+    return {
+        "server": status.server,
+        "version": status.version,
+        "address": status.address,
+        "cluster": status.cluster,
+        "uptime_ms": status.uptime_ms,
+        "ready": status.ready,
+        "reasons": list(status.reasons),
+        "mode": None if statistics is None else statistics.mode.value,
+        "raft": None if status.raft is None else asdict(status.raft),
+        "members": [asdict(member) for member in status.members],
+        "clients": asdict(status.clients),
+        "tree": None
+        if statistics is None
+        else {
+            "zxid": f"{statistics.zxid:#x}",
+            "znodes": statistics.node_count,
+            "ephemerals": statistics.ephemerals_count,
+            "data_bytes": statistics.approximate_data_size,
+            "watches": statistics.watch_count,
+            "sessions": statistics.global_sessions,
+        },
+        "writes_ms": _times(durations.writes),
+        "reads_ms": _times(durations.reads),
+        "fsync_ms": _times(durations.fsync),
+        "loop_lag_ms": _times(durations.loop_lag),
+        "entries": durations.entry_commands.count,
+        "entry_commands_mean": round(durations.entry_commands.mean, 1),
+        "loop_stall_max_ms": round(status.loop_stall_max_ms, 1),
+        "peer_datagrams_refused": 0 if status.peers is None else sum(status.peers.refused.values()),
+        "settings_differ": list(status.settings_differ),
+    }
+
+
+def _times(seconds: Distribution) -> dict[str, float]:
+    return {
+        "count": seconds.count,
+        "mean": round(seconds.mean * 1000, 3),
+        "p50": round(seconds.quantile(0.5) * 1000, 3),
+        "p99": round(seconds.quantile(0.99) * 1000, 3),
+        "max": round(seconds.largest * 1000, 3),
+    }

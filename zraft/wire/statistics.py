@@ -1,0 +1,284 @@
+"""What a server tells its operators about itself: frozen values of one moment, printed by words, JSON, metrics and page.
+
+Everything that could be long is a `Listing`: at most `LISTED_MAX` of them, and how many there are.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from enum import StrEnum
+from typing import Final, Generic, Protocol, TypeVar
+
+from attrs import field, frozen
+
+from zraft import __version__
+
+ZOOKEEPER_VERSION: Final = "3.9.5"
+"""The release whose behaviour we follow; clients and tools read features out of it."""
+
+FULL_VERSION: Final = f"{ZOOKEEPER_VERSION}-zraft-{__version__}"
+
+LISTED_MAX: Final = 5_000
+"""Lines of one list: with the text made of them about 30 ms, a tenth of the default election timeout."""
+
+Metric = int | float | str
+T = TypeVar("T")
+
+
+@frozen
+class Listing(Generic[T]):
+    """The first of `total` items."""
+
+    items: tuple[T, ...]
+    total: int
+
+    @property
+    def left_out(self) -> int:
+        return self.total - len(self.items)
+
+
+class Mode(StrEnum):
+    """What a server is, as `Mode:` and `zk_server_state` say it."""
+
+    LEADER = "leader"
+    FOLLOWER = "follower"
+    STANDALONE = "standalone"
+    READ_ONLY = "read-only"
+    """Without a quorum, for clients that ask for no more than reads."""
+
+
+@frozen
+class Distribution:
+    """Observed values by bucket: `counts[i]` are those at most `bounds[i]` and above the bound before.
+
+    The last bucket has no bound. `smallest` and `largest` are 0 while nothing was observed.
+    """
+
+    bounds: tuple[float, ...]
+    counts: tuple[int, ...]
+    total: float
+    smallest: float
+    largest: float
+
+    @property
+    def count(self) -> int:
+        return sum(self.counts)
+
+    @property
+    def mean(self) -> float:
+        count = self.count
+        return self.total / count if count else 0.0
+
+    def quantile(self, q: float) -> float:
+        """About the value that a share of `q` does not exceed: exact at the ends, interpolated within a bucket."""
+        rank = q * self.count
+        below = 0
+        for place, count in enumerate(self.counts):
+            if count and below + count >= rank:
+                low = max(self.bounds[place - 1], self.smallest) if place else self.smallest
+                high = min(self.bounds[place], self.largest) if place < len(self.bounds) else self.largest
+                return low + (high - low) * (rank - below) / count
+            below += count
+        return self.largest
+
+
+@frozen
+class SessionConnection:
+    """What is known of a connection once it has a session; times in ms, zxids and cxids -1 before the first.
+
+    `established_ms` is wall-clock time; `last_response_ms` is on the server's clock of time since it was booted.
+    """
+
+    session: int
+    last_operation: str
+    established_ms: int
+    timeout_ms: int
+    last_cxid: int
+    last_zxid: int
+    last_response_ms: int
+    last_latency_ms: int
+    min_latency_ms: int
+    avg_latency_ms: int
+    max_latency_ms: int
+
+
+@frozen
+class ConnectionStatistics:
+    """One client connection; `address` is "host:port", counts are packets since it was opened or its numbers reset.
+
+    `reading` is False while the server takes nothing from it. `session` is None before it has one.
+    """
+
+    address: str
+    queued: int
+    received: int
+    sent: int
+    reading: bool = True
+    secure: bool = False
+    session: SessionConnection | None = None
+
+
+@frozen
+class LeaderStatistics:
+    """What only a leader knows. Proposal sizes in bytes, -1 before the first proposal; uptime in ms."""
+
+    learners: int
+    synced_followers: int
+    pending_syncs: int
+    quorum_size: int
+    leader_uptime_ms: int
+    last_proposal_size: int
+    min_proposal_size: int
+    max_proposal_size: int
+
+
+@frozen
+class ServerStatistics:
+    """A server's numbers at one moment.
+
+    Latencies in ms, uptime in ms, data size in bytes; `built_on` as a tool would show it ("2026-08-01 12:00
+    UTC"). `leader` is set exactly on a leader. `metrics` is what else `mntr` lists, names without `zk_`.
+    """
+
+    built_on: str
+    mode: Mode
+    latency_min_ms: int
+    latency_avg_ms: float
+    latency_max_ms: int
+    received: int
+    sent: int
+    connection_count: int
+    outstanding: int
+    zxid: int
+    node_count: int
+    watch_count: int
+    ephemerals_count: int
+    approximate_data_size: int
+    global_sessions: int
+    open_file_descriptors: int
+    max_file_descriptors: int
+    uptime_ms: int
+    leader: LeaderStatistics | None = None
+    metrics: Mapping[str, Metric] = field(factory=dict)
+
+    def __attrs_post_init__(self) -> None:
+        assert (self.leader is not None) == (self.mode is Mode.LEADER), "leader statistics belong to leaders"
+
+    @property
+    def version(self) -> str:
+        return f"{FULL_VERSION}, built on {self.built_on}"
+
+    @property
+    def average_latency_ms(self) -> float:
+        """As ZooKeeper shows it: four places, and always one."""
+        return round(float(self.latency_avg_ms), 4)
+
+
+@frozen
+class Member:
+    """One voter of the cluster; `address` is "host:port" of clients (TCP) and peers (UDP) alike."""
+
+    server: int
+    address: str
+
+
+@frozen
+class Configuration:
+    """What `conf` tells. Sizes in bytes, times in ms, `secure_client_port` -1 without one; `members` by id."""
+
+    server: int
+    client_port: int
+    connections_per_address_max: int
+    """0: no limit."""
+    secure_client_port: int
+    data: str
+    data_size: int
+    log_size: int
+    tick_time_ms: int
+    session_timeout_ms_min: int
+    session_timeout_ms_max: int
+    listen_backlog: int
+    members: tuple[Member, ...]
+
+    @property
+    def standalone(self) -> bool:
+        return len(self.members) == 1
+
+
+@frozen
+class SessionExpiries:
+    """Sessions by the wall-clock ms (a multiple of the tick time) at which they end if nothing is heard of them."""
+
+    by_time: tuple[tuple[int, tuple[int, ...]], ...]
+    total: int
+
+
+@frozen
+class Dump:
+    """Sessions and ephemerals.
+
+    `expiries` is known to a leader only, `sessions` are (id, timeout in ms). `connections` are (wall-clock ms,
+    addresses and session ids): when a connection counts as silent.
+    """
+
+    sessions: Listing[tuple[int, int]]
+    expiries: SessionExpiries | None
+    owners: int
+    ephemerals: Listing[tuple[int, tuple[str, ...]]]
+    """By session; counted in paths."""
+    connections: tuple[tuple[int, tuple[tuple[str, int], ...]], ...]
+    connection_count: int
+
+
+@frozen
+class WatchSummary:
+    """How many connections watch how many paths with how many watches."""
+
+    connections: int
+    paths: int
+    watches: int
+
+
+WatchesBySession = Listing[tuple[int, tuple[str, ...]]]
+"""(session, paths), counted in paths."""
+
+WatchesByPath = Listing[tuple[str, tuple[int, ...]]]
+"""(path, sessions), counted in sessions."""
+
+
+class Reports(Protocol):
+    """Where the values come from; each is of the moment of the call. None: the server does not serve now."""
+
+    @property
+    def serving(self) -> bool:
+        """Whether clients get answers, if only to reads."""
+
+    @property
+    def read_only(self) -> bool: ...
+
+    def environment(self) -> tuple[tuple[str, str], ...]: ...
+
+    def server(self) -> ServerStatistics | None: ...
+
+    def connections(self) -> Listing[ConnectionStatistics]: ...
+
+    def configuration(self) -> Configuration: ...
+
+    def dump(self) -> Dump: ...
+
+    def digest(self) -> tuple[int, str] | None:
+        """(zxid, digest of the state at it) if it is cheap to have now."""
+
+    def watch_summary(self) -> WatchSummary: ...
+
+    def watches_by_session(self) -> WatchesBySession: ...
+
+    def watches_by_path(self) -> WatchesByPath: ...
+
+    def reset_server(self) -> None: ...
+
+    def reset_connections(self) -> None: ...
+
+    def trace_mask(self) -> int: ...
+
+    def set_trace_mask(self, mask: int) -> None: ...
