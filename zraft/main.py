@@ -207,13 +207,27 @@ def dev(servers: int, port: int, data: Path, admin_port: int | None, settings: t
     show_default=True,
     help="Servers to ask.",
 )
-def status(connect: str) -> None:
+@click.option(
+    "--tls-ca", metavar="FILE", type=click.Path(path_type=Path), help="Ask over TLS; whom to trust."
+)
+@click.option(
+    "--tls-certificate", metavar="FILE", type=click.Path(path_type=Path), help="For tls.client_auth=need."
+)
+@click.option("--tls-key", metavar="FILE", type=click.Path(path_type=Path), help="Its private key.")
+def status(connect: str, tls_ca: Path | None, tls_certificate: Path | None, tls_key: Path | None) -> None:
     """Show every server's mode, zxid, nodes and connections; exit with 1 if none of them leads."""
     from zraft.address import parse_address
+    from zraft.status import tls_context
     from zraft.status_table import show_status
 
+    if tls_ca is None and (tls_certificate is not None or tls_key is not None):
+        raise ConfigError(
+            "--tls-certificate, --tls-key: need --tls-ca, the authority of the servers' certificates"
+        )
+    tls = tls_context(tls_ca, tls_certificate, tls_key) if tls_ca is not None else None
+
     addresses = [parse_address(part, "--connect") for part in connect.split(",")]
-    sys.exit(0 if show_status(addresses, sys.stdout) else EXIT_FAILED)
+    sys.exit(0 if show_status(addresses, sys.stdout, tls) else EXIT_FAILED)
 
 
 @main.command(

@@ -6,15 +6,18 @@ question, because that is the whole protocol: four letters out, text in until th
 
 from __future__ import annotations
 
+import contextlib
 import re
 import socket
+import ssl
 import time
+from pathlib import Path
 from typing import Final
 
 from attrs import frozen
 
 from zraft.address import Address
-from zraft.errors import ZraftError
+from zraft.errors import ConfigError, ZraftError
 
 ANSWER_BYTES_MAX: Final = 1_048_576
 """More than any word answers; what listens there may not be a server of ours at all."""
@@ -39,8 +42,28 @@ class ServerStatus:
     connections: int
 
 
-def ask(address: Address, word: str, timeout_s: float) -> str:
-    """The answer to one four-letter word. The timeout is for the whole exchange.
+def tls_context(ca: Path, certificate: Path | None = None, key: Path | None = None) -> ssl.SSLContext:
+    """For `ask`, of servers that speak TLS: whom to trust, and what to show if they want a client's certificate.
+
+    Raises:
+        ConfigError: a file cannot be used.
+    """
+    try:
+        context = ssl.create_default_context(cafile=str(ca))
+    except (OSError, ssl.SSLError) as error:
+        raise ConfigError(f"--tls-ca: cannot use {ca}: {error}") from error
+    if certificate is not None:
+        try:
+            context.load_cert_chain(certificate, key, password=b"")
+        except (OSError, ssl.SSLError) as error:
+            raise ConfigError(
+                f"--tls-certificate: cannot use {certificate} with key {key or certificate}: {error}"
+            ) from error
+    return context
+
+
+def ask(address: Address, word: str, timeout_s: float, tls: ssl.SSLContext | None = None) -> str:
+    """The answer to one four-letter word, over TLS if `tls` is given. The timeout is for the whole exchange.
 
     Raises:
         UnreachableError: no connection, no complete answer in time, or an endless one.
@@ -48,7 +71,12 @@ def ask(address: Address, word: str, timeout_s: float) -> str:
     deadline = time.monotonic() + timeout_s
     answer = bytearray()
     try:
-        with socket.create_connection((address.host, address.port), timeout=timeout_s) as connection:
+        with contextlib.ExitStack() as stack:
+            connection = stack.enter_context(
+                socket.create_connection((address.host, address.port), timeout=timeout_s)
+            )
+            if tls is not None:
+                connection = stack.enter_context(tls.wrap_socket(connection, server_hostname=address.host))
             connection.sendall(word.encode("ascii"))
             while len(answer) <= ANSWER_BYTES_MAX:
                 left_s = deadline - time.monotonic()
@@ -84,10 +112,12 @@ def parse_srvr(answer: str) -> ServerStatus | None:
         return None
 
 
-def server_status(address: Address, timeout_s: float) -> ServerStatus | None:
+def server_status(
+    address: Address, timeout_s: float, tls: ssl.SSLContext | None = None
+) -> ServerStatus | None:
     """Ask one server; None if it answers but does not serve.
 
     Raises:
         UnreachableError: see `ask`.
     """
-    return parse_srvr(ask(address, "srvr", timeout_s))
+    return parse_srvr(ask(address, "srvr", timeout_s, tls))

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import ssl
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from typing import Final, TextIO
 
 from rich.console import Console
@@ -18,11 +20,11 @@ PLAIN_WIDTH: Final = 120
 """Columns when the output is no terminal: wide enough that no cell is cut in a log or a pipe."""
 
 
-def show_status(addresses: Sequence[Address], out: TextIO) -> bool:
+def show_status(addresses: Sequence[Address], out: TextIO, tls: ssl.SSLContext | None = None) -> bool:
     """Ask all servers at once and print the table. True if one of them leads (or stands alone)."""
     # One thread per server, so that an unreachable machine costs one timeout, not one per machine.
     with ThreadPoolExecutor(max_workers=len(addresses)) as pool:
-        answers = list(pool.map(_ask, addresses))
+        answers = list(pool.map(partial(_ask, tls=tls), addresses))
     table = Table(*COLUMNS)
     reasons = []
     for address, answer in zip(addresses, answers, strict=True):
@@ -51,8 +53,8 @@ def show_status(addresses: Sequence[Address], out: TextIO) -> bool:
     return leads
 
 
-def _ask(address: Address) -> ServerStatus | UnreachableError | None:
+def _ask(address: Address, *, tls: ssl.SSLContext | None) -> ServerStatus | UnreachableError | None:
     try:
-        return server_status(address, TIMEOUT_S)
+        return server_status(address, TIMEOUT_S, tls)
     except UnreachableError as error:
         return error

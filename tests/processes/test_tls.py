@@ -7,6 +7,8 @@ import random
 import signal
 import socket
 import ssl
+import subprocess
+import sys
 import time
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
@@ -24,6 +26,7 @@ from tests.processes.clients import RETRY
 from tests.processes.cluster import DEADLINE_S, HOST, Cluster, ServerDiedError, free_ports, wait_until
 from tests.processes.conftest import StartCluster
 from zraft.address import Address
+from zraft.status import UnreachableError, ask, tls_context
 from zraft.wire.client import ZkClientCodec
 
 pytestmark = [pytest.mark.processes, pytest.mark.timeout(300)]
@@ -149,14 +152,8 @@ class SecureCluster(Cluster):
         if not server.running:
             raise ServerDiedError(f"server {number} has ended:\n{server.log_tail()}")
         try:
-            with tls_connection(server.address, self.directory / "ca.pem") as secured:
-                secured.sendall(word.encode())
-                answer = b""
-                # The end is a close_notify; a mere cut would raise.
-                while part := secured.recv(65_536):
-                    answer += part
-                return answer.decode()
-        except (ConnectionError, ssl.SSLError):
+            return ask(server.address, word, 5.0, tls_context(self.directory / "ca.pem"))
+        except UnreachableError:
             return None
 
 
@@ -171,6 +168,20 @@ def test_plain_text_is_refused_where_tls_is_required(start_cluster: StartCluster
             assert plain.recv(100) == b""
     wait_until(lambda: "plain text" in cluster.servers[1].log_text(), "the log to say why")
     assert cluster.ask(1, "ruok") == "imok"
+    with tls_connection(address, pki.ca) as secured:
+        secured.sendall(b"ruok")
+        assert secured.recv(100) == b"imok"
+        assert secured.recv(100) == b""  # ended by a close_notify; a mere cut would raise
+    shown = subprocess.run(
+        [sys.executable, "-m", "zraft", "status", "--connect", str(address), "--tls-ca", str(pki.ca)],
+        env=cluster.environment(0),
+        capture_output=True,
+        text=True,
+        timeout=DEADLINE_S,
+        check=False,
+    )
+    assert "standalone" in shown.stdout, shown.stderr
+    assert shown.returncode == 0
 
 
 def test_the_secure_port_speaks_tls_only_and_the_main_one_both(start_cluster: StartCluster, pki: Pki) -> None:

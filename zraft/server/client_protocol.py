@@ -116,8 +116,10 @@ class ClientProtocol(asyncio.BufferedProtocol):
                 # Only after the client broke the stream, which closes the connection by itself.
                 transport.abort()
                 return
-        if data and not self._send(data):
-            return
+        if data:
+            transport.write(data)
+            if not self._writable and self._is_overflowing(transport):
+                return
         if close:
             transport.close()
             # A client that does not take the rest of its answer is not waited for.
@@ -247,16 +249,20 @@ class ClientProtocol(asyncio.BufferedProtocol):
             self._node.driver.clients.refuse(self._connection, why)
             self._schedule()
 
-    def _send(self, data: bytes) -> bool:
-        """False if the client leaves too much unread, and is cut off."""
+    def _send(self, data: bytes) -> None:
+        """What TLS says by itself."""
         transport = self._transport
-        if transport is None or not data:
-            return transport is not None
-        transport.write(data)
-        if not self._writable and transport.get_write_buffer_size() > self._node.output_bytes_max:
-            self._node.on_output_overflow(self._connection)
-            transport.abort()
+        if data and transport is not None:
+            transport.write(data)
+            if not self._writable:
+                self._is_overflowing(transport)
+
+    def _is_overflowing(self, transport: asyncio.Transport) -> bool:
+        """True if the client leaves too much unread; then it is cut off."""
+        if transport.get_write_buffer_size() <= self._node.output_bytes_max:
             return False
+        self._node.on_output_overflow(self._connection)
+        transport.abort()
         return True
 
     def _pause(self) -> None:

@@ -8,11 +8,13 @@ import threading
 from collections.abc import Callable, Iterator
 
 import pytest
+from click.testing import CliRunner
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.unit.cli.fake_server import SRVR
 from zraft.address import Address
+from zraft.main import main
 from zraft.status import ServerStatus, UnreachableError, ask, parse_srvr
 from zraft.status_table import show_status
 
@@ -103,3 +105,16 @@ def test_a_server_that_accepts_and_says_nothing_is_given_up_in_time() -> None:
 def test_an_endless_answer_is_cut_off(answering: Callable[[bytes], Address]) -> None:
     with pytest.raises(UnreachableError, match="more than 1048576 bytes"):
         ask(answering(b"x" * 1_200_000), "srvr", 5.0)
+
+
+@pytest.mark.parametrize(
+    ("options", "named"),
+    [
+        (["--tls-ca", "absent.pem"], "absent.pem"),
+        (["--tls-certificate", "client.pem"], "--tls-ca"),
+    ],
+)
+def test_tls_options_that_cannot_be_used_are_told(options: list[str], named: str) -> None:
+    result = CliRunner().invoke(main, ["status", "--connect", "127.0.0.1:1", *options])
+    assert result.exit_code == 2
+    assert named in result.output
