@@ -19,9 +19,11 @@ from zraft.server.tls import CLIENT_HELLO, HANDSHAKE_BYTES_MAX, TlsError, TlsStr
 class Client:
     """The client's end, in memory."""
 
-    def __init__(self, context: ssl.SSLContext) -> None:
+    def __init__(self, context: ssl.SSLContext, session: ssl.SSLSession | None = None) -> None:
         self._incoming, self._outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
-        self.ssl = context.wrap_bio(self._incoming, self._outgoing, server_hostname="localhost")
+        self.ssl = context.wrap_bio(
+            self._incoming, self._outgoing, server_hostname="localhost", session=session
+        )
         self.done = False
 
     def take(self) -> bytes:
@@ -233,6 +235,29 @@ def test_the_clients_certificate_is_known_after_the_handshake(
         server = TlsStream(load_certificates(settings_).context)
         shake(Client(context), server)
         assert server.peer_certificate == expected
+
+
+def test_a_resumed_session_keeps_its_identity_and_ends_with_a_reload(
+    authority: Authority, mutual: TlsConfig, directory: Path
+) -> None:
+    issued = authority.issue(subject_of(CN="resumed"))
+    context = client_context(authority, maximum_version=ssl.TLSVersion.TLSv1_2)
+    context.load_cert_chain(*issued.write(directory, "resumed"))
+    loaded = load_certificates(mutual)
+    first = Client(context)
+    shake(first, TlsStream(loaded.context))
+    for certificates, reused in ((loaded, True), (load_certificates(mutual), False)):
+        again, server = Client(context, first.ssl.session), TlsStream(certificates.context)
+        shake(again, server)
+        assert again.ssl.session_reused is reused
+        assert server.peer_certificate == issued.der
+    modern = client_context(authority, minimum_version=ssl.TLSVersion.TLSv1_3)
+    modern.load_cert_chain(*issued.write(directory, "resumed"))
+    one, server = Client(modern), TlsStream(loaded.context)
+    shake(one, server)
+    one.give(server.encrypt(b"x"))
+    assert one.read() == b"x"
+    assert one.ssl.session is None or not one.ssl.session.has_ticket
 
 
 def test_tls_1_2_cannot_be_renegotiated(config: TlsConfig) -> None:
