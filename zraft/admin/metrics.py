@@ -55,7 +55,7 @@ ZOOKEEPER_GAUGES: Final[Mapping[str, str]] = {
     "max_proposal_size": "Bytes of the largest entry proposed here.",
     "min_proposal_size": "Bytes of the smallest entry proposed here.",
     "connection_request_count": "Connections accepted.",
-    "connection_rejected": "Connections refused because of client.connections_max.",
+    "connection_rejected": "Connections refused because of client.connections_max or client.connections_per_address_max.",
     "bytes_received_count": "Bytes received from clients.",
     "response_bytes": "Bytes sent to clients.",
     "looking_count": "Elections that this server called for.",
@@ -204,8 +204,17 @@ def _clients(clients: ClientTraffic) -> Iterator[Metric]:
         "Writes taken and not applied yet; see client.outstanding_bytes_max.",
         clients.outstanding_bytes,
     )
+    yield _gauge(
+        "client_attaches_waiting",
+        "Clients that wait for their session; see client.connects_per_second_max.",
+        clients.attaches_waiting,
+    )
     yield _counter("client_connections_accepted", "Connections accepted.", clients.connections_total)
-    yield _counter("client_connections_rejected", "Refused: client.connections_max.", clients.rejected_total)
+    yield _counter(
+        "client_connections_rejected",
+        "Refused: client.connections_max, …_per_address_max.",
+        clients.rejected_total,
+    )
     yield _counter("client_requests", "Requests received.", clients.packets_received_total)
     yield _counter("client_replies", "Answers and events sent.", clients.packets_sent_total)
     yield _counter("client_events", "Watch events sent.", clients.events_total)

@@ -77,6 +77,7 @@ class ClientTraffic:
     bytes_sent_total: int
     events_total: int
     outstanding_bytes: int
+    attaches_waiting: int
     sessions_expired_total: int
 
 

@@ -228,6 +228,11 @@ class Clients:
             self._attach(connection, request)
 
     @property
+    def attaches_waiting(self) -> int:
+        """Clients that asked for a session and wait for their turn."""
+        return len(self._admission)
+
+    @property
     def attach_due_in_ms(self) -> int | None:
         """After how long a turn can take in somebody who waits to be attached; None if none can."""
         return self._admission.due_in_ms()

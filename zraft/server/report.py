@@ -435,6 +435,7 @@ class Report:
             sessions_attached=clients.attached,
             connections_total=clients.connections_total,
             rejected_total=clients.rejected_total,
+            attaches_waiting=clients.attaches_waiting,
             packets_received_total=clients.received_total,
             packets_sent_total=clients.sent_total,
             bytes_received_total=clients.bytes_received_total,

@@ -61,6 +61,7 @@ STATUS = Status(
         sessions_attached=1,
         connections_total=8,
         rejected_total=1,
+        attaches_waiting=5,
         packets_received_total=101,
         packets_sent_total=102,
         bytes_received_total=3_000,

@@ -107,6 +107,7 @@ def test_pings_are_answered_while_others_wait_to_be_attached() -> None:
     waiting = server.connect()
     server.run()
     assert waiting.greeting is None
+    assert server.clients.attaches_waiting == 1
     steady.send(steady.codec.ping())
     server.flush()
     assert [type(one) for one in steady.take()] == [Pong]
