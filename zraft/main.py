@@ -235,7 +235,9 @@ def status(connect: str, tls_ca: Path | None, tls_certificate: Path | None, tls_
     context_settings={"ignore_unknown_options": True, "allow_interspersed_args": False},
 )
 @click.option(
+    "connect",
     "--connect",
+    "-server",
     metavar="HOST:PORT,…[/PATH]",
     default="127.0.0.1:2181,127.0.0.1:2182,127.0.0.1:2183",
     show_default=True,

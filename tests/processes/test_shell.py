@@ -51,6 +51,9 @@ def test_one_command_prints_its_result_and_nothing_else(running: Cluster) -> Non
     assert (made.returncode, made.stdout, made.stderr) == (0, b"Created /one\n", b"")
     assert shell(running, "get", "/one").stdout == b"a b\n"
     assert shell(running, "get /one").stdout == b"a b\n"
+    server = str(running.servers[1].address)
+    zkcli = [sys.executable, "-m", "zraft", "shell", "-server", server, "get", "/one"]
+    assert subprocess.run(zkcli, capture_output=True, check=True).stdout == b"a b\n"
     found = shell(running, "get", "-s", "/one").stdout.decode().splitlines()
     assert found[0] == "a b"
     assert [line.split(" = ")[0] for line in found[1:]] == [

@@ -117,8 +117,8 @@ class Client:
             NotConnectedError: no connection in time, or it broke first: what was asked may be done or not.
         """
         assert len(requests) < PENDING_MAX // 2, f"{len(requests)} requests together"
-        await self.wait_connected()
-        assert self._writer is not None, "connected without a connection"
+        while self._writer is None or not self._connected.is_set():
+            await self.wait_connected()  # and the connection may be gone again when this task's turn comes
         loop = asyncio.get_running_loop()
         futures = []
         for request in requests:

@@ -204,7 +204,8 @@ class Session:
             raise NotConnectedError("Not connected (`connect` begins a session)")
         await self.client.wait_connected()
         server = self.client.server
-        assert server is not None, "connected to no server"
+        if server is None:
+            raise NotConnectedError("Not connected: the connection broke just now")
         word = call.arguments[0]
         answer = await four_letter(server, word, self._settings.wait_s, self._settings.tls)
         self._display.show(plain(answer.removesuffix("\n"), {"server": str(server), "answer": answer}))
