@@ -7,7 +7,7 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Final, TextIO
 
 from rich.console import Console
-from rich.table import Table
+from rich.table import Column, Table
 
 from zraft.address import Address
 from zraft.status import LEADING_MODES, ServerStatus, UnreachableError, ask, parse_mntr, server_status
@@ -16,15 +16,16 @@ TIMEOUT_S: Final = 2.0
 COLUMNS: Final = (
     "server",
     "mode",
+    "in sync",
     "term",
     "zxid",
     "nodes",
     "sessions",
-    "connections",
+    "clients",
     "latency ms",
     "version",
 )
-PLAIN_WIDTH: Final = 120
+PLAIN_WIDTH: Final = 140
 """Columns when the output is no terminal: wide enough that no cell is cut in a log or a pipe."""
 
 
@@ -33,14 +34,15 @@ def show_status(addresses: Sequence[Address], out: TextIO) -> bool:
     # One thread per server, so that an unreachable machine costs one timeout, not one per machine.
     with ThreadPoolExecutor(max_workers=len(addresses)) as pool:
         answers = list(pool.map(_ask, addresses))
-    table = Table(*COLUMNS)
+    table = Table(*(Column(name, no_wrap=name in ("server", "mode")) for name in COLUMNS))
     reasons = []
     for address, answer in zip(addresses, answers, strict=True):
         match answer:
             case (ServerStatus() as status, numbers):
                 table.add_row(
                     str(address),
-                    _mode(status, numbers),
+                    status.mode,
+                    _in_sync(numbers),
                     numbers.get("raft_term", "-"),
                     f"{status.zxid:#x}",
                     str(status.node_count),
@@ -80,13 +82,10 @@ def _ask(address: Address) -> Answer:
         return status, {}  # what srvr said is worth showing without it
 
 
-def _mode(status: ServerStatus, numbers: Mapping[str, str]) -> str:
+def _in_sync(numbers: Mapping[str, str]) -> str:
+    """A leader's followers that have everything committed, of all of them."""
     synced, learners = numbers.get("synced_followers"), numbers.get("learners")
-    return (
-        status.mode
-        if synced is None or learners is None
-        else f"{status.mode}, {synced} of {learners} in sync"
-    )
+    return "-" if synced is None or learners is None else f"{synced}/{learners}"
 
 
 def _latency(numbers: Mapping[str, str]) -> str:

@@ -90,8 +90,8 @@ def test_the_table_has_what_mntr_adds_and_does_without_where_it_is_refused() -> 
     )
     refused = "mntr is not executed because it is not in the whitelist.\n"
     for text, expected in (
-        (mntr, ("leader, 1 of 2 in sync", " 9 ", " 42 ", "1.2 / 17")),
-        (refused, (" leader  ", " - ")),
+        (mntr, (" leader ", " 1/2 ", " 9 ", " 42 ", "1.2 / 17")),
+        (refused, (" leader ", " - ")),
     ):
         with socket.create_server((HOST, 0)) as listening:
             address = Address(*listening.getsockname())
