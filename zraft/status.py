@@ -112,6 +112,12 @@ def parse_srvr(answer: str) -> ServerStatus | None:
         return None
 
 
+def parse_mntr(answer: str) -> dict[str, str]:
+    """`mntr` as value by name, without `zk_`; empty if the server does not serve, or refuses the word."""
+    lines = (line.partition("\t") for line in answer.splitlines())
+    return {name.removeprefix("zk_"): value for name, tab, value in lines if tab and name.startswith("zk_")}
+
+
 def server_status(
     address: Address, timeout_s: float, tls: ssl.SSLContext | None = None
 ) -> ServerStatus | None:

@@ -3,20 +3,31 @@
 from __future__ import annotations
 
 import ssl
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from typing import Final, TextIO
 
 from rich.console import Console
-from rich.table import Table
+from rich.table import Column, Table
 
 from zraft.address import Address
-from zraft.status import LEADING_MODES, ServerStatus, UnreachableError, server_status
+from zraft.status import LEADING_MODES, ServerStatus, UnreachableError, ask, parse_mntr, server_status
 
 TIMEOUT_S: Final = 2.0
-COLUMNS: Final = ("server", "mode", "zxid", "nodes", "connections", "version")
-PLAIN_WIDTH: Final = 120
+COLUMNS: Final = (
+    "server",
+    "mode",
+    "in sync",
+    "term",
+    "zxid",
+    "nodes",
+    "sessions",
+    "clients",
+    "latency ms",
+    "version",
+)
+PLAIN_WIDTH: Final = 140
 """Columns when the output is no terminal: wide enough that no cell is cut in a log or a pipe."""
 
 
@@ -25,36 +36,64 @@ def show_status(addresses: Sequence[Address], out: TextIO, tls: ssl.SSLContext |
     # One thread per server, so that an unreachable machine costs one timeout, not one per machine.
     with ThreadPoolExecutor(max_workers=len(addresses)) as pool:
         answers = list(pool.map(partial(_ask, tls=tls), addresses))
-    table = Table(*COLUMNS)
+    table = Table(*(Column(name, no_wrap=name in ("server", "mode")) for name in COLUMNS))
     reasons = []
     for address, answer in zip(addresses, answers, strict=True):
         match answer:
-            case ServerStatus():
+            case (ServerStatus() as status, numbers):
                 table.add_row(
                     str(address),
-                    answer.mode,
-                    f"{answer.zxid:#x}",
-                    str(answer.node_count),
-                    str(answer.connections),
-                    answer.version,
+                    status.mode,
+                    _in_sync(numbers),
+                    numbers.get("raft_term", "-"),
+                    f"{status.zxid:#x}",
+                    str(status.node_count),
+                    numbers.get("global_sessions", "-"),
+                    str(status.connections),
+                    _latency(numbers),
+                    status.version,
                 )
             case UnreachableError():
-                table.add_row(str(address), "unreachable", *["-"] * 4)
+                table.add_row(str(address), "unreachable", *["-"] * (len(COLUMNS) - 2))
                 reasons.append(str(answer))
             case None:
-                table.add_row(str(address), "not serving", *["-"] * 4)
+                table.add_row(str(address), "not serving", *["-"] * (len(COLUMNS) - 2))
     console = Console(file=out, width=None if out.isatty() else PLAIN_WIDTH, highlight=False)
     console.print(table)
     for reason in reasons:
         console.print(reason, markup=False)
-    leads = any(isinstance(answer, ServerStatus) and answer.mode in LEADING_MODES for answer in answers)
+    leads = any(isinstance(answer, tuple) and answer[0].mode in LEADING_MODES for answer in answers)
     if not leads:
         console.print("none of these servers leads")
     return leads
 
 
-def _ask(address: Address, *, tls: ssl.SSLContext | None) -> ServerStatus | UnreachableError | None:
+Answer = tuple[ServerStatus, Mapping[str, str]] | UnreachableError | None
+
+
+def _ask(address: Address, *, tls: ssl.SSLContext | None) -> Answer:
     try:
-        return server_status(address, TIMEOUT_S, tls)
+        status = server_status(address, TIMEOUT_S, tls)
     except UnreachableError as error:
         return error
+    if status is None:
+        return None
+    try:
+        return status, parse_mntr(ask(address, "mntr", TIMEOUT_S, tls))
+    except UnreachableError:
+        return status, {}  # what srvr said is worth showing without it
+
+
+def _in_sync(numbers: Mapping[str, str]) -> str:
+    """A leader's followers that have everything committed, of all of them."""
+    synced, learners = numbers.get("synced_followers"), numbers.get("learners")
+    return "-" if synced is None or learners is None else f"{synced}/{learners}"
+
+
+def _latency(numbers: Mapping[str, str]) -> str:
+    """Mean and longest, `-` where nothing was measured or ZooKeeper's numbers are not to be had."""
+    mean, longest = numbers.get("avg_latency"), numbers.get("max_latency")
+    try:
+        return "-" if mean is None or longest is None else f"{float(mean):.1f} / {longest}"
+    except ValueError:
+        return "-"

@@ -7,6 +7,8 @@ import importlib.util
 import subprocess
 import sys
 
+import pytest
+
 from tests.packaging.modules import PACKAGE, REPOSITORY, sources
 
 
@@ -81,6 +83,9 @@ def import_each_alone(*names: str) -> subprocess.CompletedProcess[str]:
     )
 
 
+@pytest.mark.timeout(
+    240
+)  # a process for each of some two hundred modules: ten seconds, or minutes on a busy machine
 def test_every_module_can_be_imported_alone_and_without_a_warning() -> None:
     names = [name for name in sources() if name != "zraft.__main__"]
     answer = import_each_alone(*names)

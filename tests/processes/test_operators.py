@@ -23,6 +23,13 @@ from zraft.wire.framing import FOUR_LETTER_WORDS
 
 pytestmark = [pytest.mark.processes, pytest.mark.timeout(300)]
 
+SETTINGS = {
+    "ZRAFT_CLIENT__FOUR_LETTER_WORDS": "*",
+    # One leader from the first test to the last, also on a machine that does much else.
+    "ZRAFT_RAFT__ELECTION_TIMEOUT_TICKS": "4000",
+    "ZRAFT_SESSION_TIMEOUT_MS_MIN": "20000",
+}
+
 ONLY_ALLOWED_ON_PURPOSE = ("crst", "srst", "stmk", "dump", "wchc", "wchp")
 
 
@@ -78,9 +85,7 @@ class Running:
 
 @pytest.fixture(scope="module")
 def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
-    with AdminCluster(
-        tmp_path_factory.mktemp("operators"), env={"ZRAFT_CLIENT__FOUR_LETTER_WORDS": "*"}
-    ) as cluster:
+    with AdminCluster(tmp_path_factory.mktemp("operators"), env=SETTINGS) as cluster:
         cluster.start_all()
         leader = cluster.leader()
         assert leader is not None

@@ -18,8 +18,8 @@ ZOOKEEPER_VERSION: Final = "3.9.5"
 
 FULL_VERSION: Final = f"{ZOOKEEPER_VERSION}-zraft-{__version__}"
 
-LISTED_MAX: Final = 5_000
-"""Lines of one list: with the text made of them about 30 ms, a tenth of the default election timeout."""
+LISTED_MAX: Final = 3_000
+"""Lines of one list: with the text made of them about 20 ms, less than a tenth of the default election timeout."""
 
 Metric = int | float | str
 T = TypeVar("T")

@@ -15,8 +15,10 @@ from hypothesis import strategies as st
 from tests.unit.cli.fake_server import SRVR
 from zraft.address import Address
 from zraft.main import main
-from zraft.status import ServerStatus, UnreachableError, ask, parse_srvr
+from zraft.status import ServerStatus, UnreachableError, ask, parse_mntr, parse_srvr
 from zraft.status_table import show_status
+
+HOST = "127.0.0.1"
 
 
 @pytest.fixture
@@ -81,6 +83,41 @@ def test_the_table_shows_every_server_and_says_that_one_leads(
     assert any(str(follower) in row and "follower" in row for row in rows)
     assert any(str(starting) in row and "not serving" in row for row in rows)
     assert any(str(nobody) in row and "unreachable" in row for row in rows)
+
+
+def test_the_table_has_what_mntr_adds_and_does_without_where_it_is_refused() -> None:
+    mntr = (
+        "zk_avg_latency\t1.2345\nzk_max_latency\t17\nzk_global_sessions\t42\nzk_raft_term\t9\n"
+        "zk_learners\t2\nzk_synced_followers\t1\n"
+    )
+    refused = "mntr is not executed because it is not in the whitelist.\n"
+    for text, expected in (
+        (mntr, (" leader ", " 1/2 ", " 9 ", " 42 ", "1.2 / 17")),
+        (refused, (" leader ", " - ")),
+    ):
+        with socket.create_server((HOST, 0)) as listening:
+            address = Address(*listening.getsockname())
+            answers = {b"srvr": srvr(b"leader"), b"mntr": text.encode()}
+
+            def answer(listening: socket.socket = listening, answers: dict[bytes, bytes] = answers) -> None:
+                for _ in answers:
+                    with listening.accept()[0] as connection:
+                        connection.sendall(answers[connection.recv(4)])
+
+            thread = threading.Thread(target=answer)
+            thread.start()
+            out = io.StringIO()
+            assert show_status([address], out)
+            thread.join()
+        [row] = [row for row in out.getvalue().splitlines() if str(address) in row]
+        assert all(part in row for part in expected), row
+
+
+def test_mntr_is_read_line_by_line() -> None:
+    assert parse_mntr("zk_version\t3.9.5, built on x\nzk_a\t1\nother\t2\nzk_b\n") == {
+        "version": "3.9.5, built on x",
+        "a": "1",
+    }
 
 
 def test_a_cluster_without_a_leader_is_said_to_have_none(
