@@ -40,8 +40,11 @@ def test_cversion_counts_creates_and_deletes_and_the_suffix_counts_creates(
     server: Server, client: Peer
 ) -> None:
     """Trap 1: cversion is creates plus deletes of children; a sequential name is numbered by all creates ever."""
+    assert [_stat(server, client, path).cversion for path in ("/", "/zookeeper")] == [-1, -2], (
+        "born with children"
+    )
     server.done(client, create("/p"))
-    assert _stat(server, client, "/p").cversion == 0
+    assert [_stat(server, client, path).cversion for path in ("/", "/p")] == [0, 0]
     server.done(client, create("/p/a"), create("/p/b"), create("/p/c"))
     assert _stat(server, client, "/p").cversion == 3
     server.done(client, delete("/p/a"))
