@@ -26,6 +26,8 @@ from tests.traps.protocol import (
     get_acl,
     get_children,
     get_data,
+    multi,
+    multi_results,
     set_acl,
     set_data,
 )
@@ -62,6 +64,9 @@ def test_cversion_counts_creates_and_deletes_and_the_suffix_counts_creates(
     # Creates: a b c s3 s4 s5; deletes: a s3.
     stat = _stat(server, client, "/p")
     assert (stat.cversion, stat.num_children, stat.version) == (8, 4, 0)
+    ((_, _, shown),) = multi_results(server.one(client, multi(set_data("/p"))))
+    assert isinstance(shown, Stat)
+    assert (shown.cversion, shown.num_children) == (8, 4), "inside a multi, too"
 
 
 def test_pzxid_moves_with_every_child_that_comes_or_goes_and_with_no_data(
