@@ -13,7 +13,7 @@ from typing import Final
 from attrs import evolve
 
 from tests.traps.peer import Peer, connect_bytes
-from tests.traps.protocol import Answer, Ask
+from tests.traps.protocol import PING_REQUEST, XID_PING, Answer, Ask
 from zraft.ids import ServerId
 from zraft.raft.settings import RaftSettings
 from zraft.server.driver_types import DriverSettings
@@ -35,6 +35,7 @@ SESSION_MS: Final = 1_000
 EXPIRY_MS: Final = SESSION_MS + 2 * TICK_TIME_MS + 400
 """How long after its last touch a session may stand: a report, a scan, a round and a commit."""
 
+PING_MS: Final = SESSION_MS // 5
 REAP_MS: Final = 100
 PATIENCE_MS: Final = 5_000
 """Of simulated time."""
@@ -64,14 +65,6 @@ class SocketPeer(Peer):
     def __init__(self) -> None:
         super().__init__()
         self.socket: Socket | None = None
-
-    def received(self, socket: Socket, data: bytes) -> None:
-        self.feed(data)
-
-    def hang_up(self) -> None:
-        """The client's process is gone: its side of the connection is closed, its session is not."""
-        assert self.socket is not None
-        self.socket.close_from_client(silently=False)
 
 
 class _Ended:
@@ -132,13 +125,30 @@ class Ensemble:
             assert self.now_ms < end, f"waited {PATIENCE_MS} ms in vain for {what}"
             self.pass_ms(1)
 
+    def pass_alive(self, ms: int, *peers: Peer) -> None:
+        """Let time pass in which these clients, and no others, ping."""
+        end = self.now_ms + ms
+        while self.now_ms < end:
+            for peer in peers:
+                peer.say(PING_REQUEST)
+            self.pass_ms(min(PING_MS, end - self.now_ms))
+        for peer in peers:
+            peer.heard = [one for one in peer.heard if not isinstance(one, Answer) or one.xid != XID_PING]
+
     # -- servers
+
+    def position(self, server: ServerId) -> int:
+        """Of the last command that it has applied."""
+        driver = self.servers[server].driver
+        return 0 if driver is None else driver.machine.position
 
     @property
     def leader(self) -> ServerId | None:
-        """The one that leads and has a quorum, as far as it knows."""
+        """The one that leads and has a quorum, as far as it knows; a stopped one knows nothing."""
         serving = [
-            s for s, p in self.servers.items() if p.leads and p.driver is not None and p.driver.serving
+            server
+            for server, process in self.servers.items()
+            if process.leads and not process.stopped and process.driver and process.driver.serving
         ]
         return serving[0] if len(serving) == 1 else None
 

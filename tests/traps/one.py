@@ -7,7 +7,7 @@ from tests.traps.protocol import Answer, Ask
 from tests.unit.server.one_server import OneServer
 from zraft.ids import Instance, ServerId
 from zraft.server.clients import ClientSettings
-from zraft.tree.txn import REAP, pack_batch
+from zraft.tree.txn import EXPIRE, REAP, Command, pack_batch
 
 ADDRESS = "10.0.0.7"
 
@@ -53,13 +53,30 @@ class Server(OneServer):
         assert [answer.err for answer in answers] == [0] * len(asks)
         return answers
 
+    def expire(self, peer: Peer) -> None:
+        """The leader ends the session of `peer`."""
+        record = self.machine.sessions[peer.session]
+        command = (
+            EXPIRE,
+            record.id,
+            record.attach_position,
+            record.write_position,
+            0,
+            record.timeout_ms,
+            0,
+        )
+        self._by_the_leader([command])
+
     def reap(self, *paths: str) -> None:
         """A leader's round takes all of `paths` for due; what is not stays."""
-        commands = []
+        commands: list[Command] = []
         for path in paths:
             node = self.machine.nodes.get(path)
             assert node is not None, f"{path} is gone already"
             commands.append((REAP, path, node.czxid))
+        self._by_the_leader(commands)
+
+    def _by_the_leader(self, commands: list[Command]) -> None:
         self.log.append(pack_batch(ServerId(0), Instance(b""), 0, 0, [(0, (), commands)]))
         self.apply()
         self.settle()

@@ -26,6 +26,8 @@ from tests.traps.protocol import (
     get_acl,
     get_children,
     get_data,
+    multi,
+    multi_results,
     set_acl,
     set_data,
 )
@@ -40,8 +42,11 @@ def test_cversion_counts_creates_and_deletes_and_the_suffix_counts_creates(
     server: Server, client: Peer
 ) -> None:
     """Trap 1: cversion is creates plus deletes of children; a sequential name is numbered by all creates ever."""
+    assert [_stat(server, client, path).cversion for path in ("/", "/zookeeper")] == [-1, -2], (
+        "born with children"
+    )
     server.done(client, create("/p"))
-    assert _stat(server, client, "/p").cversion == 0
+    assert [_stat(server, client, path).cversion for path in ("/", "/p")] == [0, 0]
     server.done(client, create("/p/a"), create("/p/b"), create("/p/c"))
     assert _stat(server, client, "/p").cversion == 3
     server.done(client, delete("/p/a"))
@@ -59,6 +64,9 @@ def test_cversion_counts_creates_and_deletes_and_the_suffix_counts_creates(
     # Creates: a b c s3 s4 s5; deletes: a s3.
     stat = _stat(server, client, "/p")
     assert (stat.cversion, stat.num_children, stat.version) == (8, 4, 0)
+    ((_, _, shown),) = multi_results(server.one(client, multi(set_data("/p"))))
+    assert isinstance(shown, Stat)
+    assert (shown.cversion, shown.num_children) == (8, 4), "inside a multi, too"
 
 
 def test_pzxid_moves_with_every_child_that_comes_or_goes_and_with_no_data(
