@@ -152,9 +152,13 @@ class NodeTable:
 
 
 def table_at_birth() -> NodeTable:
-    """The znodes every cluster is born with; their stats are all zero."""
+    """The znodes every cluster is born with; their stats are all zero but for one number.
+
+    ZooKeeper gives the configuration its ACL by a setACL that skips the version, so its aversion reads -1.
+    """
     table = NodeTable()
     config = Znode(b"", ((1, "world", "anyone"),), 0, 0, 0)
+    config.aversion = -1
     zookeeper = Znode(b"", OPEN_ACL, 0, 0, 0)
     zookeeper.children = {"quota", "config"}
     root = Znode(b"", OPEN_ACL, 0, 0, 0)

@@ -49,8 +49,8 @@ class Model:
         z = self.znodes[path]
         count = len(self.children(path))
         return (
-            z["czxid"], z["mzxid"], z["ctime"], z["mtime"], z["version"], wrap(2 * z["creates"] - count), 0,
-            z["owner"], len(z["data"] or b""), count, z["pzxid"],
+            z["czxid"], z["mzxid"], z["ctime"], z["mtime"], z["version"], wrap(2 * z["creates"] - count),
+            -1 if path == CONFIG else 0, z["owner"], len(z["data"] or b""), count, z["pzxid"],
         )  # fmt: skip
 
     @staticmethod
