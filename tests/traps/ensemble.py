@@ -90,6 +90,7 @@ class Ensemble:
         )
         self._rng = random.Random("traps/sockets")
         self._sockets = 0
+        self._withheld: set[tuple[ServerId, type]] = set()
         settings = DriverSettings(
             raft=RaftSettings(
                 election_timeout_ticks=ELECTION_TIMEOUT_MS,
@@ -171,6 +172,13 @@ class Ensemble:
     def join(self, sender: ServerId, to: ServerId) -> None:
         self.network.join([(sender, to)])
 
+    def withhold(self, kind: type[PeerMessage], to: ServerId) -> None:
+        """From now on messages of this kind do not reach `to`; all others do."""
+        self._withheld.add((to, kind))
+
+    def release(self, kind: type[PeerMessage], to: ServerId) -> None:
+        self._withheld.remove((to, kind))
+
     # -- clients
 
     def dial(
@@ -234,7 +242,9 @@ class Ensemble:
             process.image.join(process.driver.cluster)
 
     def sending(self, sender: Sender, to: ServerId, messages: Sequence[PeerMessage]) -> None:
-        self.network.send(sender, to, messages)
+        passing = [message for message in messages if (to, type(message)) not in self._withheld]
+        if passing:
+            self.network.send(sender, to, passing)
 
     def writing(self, process: Process, records: Sequence[Record]) -> None:
         pass

@@ -18,6 +18,7 @@ from tests.traps.protocol import (
     auth,
     create,
     delete,
+    exists,
     get_data,
     set_acl,
     set_data,
@@ -29,6 +30,9 @@ pytestmark = [pytest.mark.processes, pytest.mark.timeout(300)]
 SUPER_DIGEST = "super:D/InIHSb7yEEbrWz8b9l71RjZJU="
 """What ZooKeeper's DigestAuthenticationProvider prints for super:test."""
 
+WORDS = "envi,mntr,ruok,srvr,wchp"
+"""Not by default: wchp, since it shows paths to everybody; by default, and left out here: conf."""
+
 EPHEMERALS = 10_000
 PING_S_MAX = 4.0 / 3
 """Of the smallest session timeout by default, 4 s, clients give a server a third to answer a ping."""
@@ -36,9 +40,9 @@ PING_S_MAX = 4.0 / 3
 
 @pytest.fixture(scope="module")
 def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
-    """Three servers that know a super user; no test here harms them."""
-    directory = tmp_path_factory.mktemp("traps")
-    with Cluster(directory, env={"ZRAFT_AUTH__SUPER_DIGEST": SUPER_DIGEST}) as cluster:
+    """Three servers that know a super user and other words than by default; no test here harms them."""
+    knobs = {"ZRAFT_AUTH__SUPER_DIGEST": SUPER_DIGEST, "ZRAFT_CLIENT__FOUR_LETTER_WORDS": WORDS}
+    with Cluster(tmp_path_factory.mktemp("traps"), env=knobs) as cluster:
         cluster.start_all()
         yield cluster
 
@@ -97,8 +101,14 @@ def test_super_user_and_allowed_words_are_what_the_operator_configured(cluster: 
         assert [a.err for a in user.ask(auth("digest", b"super:guess"), get_data("/shut"))] == [OK, NO_AUTH]
         assert [a.err for a in admin.ask(auth("digest", b"super:test"), *refused)] == [OK] * 4
         assert admin.ask(delete("/shut"))[0].err == OK
-    refusal = b"wchp is not executed because it is not in the whitelist.\n"
-    assert four_letter_word(address, b"wchp") == refusal
+    with TcpPeer(address) as watcher:
+        watcher.ask(exists("/watched", watch=True))
+        assert b"/watched" in four_letter_word(address, b"wchp")
+    for word in (b"conf", b"dump", b"stat"):
+        assert (
+            four_letter_word(address, word)
+            == word + b" is not executed because it is not in the whitelist.\n"
+        )
     assert four_letter_word(address, b"ruok") == b"imok"
 
 

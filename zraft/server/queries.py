@@ -15,7 +15,7 @@ from zraft.tree.acl import user_of
 from zraft.tree.node import Znode
 from zraft.tree.watches import AddWatchMode, WatcherType, reregister
 from zraft.wire import replies, requests
-from zraft.wire.events import encode_watch_event
+from zraft.wire.events import NO_ZXID, encode_watch_event
 from zraft.wire.opcodes import Opcode
 from zraft.wire.requests import SetWatches
 
@@ -130,9 +130,8 @@ def _watch_again(clients: Clients, connection: Connection, xid: int, again: SetW
         watches.add_lasting(path, connection, AddWatchMode.PERSISTENT)
     for path in again.recursive:
         watches.add_lasting(path, connection, AddWatchMode.PERSISTENT_RECURSIVE)
-    zxid = machine.last_zxid
-    events = [encode_watch_event(zxid, event_type, path) for event_type, path in missed]
-    return b"".join(events) + replies.encode_empty_reply(xid, zxid)
+    events = [encode_watch_event(NO_ZXID, event_type, path) for event_type, path in missed]
+    return b"".join(events) + replies.encode_empty_reply(xid, machine.last_zxid)
 
 
 def _reconfig(clients: Clients, connection: Connection, xid: int, frame: bytes) -> bytes | Code:

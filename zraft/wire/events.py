@@ -15,6 +15,10 @@ STATE_SYNC_CONNECTED: Final = 3
 """The only state a server ever sends; the others are made by client libraries."""
 
 
+NO_ZXID: Final = -1
+"""Of an event that setWatches makes up for: which change it was is not known any more."""
+
+
 class EventType(IntEnum):
     """What happened to a znode, in ZooKeeper's numbers."""
 
@@ -25,7 +29,7 @@ class EventType(IntEnum):
 
 
 def encode_watch_event(zxid: int, event_type: int, path: str) -> bytes:
-    """One framed notification; `zxid` is that of the command that caused it."""
+    """One framed notification; `zxid` is that of the command that caused it, or `NO_ZXID`."""
     raw = path.encode()
     size = len(raw)
     return (
