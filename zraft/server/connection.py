@@ -18,6 +18,7 @@ from zraft.errors import Code, MarshallingError, ProtocolError
 from zraft.server.authentication import logged_in_ids, proved_ids
 from zraft.server.queries import QUERIES
 from zraft.server.sasl import AuthenticationError, DigestMd5
+from zraft.server.statistics import ConnectionLatency
 from zraft.tree import reads, txn
 from zraft.tree.acl import Ids
 from zraft.tree.node import SHARD_COUNT
@@ -100,29 +101,6 @@ class Phase(Enum):
     ATTACHED = "serving"
     READ_ONLY = "serving reads of what this server has, without a quorum and without a session in the log"
     CLOSED = "closed"
-
-
-class ConnectionLatency:
-    """Answers to one client, in ms from the arrival of the oldest request they answer. `zxid` is that of the last one."""
-
-    __slots__ = ("answered_at", "count", "largest", "last", "smallest", "total", "zxid")
-
-    def __init__(self) -> None:
-        self.answered_at = self.count = 0
-        self.last = self.largest = self.smallest = self.total = 0.0
-        self.zxid = -1
-
-    def add(self, latency: float, now: int, zxid: int) -> None:
-        """One batch of answers left at `now`."""
-        self.answered_at = now
-        self.zxid = zxid
-        self.last = latency
-        self.total += latency
-        if latency > self.largest:
-            self.largest = latency
-        if latency < self.smallest or not self.count:
-            self.smallest = latency
-        self.count += 1
 
 
 class Connection:

@@ -147,3 +147,26 @@ class ProcessStatistics:
         self.loop_lag.reset()
         self.elections.reset()
         self.stall_ms_max = 0.0
+
+
+class ConnectionLatency:
+    """Answers to one client, in ms from the arrival of the oldest request they answer. `zxid` is that of the last one."""
+
+    __slots__ = ("answered_at", "count", "largest", "last", "smallest", "total", "zxid")
+
+    def __init__(self) -> None:
+        self.answered_at = self.count = 0
+        self.last = self.largest = self.smallest = self.total = 0.0
+        self.zxid = -1
+
+    def add(self, latency: float, now: int, zxid: int) -> None:
+        """One batch of answers left at `now`."""
+        self.answered_at = now
+        self.zxid = zxid
+        self.last = latency
+        self.total += latency
+        if latency > self.largest:
+            self.largest = latency
+        if latency < self.smallest or not self.count:
+            self.smallest = latency
+        self.count += 1
