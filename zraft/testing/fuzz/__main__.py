@@ -86,6 +86,8 @@ def main(
         _report(console, _live(console, live, count or DEFAULT_COUNTS["frames"], seed, settings))
     except ConfigError as error:
         raise click.UsageError(str(error)) from error
+    except ConnectionError as error:
+        raise click.ClickException(f"--connect {address}: no server listens there: {error}") from error
     except BrokenPromiseError as error:
         console.print(
             f"FAILED with --seed {seed} --connections {connections}", style="bold red", highlight=False
