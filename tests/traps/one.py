@@ -32,8 +32,8 @@ class Server(OneServer):
     def settle(self) -> None:
         """Until nothing moves."""
         self.run()
-        while self.clients.is_counting:
-            self.clients.step_count()
+        while self.clients.wants_turn:
+            self.clients.begin_turn()
             self.run()
 
     def ask(self, peer: Peer, *asks: Ask) -> list[Answer]:

@@ -38,6 +38,9 @@ ATTACH_BYTES: Final = 64
 REFUSALS_KEPT_MAX: Final = 64
 """Refused connections, and notices, remembered between two turns, for the log."""
 
+REQUESTS_PER_TURN_MAX: Final = 4_096
+"""About 20 ms: however many clients send at once, heartbeats and pings are answered between two turns."""
+
 SHARDS_PER_COUNT_STEP: Final = 8
 """Of the 256 of the tree: with a million znodes a step takes about 3 ms."""
 
@@ -88,6 +91,8 @@ class Clients:
         """When what is read now arrived, for statistics: the shell may know better than the last turn's time."""
         self.received_total = 0
         self.sent_total = 0
+        self.taken = 0
+        """Requests taken from clients since the turn began; further ones wait, in order, for the next."""
         self.events_total = 0
         self.bytes_received_total = 0
         self.bytes_sent_total = 0
@@ -142,7 +147,13 @@ class Clients:
 
     @property
     def full(self) -> bool:
-        return self._origin.full
+        """Whether requests have to wait: for room in the origin stream, or for the next turn."""
+        return self.taken >= REQUESTS_PER_TURN_MAX or self._origin.full
+
+    @property
+    def room(self) -> int:
+        """How many more requests this turn may take."""
+        return max(0, REQUESTS_PER_TURN_MAX - self.taken)
 
     def touch(self, session: int) -> None:
         self._touches.touch(session, self.now)
@@ -171,10 +182,6 @@ class Clients:
     def request_count(self, connection: Connection, count: DescendantCount) -> None:
         """`connection.complete_count()` is due when this is counted."""
         self._counts.append((connection, count))
-
-    @property
-    def is_counting(self) -> bool:
-        return bool(self._counts)
 
     def step_count(self) -> None:
         """Count on, for one connection of those that wait: the others have their turns next."""
@@ -381,12 +388,24 @@ class Clients:
         """The smallest negotiated timeout of the sessions attached here."""
         return min(self._timeouts, default=None)
 
+    def begin_turn(self) -> None:
+        """What waited for this turn, in the order in which it began to wait."""
+        self.taken = 0
+        self.step_count()
+        self.take_attaches()
+        self.take_backlog()
+
+    @property
+    def wants_turn(self) -> bool:
+        """Whether something is left that the next turn can do at once."""
+        return bool(self._counts) or (bool(self._backlogged) and self.taken >= REQUESTS_PER_TURN_MAX)
+
     def take_backlog(self) -> None:
-        """Requests that waited for room in the origin stream."""
+        """Requests that waited for room in the origin stream, or for this turn."""
         if not self._backlogged:
             return
         for connection in list(self._backlogged):
-            if self._origin.full:
+            if self.full:
                 return
             if connection.phase in (Phase.ATTACHED, Phase.READ_ONLY) and not connection.wants_flush:
                 del self._backlogged[connection]

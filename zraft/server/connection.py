@@ -217,7 +217,7 @@ class Connection:
             return
         if self.phase is Phase.ATTACHED and not self._backlog and not self.held and not self._clients.full:
             self._take(frames)
-        elif self.phase is Phase.READ_ONLY and not self._backlog:
+        elif self.phase is Phase.READ_ONLY and not self._backlog and not self._clients.full:
             self._take_read_only(frames)
         else:
             self._defer(frames)
@@ -265,17 +265,23 @@ class Connection:
             return
         assert not self.wants_flush, "more is to be answered before the answers so far are written"
         frames, self._backlog, self._backlog_bytes = self._backlog, [], 0
+        room = self._clients.room
+        frames, later = frames[:room], frames[room:]
         if frames and not self.closing:
             if self.phase is Phase.READ_ONLY:
                 self._take_read_only(frames)
             else:
                 self._take(frames)
+        if later and not self.closing and not self.ending:
+            # Behind what had to be put off again just now.
+            self._defer(later)
 
     def _take(self, frames: list[bytes]) -> None:
         """Handle requests in order. The hot path: one call for all that one read of the socket brought."""
         queue = self.queue
         commands: list[txn.Command] = []
         size = 0
+        self._clients.taken += len(frames)
         xid, opcode = -1, self.last_opcode
         for place, frame in enumerate(frames):
             if len(frame) < 8:
@@ -337,6 +343,7 @@ class Connection:
 
     def _take_read_only(self, frames: list[bytes]) -> None:
         """Handle requests while this server has no quorum: reads and pings; the rest is NOT_READ_ONLY."""
+        self._clients.taken += len(frames)
         for place, frame in enumerate(frames):
             if len(frame) < 8:
                 self._clients.refuse(self, f"request of {len(frame)} bytes, a request header has 8")

@@ -263,9 +263,7 @@ class Driver:
             if founded and step:
                 raft.tick(step)
             self._follow_role(raft, step)
-            self.clients.step_count()
-            self.clients.take_attaches()
-            self.clients.take_backlog()
+            self.clients.begin_turn()
             self.origin.cut(now_ms, min(self.clients.arrived, now_ms))
             leader = self._leader
             if leader is not None:
@@ -433,7 +431,7 @@ class Driver:
             self.applier.applied_index < raft.applicable_index or (self.leadership is None and self._leads())
         ):
             return now
-        if self._outbox.local or self.clients.is_counting:
+        if self._outbox.local or self.clients.wants_turn:
             return now
         due = self.touches.due_at
         attach_in_ms = self.clients.attach_due_in_ms

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from tests.unit.server.one_server import OTHER, TIMEOUT_MS, OneServer, create
 from zraft.ids import zxid_after
-from zraft.server.clients import ClientSettings
+from zraft.server.clients import REQUESTS_PER_TURN_MAX, ClientSettings
 from zraft.server.connection import Phase
 from zraft.tree.sessions import session_id_for
 from zraft.tree.txn import SET_DATA
-from zraft.wire.client import Pong
+from zraft.wire.client import Pong, Reply
 from zraft.wire.opcodes import Opcode
 
 THIRD_MS = TIMEOUT_MS // 3
@@ -292,3 +292,53 @@ def test_a_resume_through_another_server_and_back_is_followed() -> None:
     back = server.attached(session=client.session, password=client.greeting.password)
     assert back.session == client.session
     assert server.machine.sessions[client.session].owner[0] == 1
+
+
+def test_a_turn_takes_a_bounded_number_of_requests_and_the_rest_waits_in_order() -> None:
+    """However many clients send at once, the loop comes round to heartbeats and pings in between."""
+    server = OneServer()
+    clients = [server.attached() for _ in range(3)]
+    server.clients.begin_turn()
+    each = REQUESTS_PER_TURN_MAX // 2
+    for client in clients:
+        client.send(*[client.codec.read(Opcode.EXISTS, "/none") for _ in range(each)])
+        client.send(client.codec.read(Opcode.EXISTS, "/"), client.codec.ping())
+    server.flush()
+    answered = [[one for one in client.take() if isinstance(one, Reply)] for client in clients]
+    assert [len(replies) for replies in answered] == [each + 1, each, 0]
+    assert server.clients.wants_turn
+    server.clients.begin_turn()
+    server.flush()
+    assert [len(client.replies()) for client in clients] == [0, 1, each + 1]
+    assert not server.clients.wants_turn
+
+
+def test_pings_are_answered_although_the_turn_is_full() -> None:
+    server = OneServer()
+    busy, other = server.attached(), server.attached()
+    server.clients.begin_turn()
+    busy.send(*[busy.codec.read(Opcode.EXISTS, "/none") for _ in range(REQUESTS_PER_TURN_MAX)])
+    other.send(other.codec.read(Opcode.EXISTS, "/"), other.codec.ping())
+    server.flush()
+    assert [type(one) for one in other.take()] == [Pong]
+
+
+def test_a_long_backlog_is_taken_in_portions_without_changing_its_order() -> None:
+    """A sync in the middle puts off what is behind it once more: that must come before what was not yet looked at."""
+    server = OneServer()
+    client = server.attached()
+    server.clients.taken = REQUESTS_PER_TURN_MAX
+    client.send(
+        *[client.codec.read(Opcode.EXISTS, "/none") for _ in range(10)],
+        client.codec.sync("/"),
+        *[client.codec.read(Opcode.EXISTS, "/none") for _ in range(REQUESTS_PER_TURN_MAX)],
+        client.codec.write(create("/last")),
+    )
+    server.clients.begin_turn()
+    for connection in server.clients.take_syncs():
+        connection.complete_sync()
+    for _ in range(3):
+        server.run()
+    replies = client.replies()
+    assert [r.xid for r in replies] == list(range(1, REQUESTS_PER_TURN_MAX + 13))
+    assert replies[-1].value == "/last"

@@ -316,7 +316,7 @@ def test_counting_ends_with_its_connection(server: OneServer) -> None:
     client.send(client.codec.ask(GetAllChildrenNumber("/a")))
     client.connection.connection_lost()
     server.clients.step_count()
-    assert not server.clients.is_counting
+    assert not server.clients.wants_turn
 
 
 def test_multiread_answers_each_part_by_itself(server: OneServer) -> None:
