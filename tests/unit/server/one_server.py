@@ -163,10 +163,9 @@ class OneServer:
 
     def turn(self) -> None:
         """Take in who waited to be attached."""
-        self.clients.take_attaches()
 
     def propose(self) -> None:
-        self.clients.take_backlog()
+        self.clients.begin_turn()
         self.origin.cut(self.now)
         self.log.extend(message.blob for message in self.origin.due(self.now))
 

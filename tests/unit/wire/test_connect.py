@@ -90,3 +90,17 @@ def test_arbitrary_bytes_give_a_record_or_a_declared_error(body):
             decode(body)
         except MarshallingError:
             pass
+
+
+@settings(deadline=None, derandomize=True)
+@given(st.binary(min_size=45, max_size=45))
+def test_the_usual_request_is_read_in_one_step_as_field_by_field(body):
+    """The same bytes with one more behind them take the other way."""
+    results = []
+    for one in (body, body + b"\0"):
+        try:
+            results.append(decode_connect_request(one))
+        except MarshallingError as error:
+            results.append(str(error).split(":")[0])
+    if not isinstance(results[0], str):
+        assert results[0] == results[1]
