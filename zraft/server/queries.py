@@ -35,7 +35,9 @@ def _get_acl(clients: Clients, connection: Connection, xid: int, frame: bytes) -
 
 
 def _get_ephemerals(clients: Clients, connection: Connection, xid: int, frame: bytes) -> bytes | Code:
-    prefix = requests.decode_path(frame)
+    prefix = requests.decode_prefix(frame)
+    if not prefix.strip():
+        prefix = "/"  # null and blank ask for all, as in ZooKeeper
     paths = reads.get_ephemerals(clients.machine, connection.session, prefix)
     size = sum(map(len, paths)) + 4 * len(paths)
     if size > clients.reply_bytes_max:

@@ -110,8 +110,13 @@ def decode_read(frame: bytes) -> tuple[str, bool]:
 
 
 def decode_path(frame: bytes) -> str:
-    """The path of sync, getACL, getEphemerals and getAllChildrenNumber. Raises MarshallingError."""
+    """The path of sync, getACL and getAllChildrenNumber. Raises MarshallingError."""
     return JuteReader(frame, BODY_OFFSET).read_text()
+
+
+def decode_prefix(frame: bytes) -> str:
+    """The prefix of getEphemerals, "" for null. Raises MarshallingError."""
+    return JuteReader(frame, BODY_OFFSET).read_ustring() or ""
 
 
 def decode_path_and_number(frame: bytes) -> tuple[str, int]:

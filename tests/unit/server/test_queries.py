@@ -34,6 +34,7 @@ from zraft.wire.client_requests import (
     WhoAmI,
 )
 from zraft.wire.framing import frame
+from zraft.wire.jute import JuteReader
 from zraft.wire.opcodes import Opcode
 
 BOB = b"bob:secret"
@@ -282,6 +283,10 @@ def test_ephemerals_of_the_own_session_are_listed_by_prefix(server: OneServer) -
     client.take()
     found = [r.value for r in ask(server, client, GetEphemerals("/a"), GetEphemerals("/"), GetEphemerals(""))]
     assert found == [("/a", "/ab"), ("/a", "/ab", "/b"), ("/a", "/ab", "/b")]
+    for null_or_blank in (jute.blob(None), jute.text(" ")):
+        client.send(client.codec._request(Opcode.GET_EPHEMERALS, null_or_blank, JuteReader.read_texts))
+        server.run()
+        assert only(client.replies()).value == ("/a", "/ab", "/b")
 
 
 def test_counting_a_subtree_holds_what_is_behind_it(server: OneServer) -> None:

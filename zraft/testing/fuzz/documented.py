@@ -20,8 +20,8 @@ _READS: Final = (jute.EXISTS, jute.GET_DATA, jute.GET_CHILDREN, jute.GET_CHILDRE
 _CONTAINER: Final = 19
 _TTL: Final = 21
 _CREATES: Final = (jute.CREATE, jute.CREATE2, _CONTAINER, _TTL)
-_PATH_ONLY: Final = (jute.SYNC, 6, 20, 103, 104)
-"""sync, getACL, deleteContainer, getEphemerals, getAllChildrenNumber."""
+_PATH_ONLY: Final = (jute.SYNC, 6, 20, 104)
+"""sync, getACL, deleteContainer, getAllChildrenNumber."""
 _WATCHER_TYPES: Final = {17: range(1, 6), 18: range(1, 6), 106: range(2)}
 """Types of checkWatches and removeWatches, modes of addWatch."""
 
@@ -152,6 +152,10 @@ def _body(opcode: int, cursor: _Cursor) -> Answer:
         cursor.text()
         cursor.buffer()
         cursor.integer()
+    elif opcode == 103:  # getEphemerals: a null prefix asks for all
+        raw = cursor.buffer()
+        if raw is not None:
+            _Cursor(struct.pack(">i", len(raw)) + raw, 0).text()
     elif opcode == 7:  # setACL
         cursor.text()
         cursor.acl()
