@@ -1,0 +1,1 @@
+"""Clients and programs that were written for ZooKeeper, run against zraft (marker `compat`)."""

@@ -1,0 +1,1 @@
+"""The same random operations applied to ZooKeeper and to zraft, replies and watch events compared."""

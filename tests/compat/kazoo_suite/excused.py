@@ -1,0 +1,27 @@
+"""Tests of kazoo's suite that do not pass, and why; `docs/COMPATIBILITY.md` shows the same to users."""
+
+from __future__ import annotations
+
+from typing import Final
+
+_KERBEROS: Final = (
+    "needs a Kerberos server, which kazoo's suite expects to find; skipped on ZooKeeper just so"
+)
+_RECONFIG: Final = (
+    "reconfig is answered as by a ZooKeeper without reconfigEnabled: membership cannot be changed yet"
+)
+
+EXCUSED: Final[dict[str, str]] = {
+    "test_sasl.py::TestSASLGSSAPIAuthentication::test_connect_gssapi_auth": _KERBEROS,
+    "test_sasl.py::TestSASLGSSAPIAuthentication::test_invalid_gssapi_auth": _KERBEROS,
+    "test_client.py::TestReconfig::test_add_remove_observer": _RECONFIG,
+    "test_client.py::TestReconfig::test_bad_input": _RECONFIG,
+    "test_client.py::TestReconfig::test_no_super_auth": _RECONFIG,
+}
+"""On zraft. The reason is one that a user of ZooKeeper would accept."""
+
+FAILS_ON_ZOOKEEPER: Final[dict[str, str]] = {
+    "test_sasl.py::TestSASLGSSAPIAuthentication::test_connect_gssapi_auth": _KERBEROS,
+    "test_sasl.py::TestSASLGSSAPIAuthentication::test_invalid_gssapi_auth": _KERBEROS,
+}
+"""On ZooKeeper 3.8.0 (Debian), with kazoo's own harness."""
