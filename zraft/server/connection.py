@@ -631,6 +631,6 @@ class Connection:
             else:
                 self._emit(answer)
         else:
-            # ZooKeeper answers an operation it does not know and closes; nothing after it is looked at.
-            self._failed(xid, Code.UNIMPLEMENTED)
+            # ZooKeeper answers an operation it does not know and closes; nothing after it is looked at. No zxid is known.
+            self._emit(replies.encode_error_reply(xid, -1, Code.UNIMPLEMENTED))
             self.ending = self.closing = True

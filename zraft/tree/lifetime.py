@@ -45,9 +45,11 @@ def requested_kind(opcode: int, flags: int, ttl_ms: Any, settings: Settings) -> 
     if opcode == CREATE_TTL:
         if ttl_ms.__class__ is not int:
             return Code.MARSHALLING_ERROR
-        if not with_ttl or not 0 < ttl_ms <= TTL_MS_MAX:
+        if with_ttl and 0 < ttl_ms <= TTL_MS_MAX:
+            return Kind(sequential, ttl_ms)
+        if with_ttl or ttl_ms >= 0:
             return Code.BAD_ARGUMENTS
-        return Kind(sequential, ttl_ms)
+        # Flags of another kind, and a time below 0, which says that there is none.
     if with_ttl:
         return Code.BAD_ARGUMENTS
     if opcode == CREATE_CONTAINER:

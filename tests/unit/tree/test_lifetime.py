@@ -60,10 +60,12 @@ def test_ttl_flags_need_the_opcode_that_carries_a_ttl(scenario: Scenario) -> Non
     for opcode in (CREATE, CREATE2, CREATE_CONTAINER):
         assert made(scenario, "/t", opcode, TTL) is Code.BAD_ARGUMENTS
     assert made(scenario, "/t", CREATE_TTL, 0, 1000) is Code.BAD_ARGUMENTS
+    assert made(scenario, "/plain", CREATE_TTL, 0, -1) == "/plain", "a time below 0 says that there is none"
+    assert not scenario.machine.mortal
     for ttl_ms in (0, -1, TTL_MS_MAX + 1):
         assert made(scenario, "/t", CREATE_TTL, TTL, ttl_ms) is Code.BAD_ARGUMENTS
     assert made(scenario, "/t", CREATE_TTL, TTL, TTL_MS_MAX) == "/t"
-    assert made(scenario, "/s-", CREATE_TTL, TTL_SEQUENTIAL, 1) == "/s-0000000001"
+    assert made(scenario, "/s-", CREATE_TTL, TTL_SEQUENTIAL, 1) == "/s-0000000002"
 
 
 def test_ttl_nodes_that_are_switched_off_are_unimplemented(scenario: Scenario) -> None:
