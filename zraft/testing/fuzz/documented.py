@@ -107,6 +107,8 @@ def _create(opcode: int, cursor: _Cursor) -> Answer:
     flags = cursor.integer()
     if opcode == _TTL:
         ttl_ms = int.from_bytes(cursor.take(8), signed=True)
+        if 0 <= flags <= 4 and ttl_ms < 0:
+            return Answer.VALUE
         return Answer.VALUE if flags in (5, 6) and 0 < ttl_ms < 2**40 else Answer.BAD_ARGUMENTS
     return Answer.VALUE if 0 <= flags <= 4 else Answer.BAD_ARGUMENTS
 
