@@ -299,7 +299,6 @@ class ClientChecks:
             self._authenticated(client, call, zxid, err)
             reader.finish()
             return
-        before = client.last_zxid
         self._order(client, zxid, f"reply to {call.opcode} {call.path}")
         if call.opcode in (jute.SET_WATCHES, jute.SET_WATCHES2):
             if err:
@@ -325,7 +324,7 @@ class ClientChecks:
         elif call.opcode not in (jute.PING, jute.SET_WATCHES, jute.SET_WATCHES2, jute.CLOSE):
             self.reads += 1
             self.kinds["read without quorum"] += client.read_only
-            self._answered_read(client, call, before, zxid, err, reader)
+            self._answered_read(client, call, zxid, err, reader)
         if err == 0:
             self.kinds[NAMES.get(call.opcode, "other")] += 1
             reader.finish()
@@ -419,9 +418,9 @@ class ClientChecks:
             self.kinds["container in a multi"] += 1
 
     def _answered_read(
-        self, client: SimulatedClient, call: Call, before: int, zxid: int, err: int, reader: Reader
+        self, client: SimulatedClient, call: Call, zxid: int, err: int, reader: Reader
     ) -> None:
-        """Anything that is not a write. `before` is the last zxid the client had seen."""
+        """Anything that is not a write."""
         opcode = call.opcode
         if opcode in (jute.GET_DATA, jute.EXISTS, jute.GET_CHILDREN, jute.GET_CHILDREN2):
             self._read(client, call, zxid, err, reader)
@@ -430,7 +429,7 @@ class ClientChecks:
         elif opcode == jute.MULTI_READ:
             self._multi_read(client, call, zxid, err, reader)
         elif opcode == jute.GET_ALL_CHILDREN_NUMBER:
-            self._read_count(client, call, before, zxid, err, reader)
+            self._read_count(client, call, zxid, err, reader)
         elif opcode in (jute.ADD_WATCH, jute.CHECK_WATCHES, jute.REMOVE_WATCHES):
             self._on_watches(client, call, err, reader)
         elif err:
@@ -526,18 +525,17 @@ class ClientChecks:
         if reader.multi_header() != (-1, True, -1):
             self.fail("read", f"C{client.number}: multiRead without a terminator")
 
-    def _read_count(
-        self, client: SimulatedClient, call: Call, before: int, zxid: int, err: int, reader: Reader
-    ) -> None:
+    def _read_count(self, client: SimulatedClient, call: Call, zxid: int, err: int, reader: Reader) -> None:
         """Counted while others go on: what was there all the time counts, what was there for a while may."""
         who = f"C{client.number}: getAllChildrenNumber of {call.path} at {zxid:x}"
         if err:
             self._code(who, err, self._readable(call.path, zxid, call.ids))
             return
         number = reader.integer()
-        least, most = self.history.descendants(call.path, before, zxid)
+        since = client.answered_zxid
+        least, most = self.history.descendants(call.path, since, zxid)
         if not least <= number <= most:
-            self.fail("read", f"{who} is {number}, the history has {least} to {most} since {before:x}")
+            self.fail("read", f"{who} is {number}, the history has {least} to {most} since {since:x}")
 
     def _on_watches(self, client: SimulatedClient, call: Call, err: int, reader: Reader) -> None:
         who = f"C{client.number}: {call.opcode} of {call.path}, {call.number}"

@@ -79,6 +79,8 @@ class SimulatedClient:
         self.timeout_ms = rng.choice(SESSION_TIMEOUTS_MS)
         self.negotiated_ms = self.timeout_ms
         self.last_zxid = 0
+        self.answered_zxid = 0
+        """Of the last answer in order, which pings and events are not: nothing asked later was looked at before it."""
         self.socket: Socket | None = None
         self.connected = False
         self.connections = 0
@@ -475,6 +477,7 @@ class SimulatedClient:
             return
         self._checks.attached(self, self.socket, session, read_only=read_only)
         self.read_only = read_only
+        self.answered_zxid = self.last_zxid
         self.session, self.password, self.negotiated_ms = session, password, timeout
         self.socket.session = session
         self.connected = self._reached = True
@@ -512,6 +515,8 @@ class SimulatedClient:
         call.reply_zxid = zxid
         self._checks.reply(self, call, zxid, err, reader)
         self.last_zxid = max(self.last_zxid, zxid)
+        if xid != jute.XID_PING:
+            self.answered_zxid = max(self.answered_zxid, zxid)
         if call.opcode == jute.SYNC and self.finale and err == 0:
             self.finale_done = True
         if call.opcode == jute.CLOSE and err == 0:

@@ -244,7 +244,8 @@ class History:
         return True
 
     def _command(self, session: int, moved: bool, command: txn.Command) -> None:
-        code, result, subject = Code.OK, None, session
+        code, subject = Code.OK, session
+        result: Any = None
         try:
             opcode = command[0]
             if opcode == txn.CREATE_SESSION:

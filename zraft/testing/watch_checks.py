@@ -10,12 +10,15 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterator
-from typing import NoReturn
+from typing import Final, NoReturn
 
 from zraft.testing import jute, rights
 from zraft.testing.calls import Call, Rearming, Watches
 from zraft.testing.clients import SimulatedClient
 from zraft.testing.model import Event, History, Version
+
+NO_ZXID: Final = -1
+"""What events carry that setWatches makes up for: they are no change of that moment."""
 
 Fail = Callable[[str, str], NoReturn]
 
@@ -181,7 +184,7 @@ class WatchChecks:
 
         def expect(kind: int, path: str, node: Version | None) -> bool:
             if node is None or rights.grants(node.acl, rights.READ, client.ids):
-                expected.add((zxid, kind, path))
+                expected.add((NO_ZXID, kind, path))
                 return True
             self._kinds["event withheld"] += 1
             return False
