@@ -49,7 +49,6 @@ from zraft.transport.messages import OriginBatch, Sender, TouchReport
 from zraft.tree import reads as tree_reads
 from zraft.tree.acl import READ, permits
 from zraft.tree.machine import Machine
-from zraft.tree.node import Lifetime
 from zraft.tree.origins import Origins
 from zraft.tree.txn import pack_batch, unpack_batch
 from zraft.tree.watches import WatchTable
@@ -548,21 +547,6 @@ def lifetimes_by_wall_clock() -> Sequence[Patch]:
     return [(Leadership, "lead", lead)]
 
 
-@_plant("trap 39", "a child that comes or goes begins a time to live anew")
-def child_renews_ttl() -> Sequence[Patch]:
-    original = Tree.create
-
-    def create(self: Tree, command: Any, zxid: int) -> Any:
-        result = original(self, command, zxid)
-        parent = self.nodes.get(command[1].rpartition("/")[0])
-        if not isinstance(result, Code) and parent is not None and parent.lifetime is not None:
-            parent.lifetime = Lifetime(parent.lifetime.ttl_ms, self.log_time)
-            self.digest.dirty_nodes.add(command[1].rpartition("/")[0])
-        return result
-
-    return [(Tree, "create", create)]
-
-
 @_plant("multi", "a failed multi leaves what it counted in the usage of a quota")
 def usage_of_failed_multi() -> Sequence[Patch]:
     def undo_usage(self: Tree, stats: Any, data: bytes | None) -> None:
@@ -606,7 +590,7 @@ def lasting_watch_catches_up() -> Sequence[Patch]:
         for path in again.persistent:
             node = clients.machine.nodes.get(path)
             if node is not None and node.mzxid > again.relative_zxid:
-                events.append(encode_watch_event(clients.machine.last_zxid, 3, path))
+                events.append(encode_watch_event(-1, 3, path))
         return b"".join(events) + reply
 
     return [(queries_module, "_watch_again", watch_again)]
