@@ -29,7 +29,7 @@ KNOWN_SEEDS = {
     "expiry_on_waking": 9,
     "vote_forgotten": 17,
     "blind_expire": 58,
-    "table_not_read_again": 16,
+    "table_not_read_again": 59,
     "nothing_held": 0,
     "event_after_reply": 0,
     "read_ahead": 0,
