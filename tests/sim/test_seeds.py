@@ -7,9 +7,11 @@ import subprocess
 import sys
 
 import pytest
+from attrs import evolve
 
+from zraft.testing.client_checks import KINDS
 from zraft.testing.profile import Mode, roll
-from zraft.testing.simulate import emptiness, run_seed
+from zraft.testing.simulate import KINDS_FROM_SEEDS, emptiness, run_seed
 from zraft.testing.simulation import Report, Simulation
 
 QUICK_SEEDS = range(40)
@@ -68,8 +70,19 @@ def test_empty_run_is_reported() -> None:
     result = run_seed(1)
     assert result.report is not None
     report = result.report
-    empty = Report(
-        **{**{a: getattr(report, a) for a in report.__slots__ if a != "__weakref__"}, "commands": 3}
-    )
+    empty = evolve(report, commands=3)
     assert emptiness([report]) == []
     assert "3 commands" in emptiness([empty])[0]
+
+
+def test_kind_of_operation_that_never_happens_in_a_long_range_is_reported() -> None:
+    """The checks of an operation that nobody asks for any more can only pass."""
+    result = run_seed(1)
+    assert result.report is not None
+    assert [kind for kind, _ in result.report.operations] == list(KINDS)
+    all_but_one = tuple((kind, int(kind != "TTL reaped")) for kind in KINDS)
+    reports = [evolve(result.report, operations=all_but_one)] * KINDS_FROM_SEEDS
+    assert [line for line in emptiness(reports) if line.startswith("no ")] == [
+        f"no TTL reaped in {len(reports)} seeds"
+    ]
+    assert not any(line.startswith("no ") for line in emptiness(reports[1:]))

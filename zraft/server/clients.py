@@ -375,7 +375,8 @@ class Clients:
             return
         for event_type, path, acl in events:
             for connection in self.watches.trigger(event_type, path):
-                if connection.phase is Phase.ATTACHED and permits(acl, READ, connection.ids):
+                # Also those that only read: what comes from a leader who does not hear us is applied meanwhile.
+                if connection.phase is not Phase.CLOSED and permits(acl, READ, connection.ids):
                     connection.out.append(encode_watch_event(zxid, event_type, path))
                     self.events_total += 1
                     if not connection.dirty:

@@ -1,26 +1,75 @@
 """Owns what clients were promised: every reply and event is compared with the one history.
 
-Checked here, each promise under its name: `fifo`, `session order`, `applied once`, `acknowledged`,
-`zxid order`, `read`, `watch`, `real time`, `sync`, `expiry`, `ended`. The history itself comes from the
-committed log (`zraft.testing.model`); nothing here asks the product what it thinks.
+Checked here, each promise under its name: `fifo`, `session order`, `identity`, `acknowledged`, `zxid order`,
+`read`, `read only`, `real time`, `sync`, `expiry`, `ended`, `lifetime`; `watch` is in `zraft.testing.watch_checks`.
+The history itself comes from the committed log (`zraft.testing.model`); nothing here asks the product what it thinks.
 """
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable
-from typing import Final, NoReturn
+from typing import Any, Final, NoReturn
 
 from zraft.errors import Code
 from zraft.ids import Instance, ServerId
-from zraft.testing import jute
+from zraft.testing import jute, rights
 from zraft.testing.broken import BrokenPromiseError
-from zraft.testing.clients import Call, SimulatedClient
+from zraft.testing.calls import Call
+from zraft.testing.clients import SimulatedClient
 from zraft.testing.jute import Reader, Stat
-from zraft.testing.model import History, Outcome, Version
+from zraft.testing.model import CREATES, History, Outcome, Version
+from zraft.testing.operations import LIMITS as QUOTA_LIMITS
+from zraft.testing.operations import STATS as QUOTA_STATS
 from zraft.testing.sockets import Socket
+from zraft.testing.watch_checks import WatchChecks
 from zraft.tree import txn
 
 NEVER: Final = -1_000_000
+
+NAMES: Final = {
+    jute.SET_ACL: "setACL",
+    jute.GET_ACL: "getACL",
+    jute.CREATE_CONTAINER: "createContainer",
+    jute.CREATE_TTL: "createTTL",
+    jute.DELETE_CONTAINER: "deleteContainer",
+    jute.MULTI_READ: "multiRead",
+    jute.GET_EPHEMERALS: "getEphemerals",
+    jute.GET_ALL_CHILDREN_NUMBER: "getAllChildrenNumber",
+    jute.WHO_AM_I: "whoAmI",
+    jute.SET_WATCHES2: "setWatches2",
+    jute.ADD_WATCH: "addWatch",
+    jute.CHECK_WATCHES: "checkWatches",
+    jute.REMOVE_WATCHES: "removeWatches",
+}
+"""Operations that are counted by name when they succeed."""
+
+KINDS: Final = (
+    *NAMES.values(),
+    "auth",
+    "auth refused",
+    "NOAUTH to a read",
+    "NOAUTH to a write",
+    "INVALIDACL",
+    "QUOTAEXCEEDED",
+    "NOWATCHER",
+    "container in a multi",
+    "container reaped",
+    "TTL reaped",
+    "REAP in vain",
+    "quota set",
+    "usage read",
+    "failed multi below a quota",
+    "persistent event",
+    "recursive event",
+    "event withheld",
+    "read without quorum",
+    "NOTREADONLY",
+)
+"""What a long range of seeds must have seen, each at least once."""
+
+REPLY_TYPES: Final = {jute.CREATE_CONTAINER: jute.CREATE2, jute.CREATE_TTL: jute.CREATE2}
+"""Under which type a multi answers an operation (trap 12)."""
 
 
 class Trail:
@@ -40,10 +89,17 @@ class Trail:
 class ClientChecks:
     """All clients' promises. `live_ms` tells the time in which at least one server ran (D-11)."""
 
-    def __init__(self, history: History, live_ms: Callable[[], int], *, gentle: bool) -> None:
+    def __init__(
+        self, history: History, now_ms: Callable[[], int], live_ms: Callable[[], int], *, gentle: bool
+    ) -> None:
         self.history = history
         self.gentle = gentle
+        self.kinds: Counter[str] = Counter()
+        self._watches = WatchChecks(history, self.fail, self.kinds)
+        self._now_ms = now_ms
         self._live_ms = live_ms
+        self._renewed_ms: dict[str, int] = {}
+        """When the write was sent that last began a znode's time to live, if it is known whose it was."""
         self.clients: list[SimulatedClient] = []
         self.acknowledged_zxid = 0
         self._trails: dict[int, Trail] = {}
@@ -66,7 +122,15 @@ class ClientChecks:
         """A server process took the connection: what it logs for it carries this owner."""
         self._trails[socket.number].owner = owner
 
-    def attached(self, client: SimulatedClient, socket: Socket, session: int) -> None:
+    def attached(self, client: SimulatedClient, socket: Socket, session: int, *, read_only: bool) -> None:
+        if read_only:
+            if not client.reader or client.session:
+                self.fail("read only", f"C{client.number} did not ask for a server that only reads")
+            if session in self.history.sessions or session in self.history.ended:
+                self.fail(
+                    "read only", f"C{client.number} is given session {session:x} of the log without a quorum"
+                )
+            return
         if client.session and session != client.session:
             self.fail("session", f"C{client.number} resumes {client.session:x} and gets {session:x}")
         if session not in self.history.sessions and session not in self.history.ended:
@@ -76,7 +140,7 @@ class ClientChecks:
     def invoked(self, client: SimulatedClient, socket: Socket, call: Call) -> None:
         self.commands += call.opcode != jute.PING
         call.floor = self.acknowledged_zxid
-        if call.signature is not None:
+        if call.signature is not None and not client.doomed and not client.read_only:
             self._trails[socket.number].sent.append(call)
 
     def answered(self, session: int) -> None:
@@ -100,6 +164,8 @@ class ClientChecks:
             elif opcode == txn.EXPIRE:
                 if outcome.code is Code.OK:
                     self._expired(outcome)
+            elif opcode == txn.REAP:
+                self._reaped(outcome)
             elif opcode not in (txn.REGISTER, txn.SETTINGS) and outcome.code not in (
                 Code.SESSION_EXPIRED,
                 Code.SESSION_MOVED,
@@ -144,12 +210,20 @@ class ClientChecks:
             )
         self._candidates[outcome.session] = remaining
         self.writes += 1
-        if len(remaining) > 1:
+        certain = len(remaining) == 1
+        trail, nth = remaining[0]
+        call = trail.sent[nth - 1]
+        for path in renewed_by(outcome):
+            self._renewed_ms[path] = call.invoked_ms if certain else NEVER
+        if not certain:
             self.ambiguous += 1
             return
-        trail, nth = remaining[0]
         trail.found = nth
-        call = trail.sent[nth - 1]
+        if outcome.ids != call.ids:
+            self.fail(
+                "identity",
+                f"C{trail.client}: {signature} at {outcome.zxid:x} was sent as {call.ids}, is done as {outcome.ids}",
+            )
         if outcome.zxid <= call.floor:
             self.fail(
                 "real time",
@@ -162,6 +236,21 @@ class ClientChecks:
                     break
                 if older.owner == trail.owner:
                     older.owner = None
+
+    def _reaped(self, outcome: Outcome) -> None:
+        """Nobody's clock may make a znode go early (D-12): log time never runs faster than time itself."""
+        if outcome.code is not Code.OK:
+            self.kinds["REAP in vain"] += 1
+            return
+        path, node = outcome.command[1], outcome.result
+        self.kinds["TTL reaped" if node.ttl_ms else "container reaped"] += 1
+        age = self._now_ms() - self._renewed_ms.get(path, NEVER)
+        least = node.ttl_ms or (0 if node.creates else self.history.settings["container_never_used_ms_max"])
+        if age <= least:
+            self.fail(
+                "lifetime",
+                f"{path} goes at {outcome.zxid:x}, {age} ms after it was asked for; {least} ms were due",
+            )
 
     def _expired(self, outcome: Outcome) -> None:
         self.expired += 1
@@ -198,47 +287,30 @@ class ClientChecks:
     def event(self, client: SimulatedClient, zxid: int, kind: int, path: str) -> None:
         """A watch fires once, for the first change after it was armed, before any reply that shows it."""
         self.events += 1
-        watches, history = client.watches, self.history
-        if watches.rearming is not None:
-            watches.rearming[3].append((kind, path))
-            return
-        self._order(client, zxid, f"event {kind} {path}")
-        fired = False
-        for armed, child in ((watches.data, False), (watches.child, True)):
-            since = armed.get(path)
-            if since is not None and history.next_event(path, child, since, zxid) == (zxid, kind):
-                del armed[path]
-                fired = True
-        if not fired:
-            self.fail(
-                "watch",
-                f"C{client.number}: event {kind} of {path} at {zxid:x} without such a change or watch "
-                f"(armed since: data {watches.data.get(path)}, child {watches.child.get(path)})",
-            )
-        # Every earlier change must have been told first.
-        self._overtaken(client, zxid - 1, f"event {kind} {path} at {zxid:x}")
-        client.last_zxid = max(client.last_zxid, zxid)
-
-    def _overtaken(self, client: SimulatedClient, zxid: int, what: str) -> None:
-        if client.watches.rearming is not None:
-            return
-        for armed, child in ((client.watches.data, False), (client.watches.child, True)):
-            for path, since in armed.items():
-                missed = self.history.next_event(path, child, since, zxid)
-                if missed is not None:
-                    self.fail(
-                        "watch",
-                        f"C{client.number}: {what} overtakes event {missed[1]} of {path} at {missed[0]:x}, "
-                        f"watched since {since:x}",
-                    )
+        if client.watches.rearming is None:
+            self._order(client, zxid, f"event {kind} {path}")
+        self._watches.event(client, zxid, kind, path)
+        if client.watches.rearming is None:
+            client.last_zxid = max(client.last_zxid, zxid)
 
     def reply(self, client: SimulatedClient, call: Call, zxid: int, err: int, reader: Reader) -> None:
         self.replies += 1
+        if call.opcode == jute.AUTH:
+            self._authenticated(client, call, zxid, err)
+            reader.finish()
+            return
         self._order(client, zxid, f"reply to {call.opcode} {call.path}")
-        if call.opcode == jute.SET_WATCHES:
-            self._rearmed(client, zxid)
-        self._overtaken(client, zxid, f"reply to {call.opcode} {call.path} at {zxid:x}")
-        if call.signature is not None:
+        if call.opcode in (jute.SET_WATCHES, jute.SET_WATCHES2):
+            if err:
+                self.fail("watch", f"C{client.number}: setWatches is answered {err}")
+            self._watches.rearmed(client, zxid)
+            self.rearmed += 1
+        self._watches.overtaken(client, zxid, f"reply to {call.opcode} {call.path} at {zxid:x}")
+        if client.read_only and (call.signature is not None or call.opcode == jute.SYNC):
+            if err != Code.NOT_READ_ONLY:
+                self.fail("read only", f"C{client.number}: {call.opcode} without a quorum is answered {err}")
+            self.kinds["NOTREADONLY"] += 1
+        elif call.signature is not None:
             self._acknowledged(client, call, zxid, err, reader)
         elif call.opcode == jute.SYNC:
             self.syncs += 1
@@ -249,10 +321,23 @@ class ClientChecks:
                     "sync",
                     f"C{client.number}: sync at {zxid:x} misses {call.floor:x}, acknowledged before it",
                 )
-        elif call.opcode not in (jute.PING, jute.SET_WATCHES):
-            self._read(client, call, zxid, err, reader)
+        elif call.opcode not in (jute.PING, jute.SET_WATCHES, jute.SET_WATCHES2, jute.CLOSE):
+            self.reads += 1
+            self.kinds["read without quorum"] += client.read_only
+            self._answered_read(client, call, zxid, err, reader)
         if err == 0:
+            self.kinds[NAMES.get(call.opcode, "other")] += 1
             reader.finish()
+
+    def _authenticated(self, client: SimulatedClient, call: Call, zxid: int, err: int) -> None:
+        """Its answer has no zxid (trap 20); what is answered after it is answered to who this is now."""
+        if zxid or err != (0 if call.path == "digest" else Code.AUTH_FAILED):
+            self.fail("identity", f"C{client.number}: auth with {call.path} is answered {err} at {zxid:x}")
+        self.kinds["auth refused" if err else "auth"] += 1
+        if not err:
+            if client.watches.ids_before is None:
+                client.watches.ids_before = client.ids
+            client.ids = call.ids
 
     def _acknowledged(self, client: SimulatedClient, call: Call, zxid: int, err: int, reader: Reader) -> None:
         outcome = self.history.outcome(zxid)
@@ -271,16 +356,19 @@ class ClientChecks:
             )
         self.acknowledged_zxid = max(self.acknowledged_zxid, zxid)
         if err:
+            self._count_refusal(err)
             return
-        if call.opcode in (jute.CREATE, jute.CREATE2):
+        if call.path == QUOTA_LIMITS or (call.operations and not isinstance(outcome.result, tuple)):
+            self._count_success(call, outcome)
+        if call.opcode in CREATES:
             path = reader.text()
-            if path != outcome.result:
+            if path != outcome.result[0]:
                 self.fail(
-                    "acknowledged", f"{who} at {zxid:x} created {outcome.result}, the answer says {path}"
+                    "acknowledged", f"{who} at {zxid:x} created {outcome.result[0]}, the answer says {path}"
                 )
-            if call.opcode == jute.CREATE2:
+            if call.opcode != jute.CREATE:
                 self._same_stat(client, call, zxid, reader.stat(), self.history.at(path, zxid))
-        elif call.opcode == jute.SET_DATA:
+        elif call.opcode in (jute.SET_DATA, jute.SET_ACL):
             self._same_stat(client, call, zxid, reader.stat(), self.history.at(call.path, zxid))
         elif call.opcode == jute.MULTI:
             self._multi(client, call, outcome, reader)
@@ -288,6 +376,11 @@ class ClientChecks:
     def _multi(self, client: SimulatedClient, call: Call, outcome: Outcome, reader: Reader) -> None:
         who = f"C{client.number}: multi {call.signature} at {outcome.zxid:x}"
         failed = isinstance(outcome.result, tuple)
+        if failed:
+            for code in outcome.result:
+                self._count_refusal(code)
+            if any(str(part[1]).startswith("/z/") for part in outcome.command[1]):
+                self.kinds["failed multi below a quota"] += 1
         for nth, opcode in enumerate(call.operations):
             kind, done, err = reader.multi_header()
             if failed:
@@ -295,44 +388,168 @@ class ClientChecks:
                     self.fail(
                         "acknowledged", f"{who}: result {nth} is {kind, done, err}, not {outcome.result}"
                     )
-            elif (kind, done, err) != (opcode, False, 0):
+            elif (kind, done, err) != (REPLY_TYPES.get(opcode, opcode), False, 0):
                 self.fail("acknowledged", f"{who}: result {nth} is {kind, done, err}")
-            elif opcode == jute.CREATE:
-                if reader.text() != outcome.result[nth]:
-                    self.fail(
-                        "acknowledged", f"{who}: result {nth} is another path than {outcome.result[nth]}"
-                    )
+            elif opcode in CREATES:
+                path, node = outcome.result[nth]
+                if reader.text() != path:
+                    self.fail("acknowledged", f"{who}: result {nth} is another path than {path}")
+                if opcode != jute.CREATE:
+                    self._same_stat(client, call, outcome.zxid, reader.stat(), node)
             elif opcode == jute.SET_DATA:
                 self._same_stat(client, call, outcome.zxid, reader.stat(), outcome.result[nth])
         if reader.multi_header() != (-1, True, -1):
             self.fail("acknowledged", f"{who}: no terminator")
 
+    def _count_refusal(self, code: int) -> None:
+        names = {
+            Code.NO_AUTH: "NOAUTH to a write",
+            Code.INVALID_ACL: "INVALIDACL",
+            Code.QUOTA_EXCEEDED: "QUOTAEXCEEDED",
+        }
+        if code in names:
+            self.kinds[names[Code(code)]] += 1
+
+    def _count_success(self, call: Call, outcome: Outcome) -> None:
+        """Of a write that does more than one thing, or one that means more."""
+        if call.path == QUOTA_LIMITS or any(part[1] == QUOTA_LIMITS for part in outcome.command[1]):
+            self.kinds["quota set"] += 1
+        elif {jute.CREATE_CONTAINER, jute.CREATE_TTL} & set(call.operations):
+            self.kinds["container in a multi"] += 1
+
+    def _answered_read(
+        self, client: SimulatedClient, call: Call, zxid: int, err: int, reader: Reader
+    ) -> None:
+        """Anything that is not a write."""
+        opcode = call.opcode
+        if opcode in (jute.GET_DATA, jute.EXISTS, jute.GET_CHILDREN, jute.GET_CHILDREN2):
+            self._read(client, call, zxid, err, reader)
+        elif opcode == jute.GET_ACL:
+            self._read_acl(client, call, zxid, err, reader)
+        elif opcode == jute.MULTI_READ:
+            self._multi_read(client, call, zxid, err, reader)
+        elif opcode == jute.GET_ALL_CHILDREN_NUMBER:
+            self._read_count(client, call, zxid, err, reader)
+        elif opcode in (jute.ADD_WATCH, jute.CHECK_WATCHES, jute.REMOVE_WATCHES):
+            self._on_watches(client, call, err, reader)
+        elif err:
+            self.fail("read", f"C{client.number}: {opcode} of {call.path} at {zxid:x} is answered {err}")
+        elif opcode == jute.GET_EPHEMERALS:
+            found, own = reader.texts(), self.history.ephemerals_of(client.session, zxid)
+            expected = sorted(path for path in own if path.startswith(call.path))
+            if sorted(found) != expected:
+                self.fail(
+                    "read",
+                    f"C{client.number}: ephemerals below {call.path} at {zxid:x} are {found}, not {expected}",
+                )
+        else:
+            assert opcode == jute.WHO_AM_I, f"an operation that no simulated client sends: {opcode}"
+            users = {(scheme, who.partition(":")[0]) for scheme, who in call.ids if scheme != "super"}
+            told = reader.pairs()
+            if set(told) != users:
+                self.fail("identity", f"C{client.number}: whoAmI at {zxid:x} is {told}, not {users}")
+
+    def _readable(self, path: str, zxid: int, ids: rights.Ids, bits: int = rights.READ) -> Version | Code:
+        """What these ids find there: the znode, or the code to answer."""
+        node = self.history.at(path, zxid)
+        if node is None:
+            return Code.NO_NODE
+        if not rights.grants(node.acl, bits, ids):
+            return Code.NO_AUTH
+        return node
+
+    def _code(self, who: str, err: int, found: Version | Code) -> Version | None:
+        """The answer's code must be that of the history; the znode if there is one."""
+        expected = found if isinstance(found, Code) else Code.OK
+        if err != expected:
+            self.fail("read", f"{who} is answered {err}, the history has {found}")
+        self.kinds["NOAUTH to a read"] += expected is Code.NO_AUTH
+        return None if isinstance(found, Code) else found
+
     def _read(self, client: SimulatedClient, call: Call, zxid: int, err: int, reader: Reader) -> None:
-        self.reads += 1
-        node = self.history.at(call.path, zxid)
         who = f"C{client.number}: read {call.opcode} of {call.path} at {zxid:x}"
-        if err not in (0, Code.NO_NODE) or (err == 0) != (node is not None):
-            self.fail("read", f"{who} is answered {err}, the history has {node}")
-        watches = client.watches
-        if err:
-            if call.watch and call.opcode == jute.EXISTS:
-                watches.data.setdefault(call.path, zxid)
+        node = self._code(who, err, self._readable(call.path, zxid, call.ids))
+        children = call.opcode in (jute.GET_CHILDREN, jute.GET_CHILDREN2)
+        # exists waits for what is not there yet, but not for what it may not see (trap 7).
+        if call.watch and (node is not None or (call.opcode == jute.EXISTS and err == Code.NO_NODE)):
+            self._watches.registered(client, call, zxid, child=children)
+        if node is None:
             return
-        assert node is not None
+        self.kinds["usage read"] += call.path == QUOTA_STATS
         if call.opcode == jute.GET_DATA:
-            data = reader.blob()
-            if data != node.data:
-                self.fail("read", f"{who} is {data!r}, the history has {node.data!r}")
-        if call.opcode in (jute.GET_CHILDREN, jute.GET_CHILDREN2):
-            names = reader.texts()
-            if len(names) != len(node.children) or set(names) != node.children:
-                self.fail("read", f"{who} is {sorted(names)}, the history has {sorted(node.children)}")
-            if call.watch:
-                watches.child.setdefault(call.path, zxid)
-        elif call.watch:
-            watches.data.setdefault(call.path, zxid)
+            self._same_data(who, reader, node)
+        if children:
+            self._same_names(who, reader, node)
         if call.opcode != jute.GET_CHILDREN:
             self._same_stat(client, call, zxid, reader.stat(), node)
+
+    def _same_data(self, who: str, reader: Reader, node: Version) -> None:
+        data = reader.blob()
+        if data != node.data:
+            self.fail("read", f"{who} is {data!r}, the history has {node.data!r}")
+
+    def _same_names(self, who: str, reader: Reader, node: Version) -> None:
+        names = reader.texts()
+        if len(names) != len(node.children) or set(names) != node.children:
+            self.fail("read", f"{who} is {sorted(names)}, the history has {sorted(node.children)}")
+
+    def _read_acl(self, client: SimulatedClient, call: Call, zxid: int, err: int, reader: Reader) -> None:
+        who = f"C{client.number}: getACL of {call.path} at {zxid:x}"
+        found = self._readable(call.path, zxid, call.ids, rights.READ | rights.ADMIN)
+        node = self._code(who, err, found)
+        if node is None:
+            return
+        acl, expected = reader.acl(), rights.shown(node.acl, call.ids)
+        if acl != expected:
+            self.fail("read", f"{who} as {call.ids} is {acl}, expected {expected}")
+        self._same_stat(client, call, zxid, reader.stat(), node)
+
+    def _multi_read(self, client: SimulatedClient, call: Call, zxid: int, err: int, reader: Reader) -> None:
+        """Each part is answered by itself."""
+        self._code(f"C{client.number}: multiRead", err, Version(None, 0, 0, 0))
+        for opcode, path in call.parts:
+            who = f"C{client.number}: {opcode} of {path} in a multiRead at {zxid:x}"
+            kind, done, code = reader.multi_header()
+            node = self._code(who, code, self._readable(path, zxid, call.ids))
+            if (kind, done) != (-1 if node is None else opcode, False) or (
+                node is None and reader.integer() != code
+            ):
+                self.fail("read", f"{who} has type {kind}")
+            if node is None:
+                continue
+            if opcode == jute.GET_DATA:
+                self._same_data(who, reader, node)
+                self._same_stat(client, call, zxid, reader.stat(), node)
+            else:
+                self._same_names(who, reader, node)
+        if reader.multi_header() != (-1, True, -1):
+            self.fail("read", f"C{client.number}: multiRead without a terminator")
+
+    def _read_count(self, client: SimulatedClient, call: Call, zxid: int, err: int, reader: Reader) -> None:
+        """Counted while others go on: what was there all the time counts, what was there for a while may."""
+        who = f"C{client.number}: getAllChildrenNumber of {call.path} at {zxid:x}"
+        if err:
+            self._code(who, err, self._readable(call.path, zxid, call.ids))
+            return
+        number = reader.integer()
+        since = client.answered_zxid
+        least, most = self.history.descendants(call.path, since, zxid)
+        if not least <= number <= most:
+            self.fail("read", f"{who} is {number}, the history has {least} to {most} since {since:x}")
+
+    def _on_watches(self, client: SimulatedClient, call: Call, err: int, reader: Reader) -> None:
+        who = f"C{client.number}: {call.opcode} of {call.path}, {call.number}"
+        if call.opcode == jute.ADD_WATCH:
+            if err or reader.integer():
+                self.fail("watch", f"{who} is answered {err}")
+            self._watches.added(client, call)
+            return
+        expected = 0 if self._watches.has(client, call.path, call.number) else Code.NO_WATCHER
+        if err != expected:
+            self.fail("watch", f"{who} is answered {err}, expected {expected!r}")
+        self.kinds["NOWATCHER"] += err != 0
+        if not err and call.opcode == jute.REMOVE_WATCHES:
+            self._watches.removed(client, call.path, call.number)
 
     def _same_stat(
         self, client: SimulatedClient, call: Call, zxid: int, stat: Stat, node: Version | None
@@ -347,6 +564,7 @@ class ClientChecks:
             stat.pzxid,
             stat.version,
             stat.cversion,
+            stat.aversion,
             stat.ephemeral_owner,
             stat.data_length,
             stat.num_children,
@@ -357,8 +575,9 @@ class ClientChecks:
             node.pzxid,
             node.version,
             node.cversion,
+            node.aversion,
             node.owner,
-            len(node.data or b""),
+            node.size,
             len(node.children),
         )
         if seen != expected:
@@ -368,68 +587,12 @@ class ClientChecks:
 
     # -- watches across connections
     def rearming(self, client: SimulatedClient) -> tuple[list[str], list[str], list[str]]:
-        """The lists of a setWatches: data watches on nodes that existed, on nodes that did not, on children."""
-        watches = client.watches
-        watches.rearming = (watches.data, watches.child, client.last_zxid, [])
-        watches.data, watches.child = {}, {}
-        data: list[str] = []
-        exist: list[str] = []
-        for path, since in watches.rearming[0].items():
-            (exist if self.history.at(path, since) is None else data).append(path)
-        return data, exist, list(watches.rearming[1])
+        """The lists of a setWatches."""
+        return self._watches.rearming(client)
 
     def lost(self, client: SimulatedClient) -> None:
-        """The connection is gone, and with it its watches at the server."""
-        watches = client.watches
-        if not client.rearms:
-            watches.data, watches.child, watches.rearming = {}, {}, None
-        elif watches.rearming is not None:
-            data, child, _, told = watches.rearming
-            for kind, path in told:
-                if kind == jute.EVENT_CHILDREN:
-                    child.pop(path, None)
-                else:
-                    data.pop(path, None)
-                    if kind == jute.EVENT_DELETED:
-                        child.pop(path, None)
-            watches.data, watches.child, watches.rearming = data, child, None
-
-    def _rearmed(self, client: SimulatedClient, zxid: int) -> None:
-        """What happened while the client was away is told at once, by state; the rest is armed again."""
-        self.rearmed += 1
-        watches, history = client.watches, self.history
-        assert watches.rearming is not None
-        data, child, relative, told = watches.rearming
-        watches.rearming = None
-        expected: list[tuple[int, str]] = []
-        for path, since in data.items():
-            node = history.at(path, zxid)
-            if history.at(path, since) is None:
-                if node is not None:
-                    expected.append((jute.EVENT_CREATED, path))
-                    continue
-            elif node is None:
-                expected.append((jute.EVENT_DELETED, path))
-                continue
-            elif node.mzxid > relative:
-                expected.append((jute.EVENT_CHANGED, path))
-                continue
-            watches.data[path] = zxid
-        for path in child:
-            node = history.at(path, zxid)
-            if node is None:
-                if (jute.EVENT_DELETED, path) not in expected:
-                    expected.append((jute.EVENT_DELETED, path))
-            elif node.pzxid > relative:
-                expected.append((jute.EVENT_CHILDREN, path))
-            else:
-                watches.child[path] = zxid
-        if sorted(expected) != sorted(set(told)):
-            self.fail(
-                "watch",
-                f"C{client.number}: setWatches relative to {relative:x} at {zxid:x} tells {sorted(told)}, "
-                f"expected {sorted(expected)}",
-            )
+        """The connection is gone."""
+        self._watches.lost(client)
 
     # -- the end
     def assert_saw_enough(self) -> None:
@@ -448,9 +611,22 @@ class ClientChecks:
 
 def signature_of(command: txn.Command) -> tuple[object, ...]:
     """What identifies a command to the client that sent it."""
-    opcode = command[0]
-    if opcode in (txn.CREATE, txn.CREATE2):
-        return (opcode, command[1], command[2], command[4])
-    if opcode == txn.MULTI:
+    if command[0] == txn.MULTI:
         return (jute.MULTI, tuple(signature_of(part) for part in command[1]))
     return tuple(command)
+
+
+def renewed_by(outcome: Outcome) -> list[str]:
+    """Paths that a write made, or whose time to live it began anew."""
+    parts: list[tuple[txn.Command, Any]] = [(outcome.command, outcome.result)]
+    if outcome.command[0] == txn.MULTI:
+        if isinstance(outcome.result, tuple):
+            return []
+        parts = list(zip(outcome.command[1], outcome.result, strict=True))
+    if outcome.code is not Code.OK:
+        return []
+    return [
+        result[0] if command[0] in CREATES else command[1]
+        for command, result in parts
+        if command[0] in CREATES or (command[0] == txn.SET_DATA and result.ttl_ms)
+    ]

@@ -1,8 +1,8 @@
 """Owns the simulated ZooKeeper clients: what an application's library does, and what it may believe.
 
 A client speaks ZooKeeper's bytes, pipelines, pings every third of its timeout, gives a connection up
-after two thirds of silence, resumes its session on any server and, if its library does so, arms its
-watches again. It never sends an operation twice: what was in flight when a connection broke has an
+after two thirds of silence, resumes its session on any server, proves again who it is and, if its library
+does so, arms its watches again. It never sends an operation twice: what was in flight when a connection broke has an
 unknown outcome. Every answer is handed to the checkers.
 """
 
@@ -13,9 +13,11 @@ from collections import deque
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Final
 
-from zraft.testing import jute
+from zraft.testing import jute, operations, rights
+from zraft.testing.calls import Call, Watches
 from zraft.testing.jute import Reader
 from zraft.testing.profile import SESSION_TIMEOUTS_MS, Profile
+from zraft.testing.rights import Acl, Ids
 from zraft.testing.schedule import Schedule
 from zraft.testing.sockets import ServerEnd, Socket
 
@@ -34,67 +36,18 @@ DIRECTORIES: Final = ("/d", "/e", "/q")
 CHILDREN_MAX: Final = 12
 """A client prefers deleting to creating in its directory above this many remembered children."""
 
+MORE_THAN_BASICS: Final = 0.16
+"""How much of what an application asks is `zraft.testing.operations`."""
 
-class Watches:
-    """What a client believes to be armed on its connection: path to the zxid since which it is.
-
-    `rearming` is what a setWatches in flight asked for (its data and child watches, and the events that
-    came since); None when none is in flight.
-    """
-
-    __slots__ = ("child", "data", "rearming")
-
-    def __init__(self) -> None:
-        self.data: dict[str, int] = {}
-        self.child: dict[str, int] = {}
-        self.rearming: tuple[dict[str, int], dict[str, int], int, list[tuple[int, str]]] | None = None
-
-
-class Call:
-    """One request: what was asked, and what was known when it was asked."""
-
-    __slots__ = (
-        "body",
-        "floor",
-        "invoked_ms",
-        "nth",
-        "opcode",
-        "operations",
-        "path",
-        "reply_zxid",
-        "signature",
-        "watch",
-        "xid",
-    )
-
-    def __init__(
-        self,
-        xid: int,
-        opcode: int,
-        path: str,
-        body: bytes,
-        *,
-        watch: bool = False,
-        signature: tuple[object, ...] | None = None,
-        operations: Sequence[int] = (),
-    ) -> None:
-        self.xid = xid
-        self.opcode = opcode
-        self.path = path
-        self.body = body
-        self.watch = watch
-        self.signature = signature
-        """How the write will stand in the log; None for reads."""
-        self.operations = operations
-        self.floor = 0
-        """The highest zxid that any client had seen acknowledged when this was sent."""
-        self.invoked_ms = 0
-        self.nth = 0
-        self.reply_zxid = 0
+Part = tuple[int, bytes, tuple[object, ...]]
+"""One operation of a multi: opcode, body, and how it will stand in the log."""
 
 
 class SimulatedClient:
-    """One application with one session at a time."""
+    """One application with one session at a time.
+
+    A `reader` is one that is content with a server that cannot write now: it asks for a new session each time.
+    """
 
     def __init__(
         self,
@@ -104,8 +57,11 @@ class SimulatedClient:
         rng: random.Random,
         servers: Sequence[ServerEnd],
         checks: ClientChecks,
+        *,
+        reader: bool = False,
     ) -> None:
         self.number = number
+        self.reader = reader
         self._schedule = schedule
         self._profile = profile
         self._rng = rng
@@ -123,6 +79,8 @@ class SimulatedClient:
         self.timeout_ms = rng.choice(SESSION_TIMEOUTS_MS)
         self.negotiated_ms = self.timeout_ms
         self.last_zxid = 0
+        self.answered_zxid = 0
+        """Of the last answer in order, which pings and events are not: nothing asked later was looked at before it."""
         self.socket: Socket | None = None
         self.connected = False
         self.connections = 0
@@ -141,7 +99,19 @@ class SimulatedClient:
         self._backlog: list[tuple[Socket, bytes | None]] = []
         self._mine: list[str] = []
         self.watches = Watches()
-        self._prepared = False
+        self.read_only = False
+        """Connected to a server without a quorum."""
+        self.credentials: list[str] = []
+        """What the library sends again on every connection, in order."""
+        if rng.random() < 0.6:
+            self.credentials.append(rng.choice((f"c{number}:secret", *operations.SHARED_USERS)))
+        self.ids: Ids = ()
+        """What this connection has proved, as far as it was answered."""
+        self.ids_of_next: Ids = ()
+        """What this connection will have proved when the next request is looked at."""
+        self.doomed = False
+        """An auth was sent that ends the connection: nothing that comes after it may happen."""
+        self._prepared = reader
         schedule.at(self._retry_ms, self._step)
 
     # -- life
@@ -169,7 +139,7 @@ class SimulatedClient:
             self._drop()
         elif self.connected:
             if now - self._sent_ms >= self.negotiated_ms // 3:
-                self._request(Call(jute.XID_PING, jute.PING, "", b""))
+                self.request(Call(jute.XID_PING, jute.PING, "", b""))
             if self.finale:
                 self._final_step()
             elif self.busy and len(self._flight) < IN_FLIGHT_MAX:
@@ -224,8 +194,14 @@ class SimulatedClient:
         self._pings.clear()
         self._writes = 0
         self._xid = 0
+        self.ids = self.ids_of_next = (rights.ADDRESS_ID,)
+        self.doomed = self.read_only = False
         socket.open()
-        socket.to_server(jute.connect_request(self.last_zxid, self.timeout_ms, self.session, self.password))
+        socket.to_server(
+            jute.connect_request(
+                self.last_zxid, self.timeout_ms, self.session, self.password, read_only=self.reader
+            )
+        )
 
     def _drop(self) -> None:
         """The client closes its side; what was in flight has an unknown outcome."""
@@ -238,13 +214,17 @@ class SimulatedClient:
         self.socket = None
         self.connected = False
         self._checks.lost(self)
+        if self.reader:
+            self._forget_session()
         self._retry_ms = self._schedule.now_ms + self._rng.choice((0, 10, 30, 60))
 
     # -- asking
-    def _request(self, call: Call) -> None:
+    def request(self, call: Call) -> None:
+        """Send it; its answer is checked when it comes."""
         assert self.socket is not None
         now = self._schedule.now_ms
         self._sent_ms = call.invoked_ms = now
+        call.ids = self.ids_of_next
         if call.signature is not None:
             self._writes += 1
             call.nth = self._writes
@@ -252,7 +232,7 @@ class SimulatedClient:
         self._checks.invoked(self, self.socket, call)
         self.socket.to_server(jute.request(call.xid, call.opcode, call.body))
 
-    def _next_xid(self) -> int:
+    def next_xid(self) -> int:
         self._xid += 1
         return self._xid
 
@@ -265,8 +245,15 @@ class SimulatedClient:
         rng = self._rng
         if not self._prepared:
             self._prepared = True
-            for path in DIRECTORIES + SHARED_PATHS:
-                self._create(path, 0)
+            for path in DIRECTORIES + SHARED_PATHS + operations.DIRECTORIES:
+                self.create(path, 0)
+            return
+        if self.reader:
+            self._operate_reader(rng)
+            return
+        roll = rng.random()
+        if roll < MORE_THAN_BASICS:
+            operations.ask(self, rng)
             return
         roll = rng.random()
         if roll < 0.30:
@@ -274,30 +261,44 @@ class SimulatedClient:
         elif roll < 0.36:
             self._multi(rng)
         elif roll < 0.40:
-            self._request(Call(self._next_xid(), jute.SYNC, "/", jute.text("/")))
+            self._sync()
         elif roll < 0.404:
-            self._request(Call(self._next_xid(), jute.CLOSE, "", b"", signature=(jute.CLOSE,)))
+            self._close_session()
         else:
             self._read(rng)
+
+    def _operate_reader(self, rng: random.Random) -> None:
+        """Reads; with a quorum it soon goes, to look for a server that has none."""
+        roll = rng.random()
+        if roll < 0.4:
+            self._read(rng)
+        elif roll < 0.8:
+            operations.ask_reading(self, rng)
+        elif not self.read_only or roll < 0.85:
+            self._close_session()
+        elif roll < 0.9:
+            self._sync()
+        else:
+            self._write(rng)
 
     def _write(self, rng: random.Random) -> None:
         roll = rng.random()
         if roll < 0.40:
             path = rng.choice(SHARED_PATHS)
             version = -1 if rng.random() < 0.8 else rng.randint(0, 6)
-            self._set(path, version)
+            self.set(path, version)
         elif roll < 0.60 and len(self._mine) < CHILDREN_MAX:
-            self._create(self._new_child(), 0)
+            self.create(self._new_child(), 0)
         elif roll < 0.72 and len(self._mine) < CHILDREN_MAX:
-            self._create("/q/n-", 2 | (rng.random() < 0.6))
+            self.create("/q/n-", 2 | (rng.random() < 0.6))
         elif roll < 0.82:
-            self._create(f"/e/c{self.number}", 1)
+            self.create(f"/e/c{self.number}", 1)
         elif roll < 0.94 and self._mine:
-            self._delete(self._mine.pop(rng.randrange(len(self._mine))), -1)
+            self.delete(self._mine.pop(rng.randrange(len(self._mine))), -1)
         elif roll < 0.97:
-            self._delete(rng.choice(SHARED_PATHS), -1 if rng.random() < 0.5 else 0)
+            self.delete(rng.choice(SHARED_PATHS), -1 if rng.random() < 0.5 else 0)
         else:
-            self._create(rng.choice(SHARED_PATHS), 0)
+            self.create(rng.choice(SHARED_PATHS), 0)
 
     def _new_child(self) -> str:
         self._token += 1
@@ -305,50 +306,113 @@ class SimulatedClient:
         self._mine.append(path)
         return path
 
-    def _create(self, path: str, flags: int) -> None:
-        data = self._data()
-        opcode = jute.CREATE if self._rng.random() < 0.7 else jute.CREATE2
-        signature = (opcode, path, data, flags)
-        body = jute.create_body(path, data, flags)
-        self._request(Call(self._next_xid(), opcode, path, body, signature=signature))
+    def write(self, opcode: int, path: str, body: bytes, signature: tuple[object, ...]) -> None:
+        self.request(Call(self.next_xid(), opcode, path, body, signature=signature))
 
-    def _set(self, path: str, version: int) -> None:
+    def creation(
+        self,
+        opcode: int,
+        path: str,
+        flags: int,
+        *,
+        acl: Acl | None = None,
+        ttl_ms: int | None = None,
+        data: bytes | None = None,
+    ) -> Part:
+        """A create of any kind, alone or as a part; `data` names the write unless it is given."""
+        data = self._data() if data is None else data
+        return (
+            opcode,
+            jute.create_body(path, data, flags, acl, ttl_ms),
+            (opcode, path, data, acl, flags, ttl_ms or 0),
+        )
+
+    def deletion(self, path: str) -> Part:
+        return jute.DELETE, jute.delete_body(path, -1), (jute.DELETE, path, -1)
+
+    def setting(self, path: str) -> Part:
         data = self._data()
+        return jute.SET_DATA, jute.set_body(path, data, -1), (jute.SET_DATA, path, data, -1)
+
+    def checking(self, path: str, version: int) -> Part:
+        return jute.CHECK, jute.delete_body(path, version), (jute.CHECK, path, version)
+
+    def create(
+        self,
+        path: str,
+        flags: int,
+        *,
+        opcode: int | None = None,
+        acl: Acl | None = None,
+        ttl_ms: int | None = None,
+    ) -> None:
+        if opcode is None:
+            opcode = jute.CREATE if self._rng.random() < 0.7 else jute.CREATE2
+        _, body, signature = self.creation(opcode, path, flags, acl=acl, ttl_ms=ttl_ms)
+        self.write(opcode, path, body, signature)
+
+    def set(self, path: str, version: int, data: bytes | None = None) -> None:
+        data = self._data() if data is None else data
         body = jute.set_body(path, data, version)
-        signature = (jute.SET_DATA, path, data, version)
-        self._request(Call(self._next_xid(), jute.SET_DATA, path, body, signature=signature))
+        self.write(jute.SET_DATA, path, body, (jute.SET_DATA, path, data, version))
 
-    def _delete(self, path: str, version: int) -> None:
-        body = jute.delete_body(path, version)
-        self._request(Call(self._next_xid(), jute.DELETE, path, body, signature=(jute.DELETE, path, version)))
+    def delete(self, path: str, version: int) -> None:
+        self.write(jute.DELETE, path, jute.delete_body(path, version), (jute.DELETE, path, version))
 
-    def _multi(self, rng: random.Random) -> None:
-        """Set two shared nodes, make a child, perhaps fail on a check: all or nothing."""
-        operations: list[tuple[int, bytes]] = []
-        signatures: list[tuple[object, ...]] = []
-        for path in rng.sample(SHARED_PATHS, 2):
-            data = self._data()
-            operations.append((jute.SET_DATA, jute.set_body(path, data, -1)))
-            signatures.append((jute.SET_DATA, path, data, -1))
-        if rng.random() < 0.5 and len(self._mine) < CHILDREN_MAX:
-            path, data = self._new_child(), self._data()
-            operations.append((jute.CREATE, jute.create_body(path, data, 0)))
-            signatures.append((jute.CREATE, path, data, 0))
-        if rng.random() < 0.3:
-            path = rng.choice(SHARED_PATHS)
-            version = rng.randint(0, 30)
-            operations.append((jute.CHECK, jute.delete_body(path, version)))
-            signatures.append((jute.CHECK, path, version))
-        self._request(
+    def multi(self, parts: Sequence[Part]) -> None:
+        """All or nothing."""
+        self.request(
             Call(
-                self._next_xid(),
+                self.next_xid(),
                 jute.MULTI,
                 "",
-                jute.multi_body(operations),
-                signature=(jute.MULTI, tuple(signatures)),
-                operations=[opcode for opcode, _ in operations],
+                jute.multi_body([(opcode, body) for opcode, body, _ in parts]),
+                signature=(jute.MULTI, tuple(signature for _, _, signature in parts)),
+                operations=[opcode for opcode, _, _ in parts],
             )
         )
+
+    def _multi(self, rng: random.Random) -> None:
+        """Set two shared nodes, make a child, perhaps fail on a check."""
+        parts = [self.setting(path) for path in rng.sample(SHARED_PATHS, 2)]
+        if rng.random() < 0.5 and len(self._mine) < CHILDREN_MAX:
+            parts.append(self.creation(jute.CREATE, self._new_child(), 0))
+        if rng.random() < 0.3:
+            parts.append(self.checking(rng.choice(SHARED_PATHS), rng.randint(0, 30)))
+        self.multi(parts)
+
+    def _sync(self) -> None:
+        self.query(jute.SYNC, "/")
+
+    def _close_session(self) -> None:
+        """A session that only a server without a quorum knows is not in the log, nor is its end."""
+        signature = None if self.read_only else (jute.CLOSE,)
+        self.request(Call(self.next_xid(), jute.CLOSE, "", b"", signature=signature))
+
+    def query(self, opcode: int, path: str) -> None:
+        """A request with nothing but a path."""
+        self.request(Call(self.next_xid(), opcode, path, jute.text(path)))
+
+    def read(self, opcode: int, path: str, *, watch: bool) -> None:
+        self.request(Call(self.next_xid(), opcode, path, jute.watch_body(path, watch), watch=watch))
+
+    def on_watches(self, opcode: int, path: str, number: int) -> None:
+        """addWatch, checkWatches, removeWatches."""
+        body = jute.path_and_number(path, number)
+        self.request(Call(self.next_xid(), opcode, path, body, number=number))
+
+    def learn(self, credentials: str) -> None:
+        """Be one more user, on this connection and on those that follow."""
+        if credentials not in self.credentials:
+            self.credentials.append(credentials)
+        self.authenticate(credentials)
+
+    def authenticate(self, credentials: str, scheme: str = "digest") -> None:
+        self.doomed |= scheme != "digest"
+        if not self.doomed:
+            self.ids_of_next = tuple(dict.fromkeys(self.ids_of_next + rights.proved_by(credentials)))
+        body = jute.auth_body(scheme, credentials.encode())
+        self.request(Call(jute.XID_AUTH, jute.AUTH, scheme, body))
 
     def _read(self, rng: random.Random) -> None:
         watch = rng.random() < 0.4
@@ -362,13 +426,13 @@ class SimulatedClient:
             opcode, path = jute.GET_CHILDREN, rng.choice(DIRECTORIES)
         else:
             opcode, path = jute.GET_CHILDREN2, rng.choice(DIRECTORIES)
-        self._request(Call(self._next_xid(), opcode, path, jute.watch_body(path, watch), watch=watch))
+        self.read(opcode, path, watch=watch)
 
     def _final_step(self) -> None:
         """After healing: a write and a sync must complete; the sync's reply flushes every watch event."""
         if not self._flight and not self.finale_done:
-            self._set("/k0", -1)
-            self._request(Call(self._next_xid(), jute.SYNC, "/", jute.text("/")))
+            self.set("/k0", -1)
+            self._sync()
 
     # -- being answered
     def received(self, socket: Socket, data: bytes) -> None:
@@ -403,7 +467,7 @@ class SimulatedClient:
                 self._connect_reply(Reader(body))
 
     def _connect_reply(self, reader: Reader) -> None:
-        timeout, session, password = reader.connect_response()
+        timeout, session, password, read_only = reader.connect_response()
         reader.finish()
         assert self.socket is not None
         if timeout <= 0:
@@ -411,15 +475,25 @@ class SimulatedClient:
             self._forget_session()
             self._drop()
             return
-        self._checks.attached(self, self.socket, session)
+        self._checks.attached(self, self.socket, session, read_only=read_only)
+        self.read_only = read_only
+        self.answered_zxid = self.last_zxid
         self.session, self.password, self.negotiated_ms = session, password, timeout
         self.socket.session = session
         self.connected = self._reached = True
         self.connections += 1
-        if self.rearms and (self.watches.data or self.watches.child):
-            data, exist, child = self._checks.rearming(self)
-            body = jute.set_watches_body(self.last_zxid, data, exist, child)
-            self._request(Call(jute.XID_SET_WATCHES, jute.SET_WATCHES, "", body))
+        # In the order of Java's library: who this is first, then its watches, then what the application asks.
+        for credentials in self.credentials:
+            self.authenticate(credentials)
+        watches = self.watches
+        if self.rearms and watches:
+            lasting = watches.lasting
+            persistent, recursive = list(watches.persistent), list(watches.recursive)
+            body = jute.set_watches_body(self.last_zxid, *self._checks.rearming(self))
+            if lasting:
+                body += jute.texts(persistent) + jute.texts(recursive)
+            opcode = jute.SET_WATCHES2 if lasting else jute.SET_WATCHES
+            self.request(Call(jute.XID_SET_WATCHES, opcode, "", body))
 
     def _forget_session(self) -> None:
         self.session, self.password = 0, bytes(16)
@@ -441,7 +515,9 @@ class SimulatedClient:
         call.reply_zxid = zxid
         self._checks.reply(self, call, zxid, err, reader)
         self.last_zxid = max(self.last_zxid, zxid)
-        if call.opcode == jute.SYNC and self.finale:
+        if xid != jute.XID_PING:
+            self.answered_zxid = max(self.answered_zxid, zxid)
+        if call.opcode == jute.SYNC and self.finale and err == 0:
             self.finale_done = True
         if call.opcode == jute.CLOSE and err == 0:
             self._forget_session()

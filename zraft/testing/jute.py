@@ -11,8 +11,11 @@ from typing import Final
 
 from attrs import frozen
 
+from zraft.testing.rights import Acl
+
 XID_EVENT: Final = -1
 XID_PING: Final = -2
+XID_AUTH: Final = -4
 XID_SET_WATCHES: Final = -8
 
 CREATE: Final = 1
@@ -20,6 +23,8 @@ DELETE: Final = 2
 EXISTS: Final = 3
 GET_DATA: Final = 4
 SET_DATA: Final = 5
+GET_ACL: Final = 6
+SET_ACL: Final = 7
 GET_CHILDREN: Final = 8
 SYNC: Final = 9
 PING: Final = 11
@@ -27,7 +32,19 @@ GET_CHILDREN2: Final = 12
 CHECK: Final = 13
 MULTI: Final = 14
 CREATE2: Final = 15
+CHECK_WATCHES: Final = 17
+REMOVE_WATCHES: Final = 18
+CREATE_CONTAINER: Final = 19
+DELETE_CONTAINER: Final = 20
+CREATE_TTL: Final = 21
+MULTI_READ: Final = 22
+AUTH: Final = 100
 SET_WATCHES: Final = 101
+GET_EPHEMERALS: Final = 103
+GET_ALL_CHILDREN_NUMBER: Final = 104
+SET_WATCHES2: Final = 105
+ADD_WATCH: Final = 106
+WHO_AM_I: Final = 107
 CLOSE: Final = -11
 
 WORLD_ALL: Final = struct.pack(">ii", 1, 31) + b"\0\0\0\5world\0\0\0\6anyone"
@@ -37,6 +54,21 @@ EVENT_CREATED: Final = 1
 EVENT_DELETED: Final = 2
 EVENT_CHANGED: Final = 3
 EVENT_CHILDREN: Final = 4
+
+FLAG_CONTAINER: Final = 4
+FLAG_TTL: Final = 5
+FLAG_TTL_SEQUENTIAL: Final = 6
+
+PERSISTENT: Final = 0
+RECURSIVE: Final = 1
+"""Modes of addWatch."""
+
+OF_CHILDREN: Final = 1
+OF_DATA: Final = 2
+OF_ANY: Final = 3
+OF_PERSISTENT: Final = 4
+OF_RECURSIVE: Final = 5
+"""What checkWatches and removeWatches look for."""
 
 
 @frozen
@@ -73,16 +105,44 @@ def frame(body: bytes) -> bytes:
     return struct.pack(">i", len(body)) + body
 
 
-def connect_request(last_zxid: int, timeout_ms: int, session: int, password: bytes) -> bytes:
-    return frame(struct.pack(">iqiq", 0, last_zxid, timeout_ms, session) + blob(password) + b"\0")
+def acl_list(acl: Acl | None) -> bytes:
+    """None is world:anyone with all rights."""
+    if acl is None:
+        return WORLD_ALL
+    entries = [struct.pack(">i", bits) + text(scheme) + text(who) for bits, scheme, who in acl]
+    return struct.pack(">i", len(entries)) + b"".join(entries)
+
+
+def connect_request(
+    last_zxid: int, timeout_ms: int, session: int, password: bytes, *, read_only: bool = False
+) -> bytes:
+    head = struct.pack(">iqiq", 0, last_zxid, timeout_ms, session)
+    return frame(head + blob(password) + (b"\1" if read_only else b"\0"))
 
 
 def request(xid: int, opcode: int, body: bytes = b"") -> bytes:
     return frame(struct.pack(">ii", xid, opcode) + body)
 
 
-def create_body(path: str, data: bytes | None, flags: int) -> bytes:
-    return text(path) + blob(data) + WORLD_ALL + struct.pack(">i", flags)
+def create_body(
+    path: str, data: bytes | None, flags: int, acl: Acl | None = None, ttl_ms: int | None = None
+) -> bytes:
+    """`ttl_ms` is what createTTL alone carries."""
+    body = text(path) + blob(data) + acl_list(acl) + struct.pack(">i", flags)
+    return body if ttl_ms is None else body + struct.pack(">q", ttl_ms)
+
+
+def set_acl_body(path: str, acl: Acl, version: int) -> bytes:
+    return text(path) + acl_list(acl) + struct.pack(">i", version)
+
+
+def path_and_number(path: str, number: int) -> bytes:
+    """addWatch, checkWatches and removeWatches."""
+    return text(path) + struct.pack(">i", number)
+
+
+def auth_body(scheme: str, auth: bytes) -> bytes:
+    return struct.pack(">i", 0) + text(scheme) + blob(auth)
 
 
 def delete_body(path: str, version: int) -> bytes:
@@ -104,6 +164,10 @@ def multi_body(operations: list[tuple[int, bytes]]) -> bytes:
 
 def set_watches_body(relative_zxid: int, data: list[str], exist: list[str], child: list[str]) -> bytes:
     return struct.pack(">q", relative_zxid) + texts(data) + texts(exist) + texts(child)
+
+
+def multi_read_body(parts: list[tuple[int, str]]) -> bytes:
+    return multi_body([(opcode, watch_body(path, False)) for opcode, path in parts])
 
 
 class Reader:
@@ -148,12 +212,18 @@ class Reader:
     def texts(self) -> list[str]:
         return [self.text() for _ in range(self.integer())]
 
-    def connect_response(self) -> tuple[int, int, bytes]:
-        """(timeout in ms, session id, password)."""
+    def acl(self) -> Acl:
+        return tuple((self.integer(), self.text(), self.text()) for _ in range(self.integer()))
+
+    def pairs(self) -> list[tuple[str, str]]:
+        return [(self.text(), self.text()) for _ in range(self.integer())]
+
+    def connect_response(self) -> tuple[int, int, bytes, bool]:
+        """(timeout in ms, session id, password, whether the server only reads)."""
         _, timeout, session = self._take(_CONNECT)
         password = self.blob() or b""
         self._at += 1
-        return timeout, session, password
+        return timeout, session, password, self._data[self._at - 1] != 0
 
     def finish(self) -> None:
         """Every frame must have been read to its last byte."""

@@ -4,21 +4,24 @@
 no speed) and remembers every version of every znode, so that a client's read can be compared with the
 state *at the zxid of its reply*, and a watch event with the change that must have caused it.
 
-Semantics: ZooKeeper's (`docs/COMPATIBILITY.md`), rules D-2, D-3, D-11, D-15, D-16.
+Semantics: ZooKeeper's (`docs/PROTOCOL-ZOOKEEPER.md`), rules D-2, D-3, D-11, D-12, D-15, D-16.
 """
 
 from __future__ import annotations
 
+import re
 from bisect import bisect_right
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from functools import partial
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
-from attrs import frozen
+from attrs import evolve, frozen
 
 from zraft.errors import Code
 from zraft.ids import Instance, ServerId, zxid_after
+from zraft.testing import rights
 from zraft.testing.broken import BrokenPromiseError
+from zraft.testing.rights import Acl, Ids
 from zraft.tree import txn
 
 EVENT_CREATED: Final = 1
@@ -26,24 +29,58 @@ EVENT_DELETED: Final = 2
 EVENT_CHANGED: Final = 3
 EVENT_CHILDREN: Final = 4
 
+CONTAINER: Final = 0
+"""The time to live of a container."""
+
+TTL_MS_MAX: Final = 2**40 - 1
+
+QUOTA_ROOT: Final = "/zookeeper/quota"
+LIMITS: Final = "zookeeper_limits"
+STATS: Final = "zookeeper_stats"
+
+CREATES: Final = (txn.CREATE, txn.CREATE2, txn.CREATE_CONTAINER, txn.CREATE_TTL)
+
 
 @frozen
 class Version:
-    """One state of one znode. `creates` counts children ever created, `children` those that exist."""
+    """One state of one znode. `creates` counts children ever created, `children` those that exist.
+
+    Times are log time in milliseconds. `ttl_ms` is None for what stays until somebody deletes it; `since_ms` is when
+    the time to live began anew, `touched_ms` when anything changed here.
+    """
 
     data: bytes | None
     czxid: int
     mzxid: int
     pzxid: int
-    version: int
-    creates: int
-    owner: int
-    children: frozenset[str]
+    version: int = 0
+    creates: int = 0
+    owner: int = 0
+    children: frozenset[str] = frozenset()
+    acl: Acl = rights.OPEN
+    aversion: int = 0
+    ttl_ms: int | None = None
+    since_ms: int = 0
+    touched_ms: int = 0
 
     @property
     def cversion(self) -> int:
         """As on the wire: creates and deletes of direct children."""
         return self.creates * 2 - len(self.children)
+
+    @property
+    def size(self) -> int:
+        """Bytes of data."""
+        return len(self.data or b"")
+
+
+class Event(NamedTuple):
+    """One change that watchers may be told of, with the ACL that stood at its path then."""
+
+    zxid: int
+    kind: int
+    path: str
+    acl: Acl
 
 
 @frozen
@@ -55,10 +92,12 @@ class Outcome:
     index: int
     session: int
     owner: tuple[ServerId, Instance, int]
+    ids: Ids
     command: txn.Command
     code: Code
     result: Any
-    """Path of a create, list of per-operation results of a multi, session id of a create session."""
+    """(path, version) of a create, the version of a setData and setACL, the version that a REAP removed, a list of
+    these for a multi, or a tuple of codes if it failed; session id of a create session."""
 
 
 class SessionState:
@@ -91,22 +130,34 @@ class History:
         self.zxid = 0
         self.position = 0
         self.index = 0
+        self.log_time = 0
+        self.settings = {"quota_enforced": 0, "container_never_used_ms_max": 300_000}
         self.rows: dict[tuple[ServerId, Instance], tuple[int, int]] = {}
         self.sessions: dict[int, SessionState] = {}
         self.nodes: dict[str, Version] = {}
         self.versions: dict[str, list[tuple[int, Version | None]]] = {}
-        self.data_events: dict[str, list[tuple[int, int]]] = {}
-        self.child_events: dict[str, list[tuple[int, int]]] = {}
+        self.events: list[Event] = []
+        """Everything that watchers may be told of, in order."""
+        self.owned: dict[int, set[str]] = {}
+        """Paths of which a session ever had an ephemeral."""
         self.ended: dict[int, int] = {}
         """zxid at which a session ended."""
         self.outcomes: list[Outcome] = []
         self._zxid_outcome: dict[int, Outcome] = {}
         self._owner: tuple[ServerId, Instance, int] = (ServerId(0), Instance(b""), 0)
+        self._ids: Ids = ()
+        """What the connection had proved whose command is applied."""
         self._undo: list[Callable[[], object]] | None = None
         """While a multi runs: how to take its steps back, in order of execution."""
-        root = Version(b"", 0, 0, 0, 0, 0, 0, frozenset())
-        self.nodes["/"] = root
-        self.versions["/"] = [(0, root)]
+        born = Version(b"", 0, 0, 0)
+        for path, node in (
+            ("/", evolve(born, children=frozenset({"zookeeper"}))),
+            ("/zookeeper", evolve(born, children=frozenset({"quota", "config"}))),
+            ("/zookeeper/quota", born),
+            ("/zookeeper/config", evolve(born, acl=((rights.READ, "world", "anyone"),))),
+        ):
+            self.nodes[path] = node
+            self.versions[path] = [(0, node)]
 
     # -- questions of the checkers
     def at(self, path: str, zxid: int) -> Version | None:
@@ -120,13 +171,43 @@ class History:
     def outcome(self, zxid: int) -> Outcome | None:
         return self._zxid_outcome.get(zxid)
 
-    def next_event(self, path: str, child: bool, since: int, upto: int) -> tuple[int, int] | None:
-        """The first (zxid, event type) on a path after `since` and not after `upto`."""
-        events = (self.child_events if child else self.data_events).get(path)
-        if not events or events[-1][0] <= since:
-            return None
-        found = events[bisect_right(events, since, key=_zxid_of)]
-        return found if found[0] <= upto else None
+    def events_after(self, zxid: int) -> int:
+        """Where the events later than `zxid` begin in `events`."""
+        return bisect_right(self.events, zxid, key=_zxid_of)
+
+    def ephemerals_of(self, session: int, zxid: int) -> set[str]:
+        """Paths of a session's ephemerals at `zxid`."""
+        found = set()
+        for path in self.owned.get(session, ()):
+            node = self.at(path, zxid)
+            if node is not None and node.owner == session:
+                found.add(path)
+        return found
+
+    def descendants(self, path: str, first: int, last: int) -> tuple[int, int]:
+        """How many znodes were below `path` during all, and during any part, of the time from `first` to `last`."""
+        prefix = path if path == "/" else path + "/"
+        always = ever = 0
+        for below, versions in self.versions.items():
+            if below == "/" or not below.startswith(prefix):
+                continue
+            at_first = bisect_right(versions, first, key=_zxid_of)
+            at_last = bisect_right(versions, last, key=_zxid_of)
+            states = [version for _, version in versions[max(0, at_first - 1) : at_last]]
+            if not at_first:
+                states.append(None)
+            ever += any(state is not None for state in states)
+            always += all(state is not None for state in states)
+        return always, ever
+
+    def overdue(self, slack_ms: int) -> list[str]:
+        """Znodes that should have gone by themselves long ago."""
+        found = []
+        for path, node in self.nodes.items():
+            silent_ms = self.log_time - node.touched_ms
+            if silent_ms > slack_ms and self._is_due(node, self.log_time - slack_ms):
+                found.append(path)
+        return found
 
     # -- growing
     def apply(self, index: int, term: int, payload: bytes) -> list[Outcome]:
@@ -134,7 +215,8 @@ class History:
         if index <= self.index:
             raise BrokenPromiseError("history", f"entry {index} after {self.index}")
         self.index = index
-        _, _, batches = txn.unpack_entry(payload)
+        log_time, _, batches = txn.unpack_entry(payload)
+        self.log_time = max(self.log_time, log_time)
         first = len(self.outcomes)
         for server, instance, boot, seq, runs in batches:
             # Every command has its position, also of a batch that apply skips (D-16).
@@ -142,10 +224,11 @@ class History:
                 self.position += sum(len(commands) for _, _, commands in runs)
                 continue
             self._owner = (server, instance, boot)
-            for session, _, commands in runs:
+            for session, ids, commands in runs:
                 moved = (
                     session != 0 and session in self.sessions and self.sessions[session].owner != self._owner
                 )
+                self._ids = ids
                 for command in commands:
                     self.position += 1
                     self.zxid = zxid_after(self.zxid, term)
@@ -161,7 +244,8 @@ class History:
         return True
 
     def _command(self, session: int, moved: bool, command: txn.Command) -> None:
-        code, result, subject = Code.OK, None, session
+        code, subject = Code.OK, session
+        result: Any = None
         try:
             opcode = command[0]
             if opcode == txn.CREATE_SESSION:
@@ -172,7 +256,11 @@ class History:
             elif opcode == txn.EXPIRE:
                 subject = command[1]
                 self._expire(command)
-            elif opcode in (txn.REGISTER, txn.SETTINGS):
+            elif opcode == txn.REAP:
+                result = self._reap(command[1], command[2])
+            elif opcode == txn.SETTINGS:
+                self.settings.update(command[1])
+            elif opcode == txn.REGISTER:
                 pass
             elif session not in self.sessions:
                 raise RefusedError(Code.SESSION_EXPIRED)
@@ -188,7 +276,9 @@ class History:
                     result = self._operation(session, command)
         except RefusedError as error:
             code = error.code
-        outcome = Outcome(self.zxid, self.position, self.index, subject, self._owner, command, code, result)
+        outcome = Outcome(
+            self.zxid, self.position, self.index, subject, self._owner, self._ids, command, code, result
+        )
         self.outcomes.append(outcome)
         self._zxid_outcome[self.zxid] = outcome
 
@@ -217,18 +307,45 @@ class History:
     def _end(self, session: int) -> None:
         state = self.sessions.pop(session)
         self.ended[session] = self.zxid
-        for path in list(state.ephemerals):
+        for path in sorted(state.ephemerals):
             self._remove(path)
+
+    # -- lifetimes (D-12)
+    def _is_due(self, node: Version, log_time: int) -> bool:
+        """Whether an empty znode's time has come, in log time: only setData begins a time to live anew."""
+        age = log_time - node.since_ms
+        if node.ttl_ms is None or node.children:
+            return False
+        if node.ttl_ms != CONTAINER:
+            return age > node.ttl_ms
+        never_used_ms_max = self.settings["container_never_used_ms_max"]
+        return node.creates > 0 or 0 < never_used_ms_max < age
+
+    def _reap(self, path: str, czxid: int) -> Version:
+        """The leader proposed it some time ago: only what is due now goes."""
+        node = self._node(path)
+        if node.czxid != czxid:
+            raise RefusedError(Code.NO_NODE)
+        if node.children:
+            raise RefusedError(Code.NOT_EMPTY)
+        if not self._is_due(node, self.log_time):
+            raise RefusedError(Code.BAD_VERSION)
+        self._remove(path)
+        return node
 
     # -- znodes
     def _operation(self, session: int, command: txn.Command) -> Any:
         opcode = command[0]
-        if opcode in (txn.CREATE, txn.CREATE2):
+        if opcode in CREATES:
             return self._create(session, command)
         if opcode == txn.DELETE:
             return self._delete(command[1], command[2])
+        if opcode == txn.DELETE_CONTAINER:
+            return self._delete_container(command[1])
         if opcode == txn.SET_DATA:
             return self._set(command[1], command[2], command[3])
+        if opcode == txn.SET_ACL:
+            return self._set_acl(command[1], command[2], command[3])
         if opcode == txn.CHECK:
             return self._check(command[1], command[2])
         raise BrokenPromiseError("history", f"command {command!r} is in the log, no client sent such a one")
@@ -236,6 +353,7 @@ class History:
     def _multi(self, session: int, commands: tuple[txn.Command, ...]) -> tuple[Code, Any]:
         undo: list[Callable[[], object]] = []
         self._undo = undo
+        events = len(self.events)
         results: list[Any] = []
         for nth, command in enumerate(commands):
             try:
@@ -244,6 +362,7 @@ class History:
                 self._undo = None
                 for step in reversed(undo):
                     step()
+                del self.events[events:]
                 later = len(commands) - nth - 1
                 codes = [Code.OK] * nth + [error.code] + [Code.RUNTIME_INCONSISTENCY] * later
                 return Code.OK, tuple(codes)
@@ -255,6 +374,11 @@ class History:
         if node is None:
             raise RefusedError(Code.NO_NODE)
         return node
+
+    def _demand(self, node: Version, bit: int) -> None:
+        """The right to do something to a znode."""
+        if not rights.grants(node.acl, bit, self._ids):
+            raise RefusedError(Code.NO_AUTH)
 
     def _store(self, path: str, version: Version | None) -> None:
         versions = self.versions.setdefault(path, [])
@@ -286,52 +410,73 @@ class History:
         if last and (not versions or versions[-1][0] != last[0][0]):
             versions += last
 
-    def _create(self, session: int, command: txn.Command) -> str:
-        path: str = command[1]
-        data, flags = command[2], command[4]
+    def _create(self, session: int, command: txn.Command) -> tuple[str, Version]:
+        opcode, path, data, asked_acl, flags, ttl_ms = command
+        if opcode == txn.CREATE_TTL:
+            if flags not in (5, 6) or not 0 < ttl_ms <= TTL_MS_MAX:
+                raise RefusedError(Code.BAD_ARGUMENTS)
+        elif flags >= 5:
+            raise RefusedError(Code.BAD_ARGUMENTS)
+        acl = rights.stored(asked_acl, self._ids)
+        if acl is None:
+            raise RefusedError(Code.INVALID_ACL)
         parent_path, name = split(path)
         parent = self._node(parent_path)
-        if flags & txn.FLAG_SEQUENTIAL:
+        self._demand(parent, rights.CREATE)
+        if flags in (2, 3, 6):
             name = f"{name}{parent.creates:010d}"
             path = f"{path}{parent.creates:010d}"
         if path in self.nodes:
             raise RefusedError(Code.NODE_EXISTS)
         if parent.owner:
             raise RefusedError(Code.NO_CHILDREN_FOR_EPHEMERALS)
-        owner = session if flags & txn.FLAG_EPHEMERAL else 0
+        self._demand_room(path, 1, len(data or b""))
+        # The opcode decides what it is: flag 4 makes a container only with createContainer.
+        owner = session if flags in (1, 3) and opcode in (txn.CREATE, txn.CREATE2) else 0
+        lifetime = {txn.CREATE_CONTAINER: CONTAINER, txn.CREATE_TTL: ttl_ms}.get(opcode)
         if owner:
             ephemerals = self.sessions[session].ephemerals
             ephemerals[path] = None
+            self.owned.setdefault(session, set()).add(path)
             if self._undo is not None:
                 self._undo.append(partial(ephemerals.pop, path))
-        zxid = self.zxid
-        self._store(path, Version(data, zxid, zxid, zxid, 0, 0, owner, frozenset()))
+        zxid, now = self.zxid, self.log_time
+        node = Version(
+            data, zxid, zxid, zxid, owner=owner, acl=acl, ttl_ms=lifetime, since_ms=now, touched_ms=now
+        )
+        self._store(path, node)
         self._store(
             parent_path,
-            Version(
-                parent.data,
-                parent.czxid,
-                parent.mzxid,
-                zxid,
-                parent.version,
-                parent.creates + 1,
-                parent.owner,
-                parent.children | {name},
+            evolve(
+                parent,
+                pzxid=zxid,
+                creates=parent.creates + 1,
+                children=parent.children | {name},
+                touched_ms=now,
             ),
         )
-        self._event(self.data_events, path, EVENT_CREATED)
-        self._event(self.child_events, parent_path, EVENT_CHILDREN)
-        return path
+        if name == STATS and path.startswith(QUOTA_ROOT):
+            self._recount(parent_path[len(QUOTA_ROOT) :])
+        self._changed(path)
+        self._event(EVENT_CREATED, path, acl)
+        self._event(EVENT_CHILDREN, parent_path, parent.acl)
+        return path, self.nodes[path]
 
     def _delete(self, path: str, version: int) -> None:
-        parent_path, _ = split(path)
-        self._node(parent_path)
+        self._demand(self._node(split(path)[0]), rights.DELETE)
         node = self._node(path)
         if version not in (-1, node.version):
             raise RefusedError(Code.BAD_VERSION)
         if node.children:
             raise RefusedError(Code.NOT_EMPTY)
         self._remove(path)
+
+    def _delete_container(self, path: str) -> None:
+        """What a client asks for: any empty znode but an ephemeral, with the rights of a delete."""
+        node = self.nodes.get(path)
+        if node is not None and node.owner and not node.children:
+            raise RefusedError(Code.BAD_VERSION)
+        self._delete(path, -1)
 
     def _remove(self, path: str) -> None:
         node = self.nodes[path]
@@ -345,41 +490,104 @@ class History:
         self._store(path, None)
         self._store(
             parent_path,
-            Version(
-                parent.data,
-                parent.czxid,
-                parent.mzxid,
-                self.zxid,
-                parent.version,
-                parent.creates,
-                parent.owner,
-                parent.children - {name},
-            ),
+            evolve(parent, pzxid=self.zxid, children=parent.children - {name}, touched_ms=self.log_time),
         )
-        self._event(self.data_events, path, EVENT_DELETED)
-        self._event(self.child_events, path, EVENT_DELETED)
-        self._event(self.child_events, parent_path, EVENT_CHILDREN)
+        self._changed(path)
+        self._event(EVENT_DELETED, path, node.acl)
+        self._event(EVENT_CHILDREN, parent_path, parent.acl)
 
     def _set(self, path: str, data: bytes | None, version: int) -> Version:
         node = self._node(path)
+        self._demand(node, rights.WRITE)
+        self._demand_room(path, 0, len(data or b"") - node.size)
         if version not in (-1, node.version):
             raise RefusedError(Code.BAD_VERSION)
-        new = Version(
-            data, node.czxid, self.zxid, node.pzxid, node.version + 1, node.creates, node.owner, node.children
+        since = node.since_ms if node.ttl_ms in (None, CONTAINER) else self.log_time
+        self._store(
+            path,
+            evolve(
+                node,
+                data=data,
+                mzxid=self.zxid,
+                version=node.version + 1,
+                since_ms=since,
+                touched_ms=self.log_time,
+            ),
         )
-        self._store(path, new)
-        self._event(self.data_events, path, EVENT_CHANGED)
-        return new
+        self._changed(path)
+        self._event(EVENT_CHANGED, path, node.acl)
+        return self.nodes[path]
+
+    def _set_acl(self, path: str, asked_acl: Acl, version: int) -> Version:
+        """No watch is told, and nothing but `aversion` moves."""
+        acl = rights.stored(asked_acl, self._ids)
+        if acl is None:
+            raise RefusedError(Code.INVALID_ACL)
+        node = self._node(path)
+        self._demand(node, rights.ADMIN)
+        if version not in (-1, node.aversion):
+            raise RefusedError(Code.BAD_VERSION)
+        self._store(path, evolve(node, acl=acl, aversion=node.aversion + 1))
+        return self.nodes[path]
 
     def _check(self, path: str, version: int) -> None:
-        if version not in (-1, self._node(path).version):
+        node = self._node(path)
+        self._demand(node, rights.READ)
+        if version not in (-1, node.version):
             raise RefusedError(Code.BAD_VERSION)
 
-    def _event(self, events: dict[str, list[tuple[int, int]]], path: str, kind: int) -> None:
-        happened = events.setdefault(path, [])
-        happened.append((self.zxid, kind))
-        if self._undo is not None:
-            self._undo.append(happened.pop)
+    def _event(self, kind: int, path: str, acl: Acl) -> None:
+        self.events.append(Event(self.zxid, kind, path, acl))
+
+    # -- quotas: the usage is counted anew after every change, not kept up to date as the product does. That is the
+    # same as long as clients make and remove limits and usage together, and no quota stands below another.
+    def _top(self, path: str) -> str | None:
+        """The path with a quota that is `path` or above it."""
+        while path != "/":
+            if f"{QUOTA_ROOT}{path}/{LIMITS}" in self.nodes:
+                return path
+            path, _ = split(path)
+        return None
+
+    def _usage(self, top: str) -> tuple[int, int]:
+        """(znodes, bytes of data) of a subtree, with its top."""
+        below = [self.nodes[path] for path in self._walk(top)]
+        return len(below), sum(node.size for node in below)
+
+    def _walk(self, path: str) -> Iterator[str]:
+        node = self.nodes.get(path)
+        if node is not None:
+            yield path
+            for name in node.children:
+                yield from self._walk(f"{path}/{name}")
+
+    def _demand_room(self, path: str, more_znodes: int, more_bytes: int) -> None:
+        """A hard limit refuses what adds to a usage that would then be above it."""
+        top = self._top(path)
+        if top is None or not self.settings["quota_enforced"]:
+            return
+        limits = self.nodes[f"{QUOTA_ROOT}{top}/{LIMITS}"].data or b""
+        znodes, size = self._usage(top)
+        for key, used, more in (
+            (b"countHardLimit", znodes, more_znodes),
+            (b"byteHardLimit", size, more_bytes),
+        ):
+            hard = re.search(key + rb"=(\d+)", limits)
+            if hard and more and used + more > int(hard[1]):
+                raise RefusedError(Code.QUOTA_EXCEEDED)
+
+    def _changed(self, path: str) -> None:
+        """Something was made, removed or set here."""
+        top = self._top(path)
+        if top is not None:
+            self._recount(top)
+
+    def _recount(self, top: str) -> None:
+        path = f"{QUOTA_ROOT}{top}/{STATS}"
+        stats = self.nodes.get(path)
+        text = b"count=%d,bytes=%d" % self._usage(top)
+        if stats is not None and stats.data != text:
+            self._store(path, evolve(stats, data=text))
 
 
 def split(path: str) -> tuple[str, str]:
@@ -388,5 +596,6 @@ def split(path: str) -> tuple[str, str]:
     return parent or "/", name
 
 
-def _zxid_of(pair: tuple[int, Any]) -> int:
-    return pair[0]
+def _zxid_of(record: tuple[Any, ...]) -> int:
+    zxid: int = record[0]
+    return zxid

@@ -28,9 +28,12 @@ from zraft.raft.messages import (
     Member,
     ReadIndexReply,
 )
+from zraft.raft.role import Role
+from zraft.server import clients as clients_module
 from zraft.server import clock as clock_module
 from zraft.server import connection as connection_module
 from zraft.server import intake as intake_module
+from zraft.server import queries as queries_module
 from zraft.server.bootstrap import Bootstrap
 from zraft.server.clients import Clients, Output
 from zraft.server.connection import Connection, Phase
@@ -38,13 +41,18 @@ from zraft.server.contact import Contact
 from zraft.server.driver import Driver
 from zraft.server.driver_types import Effects
 from zraft.server.expiry import SessionExpiry
+from zraft.server.leadership import Leadership
 from zraft.server.origin import NumberedBatch, OriginStream
 from zraft.server.reads import LinearizableReads
 from zraft.testing.profile import Mode
 from zraft.transport.messages import OriginBatch, Sender, TouchReport
+from zraft.tree import reads as tree_reads
+from zraft.tree.acl import READ, permits
 from zraft.tree.machine import Machine
 from zraft.tree.origins import Origins
 from zraft.tree.txn import pack_batch, unpack_batch
+from zraft.tree.watches import WatchTable
+from zraft.tree.znodes import Tree
 from zraft.wire.events import encode_watch_event
 
 Patch = tuple[Any, str, Any]
@@ -364,9 +372,9 @@ def event_after_reply() -> Sequence[Patch]:
     original = Clients.flush
 
     def publish(self: Clients, events: Any, zxid: int) -> None:
-        for event_type, path, _ in events:
+        for event_type, path, acl in events:
             for connection in self.watches.trigger(event_type, path):
-                if connection.phase is Phase.ATTACHED:
+                if connection.phase is Phase.ATTACHED and permits(acl, READ, connection.ids):
                     late.setdefault(connection, []).append(encode_watch_event(zxid, event_type, path))
 
     def flush(self: Clients, now: int) -> list[Output]:
@@ -448,3 +456,171 @@ def batches_recut() -> Sequence[Patch]:
         self._last_seq = seq
 
     return [(OriginStream, "on_leader_change", on_leader_change)]
+
+
+# -- rights, lifetimes, quotas and watches
+
+
+@_plant("D-5", "a run's ACLs are checked with the ids of the run before it")
+def ids_of_another_run() -> Sequence[Patch]:
+    original = Machine.begin_run
+    last: dict[int, Any] = {}
+
+    def begin_run(self: Machine, session: int, ids: Any) -> Code:
+        code = original(self, session, ids)
+        before = last.get(id(self), ids) if self.position else ids
+        last[id(self)] = ids
+        if session:
+            self._tree.ids = before
+        return code
+
+    return [(Machine, "begin_run", begin_run)]
+
+
+@_plant("trap 20", "reads behind an auth are answered to who the client was before it")
+def reads_with_old_ids() -> Sequence[Patch]:
+    def proved(self: Connection, ids: Any, reply: bytes) -> None:
+        self.ids_of_writes = ids
+        if self.queue:
+            self.queue.append((connection_module.PROVED, 0, (self.ids, reply)))
+            self._queued_bytes += connection_module.REQUEST_OVERHEAD_BYTES
+        else:
+            self._emit(reply)
+
+    return [(Connection, "_proved", proved)]
+
+
+@_plant("trap 20", "a write is logged with the ids of the last answered auth, not of the last sent")
+def writes_with_old_ids() -> Sequence[Patch]:
+    def submit(self: Clients, connection: Connection, commands: Any, size: int) -> None:
+        self._origin.add(connection, connection.session, connection.ids, commands, size)
+
+    return [(Clients, "submit", submit)]
+
+
+@_plant("trap 14", "getACL shows the hashes of passwords to everybody who may read")
+def unmasked_acl() -> Sequence[Patch]:
+    original = tree_reads.get_acl
+
+    def get_acl(machine: Machine, path: str, ids: Any) -> Any:
+        found = original(machine, path, ids)
+        return found if isinstance(found, Code) else (found[1].acl, found[1])
+
+    return [(tree_reads, "get_acl", get_acl)]
+
+
+@_plant("trap 25", "setACL moves mzxid")
+def set_acl_moves_mzxid() -> Sequence[Patch]:
+    original = Tree.set_acl
+
+    def set_acl(self: Tree, command: Any, zxid: int) -> Any:
+        result = original(self, command, zxid)
+        if not isinstance(result, Code):
+            result.mzxid = zxid
+        return result
+
+    return [(Tree, "set_acl", set_acl)]
+
+
+@_plant("D-12", "REAP is applied as proposed, without judging again")
+def blind_reap() -> Sequence[Patch]:
+    def reap(self: Tree, command: Any, zxid: int) -> Code:
+        node = self.nodes.get(command[1])
+        if node is None or node.czxid != command[2]:
+            return Code.NO_NODE
+        if node.children:
+            return Code.NOT_EMPTY
+        self.remove(command[1], zxid)
+        return Code.OK
+
+    return [(Tree, "reap", reap)]
+
+
+@_plant("D-12", "log time is the leader's wall clock: one that is a day ahead removes everything with a TTL")
+def lifetimes_by_wall_clock() -> Sequence[Patch]:
+    original = Leadership.lead
+
+    def lead(self: Leadership, raft: Raft, run_ms: int, wall_ms: int) -> None:
+        self._log_time_base = wall_ms - run_ms + self._began
+        original(self, raft, run_ms, wall_ms)
+
+    return [(Leadership, "lead", lead)]
+
+
+@_plant("multi", "a failed multi leaves what it counted in the usage of a quota")
+def usage_of_failed_multi() -> Sequence[Patch]:
+    def undo_usage(self: Tree, stats: Any, data: bytes | None) -> None:
+        return
+
+    return [(Tree, "_undo_usage", undo_usage)]
+
+
+@_plant("trap 10", "a recursive watch hears of children, not of what is below them")
+def recursive_misses_grandchildren() -> Sequence[Patch]:
+    original = WatchTable._recursive_above
+
+    def recursive_above(self: Any, path: str) -> list[Any]:
+        above = path.rpartition("/")[0]
+        row = self._data.get(above or "/", {}) if path != "/" else {}
+        return [watcher for watcher in original(self, path) if watcher in row]
+
+    return [(WatchTable, "_recursive_above", recursive_above)]
+
+
+@_plant("watches", "a lasting watch is spent by its first event")
+def lasting_watch_consumed() -> Sequence[Patch]:
+    def consume(self: Any, table: Any, kind: int, path: str) -> list[Any]:
+        row = table.pop(path, {})
+        for watcher, modes in row.items():
+            self._recount(modes, 0)
+            self._forget(kind, path, watcher)
+        return list(row)
+
+    return [(WatchTable, "_consume", consume)]
+
+
+@_plant("trap 9", "a lasting watch is told what was missed while its client was away")
+def lasting_watch_catches_up() -> Sequence[Patch]:
+    original = queries_module._watch_again
+
+    def watch_again(clients: Clients, connection: Connection, xid: int, again: Any) -> Any:
+        reply = original(clients, connection, xid, again)
+        assert isinstance(reply, bytes), "setWatches is never refused"
+        events = []
+        for path in again.persistent:
+            node = clients.machine.nodes.get(path)
+            if node is not None and node.mzxid > again.relative_zxid:
+                events.append(encode_watch_event(-1, 3, path))
+        return b"".join(events) + reply
+
+    return [(queries_module, "_watch_again", watch_again)]
+
+
+@_plant("trap 15", "an event is told to who may not read the znode")
+def event_without_read() -> Sequence[Patch]:
+    return [(clients_module, "permits", lambda acl, permission, ids: True)]
+
+
+@_plant("watches", "readers of a server without a quorum are told no events (found by seed 0)")
+def silent_readers() -> Sequence[Patch]:
+    def publish(self: Clients, events: Any, zxid: int) -> None:
+        for event_type, path, acl in events:
+            for connection in self.watches.trigger(event_type, path):
+                if connection.phase is Phase.ATTACHED and permits(acl, READ, connection.ids):
+                    connection.out.append(encode_watch_event(zxid, event_type, path))
+                    if not connection.dirty:
+                        self.mark_dirty(connection)
+
+    return [(Clients, "publish", publish)]
+
+
+@_plant("D-7", "a server without a quorum also serves what its log holds beyond the last commit", Mode.READS)
+def uncommitted_to_readers() -> Sequence[Patch]:
+    original = Driver._advance
+
+    def advance(self: Driver, raft: Raft) -> None:
+        original(self, raft)
+        if self.contact.stale and raft.role is not Role.LEADER and not self.clients.serving:
+            self.applier.apply_committed(raft.log, raft.log.last_index)
+
+    return [(Driver, "_advance", advance)]

@@ -23,6 +23,7 @@ from zraft.storage.records import Record
 from zraft.testing.broken import BrokenPromiseError
 from zraft.testing.disk_image import DiskImage
 from zraft.testing.profile import Profile
+from zraft.testing.rights import ADDRESS_ID
 from zraft.testing.schedule import Schedule
 from zraft.testing.sockets import Socket
 from zraft.transport.messages import PeerMessage, Sender
@@ -287,4 +288,4 @@ class Process:
         self._request_turn(self._schedule.now_ms)
 
 
-_ANYONE: Final = (("ip", "10.0.0.1"),)
+_ANYONE: Final = (ADDRESS_ID,)

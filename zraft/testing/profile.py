@@ -26,6 +26,12 @@ SESSION_TIMEOUTS_MS: Final = (800, 1000, 1400)
 """What clients ask for; the smallest is 4 ticks."""
 
 
+REAP_INTERVAL_MS: Final = 250
+"""How often leaders look for znodes that are to go by themselves."""
+
+CONTAINER_NEVER_USED_MS: Final = 1_200
+
+
 class Mode(Enum):
     """Which class of faults prevails (7 of 10 faults are drawn from it)."""
 
@@ -72,6 +78,11 @@ class Profile:
     fragment: bool
     """Client bytes arrive in arbitrary pieces."""
 
+    read_only_mode: bool
+    """Servers without a quorum serve reads, and one more client is content with that."""
+
+    quota_enforced: bool
+
 
 def roll(seed: int, mode: Mode | None = None) -> Profile:
     """The profile of a seed; `mode` overrides the rolled one (directed schedules of planted bugs)."""
@@ -114,4 +125,6 @@ def roll(seed: int, mode: Mode | None = None) -> Profile:
         entries_in_flight=rng.choice((1, 2, 4)),
         wipes=wipes and not gentle,
         fragment=rng.random() < 0.3,
+        read_only_mode=rng.random() < 0.4,
+        quota_enforced=rng.random() < 0.7,
     )

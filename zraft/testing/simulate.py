@@ -13,7 +13,8 @@ import multiprocessing
 import os
 import time
 import traceback
-from collections.abc import Iterable
+from collections import Counter
+from collections.abc import Iterable, Sequence
 from typing import Final
 
 import click
@@ -39,6 +40,9 @@ FAULTS_MIN: Final = 3
 
 MEANS_FROM_SEEDS: Final = 20
 """Averages of fewer seeds are not judged."""
+
+KINDS_FROM_SEEDS: Final = 50
+"""In fewer seeds a rare kind of operation may be missing."""
 
 PLANTED_SEEDS_MAX: Final = 300
 """A planted bug that so many seeds do not notice counts as missed."""
@@ -110,7 +114,19 @@ def emptiness(reports: list[Report]) -> list[str]:
             mean = sum(getattr(report, name) for report in reports) / len(reports)
             if mean < least:
                 found.append(f"{name.replace('_', ' ')} per seed: {mean:.1f}, at least {least} expected")
+    if len(reports) >= KINDS_FROM_SEEDS:
+        for kind, count in operations_seen(reports).items():
+            if not count:
+                found.append(f"no {kind} in {len(reports)} seeds")
     return found
+
+
+def operations_seen(reports: Sequence[Report]) -> Counter[str]:
+    """How often each kind of operation was seen, the ones never seen included."""
+    seen: Counter[str] = Counter()
+    for report in reports:
+        seen.update(dict(report.operations))
+    return seen
 
 
 def _summary(reports: list[Report], cpu_s: float, wall_s: float) -> None:
@@ -137,6 +153,8 @@ def _summary(reports: list[Report], cpu_s: float, wall_s: float) -> None:
             name.replace("_", " "), f"{sum(values) / count:.1f}", str(min(values)), str(max(values))
         )
     console.print(table)
+    kinds = sorted(operations_seen(reports).items(), key=lambda item: -item[1])
+    console.print("seen: " + ", ".join(f"{kind} {number}" for kind, number in kinds))
 
 
 def _range(start: int, seeds: int, jobs: int) -> int:

@@ -17,11 +17,13 @@ from zraft.ids import ServerId
 from zraft.raft.messages import Entry, EntryKind
 from zraft.raft.role import Role
 from zraft.raft.settings import RaftSettings
+from zraft.server.authentication import AuthSettings
+from zraft.server.clients import ClientSettings
 from zraft.server.driver_types import DriverSettings
 from zraft.server.origin import OriginSettings
 from zraft.storage.records import Record, RosterRecord
 from zraft.testing.broken import BrokenPromiseError
-from zraft.testing.client_checks import ClientChecks
+from zraft.testing.client_checks import KINDS, ClientChecks
 from zraft.testing.clients import SimulatedClient
 from zraft.testing.faults import Adversary, writes_vote
 from zraft.testing.jute import Reader
@@ -29,9 +31,11 @@ from zraft.testing.model import History
 from zraft.testing.network import Network
 from zraft.testing.process import Process
 from zraft.testing.profile import (
+    CONTAINER_NEVER_USED_MS,
     ELECTION_TIMEOUT_MS,
     HEAL_MS,
     HEARTBEAT_MS,
+    REAP_INTERVAL_MS,
     RUN_MS,
     SESSION_TIMEOUTS_MS,
     TICK_TIME_MS,
@@ -39,6 +43,7 @@ from zraft.testing.profile import (
     roll,
 )
 from zraft.testing.raft_checks import RaftChecks
+from zraft.testing.rights import SUPER_CREDENTIALS, digest_of
 from zraft.testing.schedule import Schedule
 from zraft.testing.sockets import Socket
 from zraft.transport import codec
@@ -50,6 +55,9 @@ EXPIRY_SLACK_MS: Final = 400
 
 FINALE_MS: Final = RUN_MS + HEAL_MS - 1_500
 """From here on clients only prove that they can still write."""
+
+REAP_SLACK_MS: Final = 1_500
+"""How much later than two rounds of the leader a znode may go that is due: an election, a commit."""
 
 LOG_MEMORY_BYTES_MAX: Final = 64 * 1024
 """Small, so that followers which fell behind are served from disk."""
@@ -77,6 +85,8 @@ class Report:
     fingerprint: int
     simulated_ms: int
     turns: int
+    operations: tuple[tuple[str, int], ...]
+    """How often what `zraft.testing.client_checks.KINDS` names was seen."""
 
 
 class Simulation:
@@ -105,10 +115,17 @@ class Simulation:
             origin=OriginSettings(resend_ms=80, batches_in_flight_max=profile.batches_in_flight),
             entries_in_flight_max=profile.entries_in_flight,
             log_memory_bytes_max=LOG_MEMORY_BYTES_MAX,
+            reap_interval_ms=REAP_INTERVAL_MS,
+            clients=ClientSettings(
+                auth=AuthSettings(super_digest=digest_of(SUPER_CREDENTIALS)),
+                read_only_mode_enabled=profile.read_only_mode,
+            ),
             tree=Settings(
                 tick_time_ms=TICK_TIME_MS,
                 session_timeout_ms_min=SESSION_TIMEOUTS_MS[0],
                 session_timeout_ms_max=SESSION_TIMEOUTS_MS[-1],
+                quota_enforced=int(profile.quota_enforced),
+                container_never_used_ms_max=CONTAINER_NEVER_USED_MS,
             ),
         )
         self.network = Network(
@@ -119,7 +136,9 @@ class Simulation:
             for server in servers
         ]
         self._by_server = {process.server: process for process in self.processes}
-        self.client_checks = ClientChecks(self.history, self._live_ms, gentle=profile.gentle)
+        self.client_checks = ClientChecks(
+            self.history, lambda: schedule.now_ms, self._live_ms, gentle=profile.gentle
+        )
         self.clients = [
             SimulatedClient(
                 number,
@@ -128,8 +147,9 @@ class Simulation:
                 random.Random(f"{name}/client/{number}"),
                 self.processes,
                 self.client_checks,
+                reader=number == profile.clients,
             )
-            for number in range(profile.clients)
+            for number in range(profile.clients + profile.read_only_mode)
         ]
         self.client_checks.clients = self.clients
         self.adversary = Adversary(
@@ -197,6 +217,7 @@ class Simulation:
             fingerprint=self._fingerprint,
             simulated_ms=self.schedule.now_ms,
             turns=sum(process.turns for process in self.processes),
+            operations=tuple((kind, checks.kinds[kind]) for kind in KINDS),
         )
 
     def _final(self, silent_since: int) -> None:
@@ -245,6 +266,9 @@ class Simulation:
         )
         if left:
             fail("progress", f"sessions {[f'{s:x}' for s in left]} of nobody never expire")
+        overdue = self.history.overdue(2 * REAP_INTERVAL_MS + REAP_SLACK_MS)
+        if overdue:
+            fail("progress", f"{overdue} should have gone by themselves long ago")
         for path, node in self.history.nodes.items():
             if node.owner and node.owner not in self.history.sessions:
                 fail("ended", f"ephemeral {path} outlives session {node.owner:x}")
@@ -344,7 +368,7 @@ class Simulation:
         self._note(bytes(sorted(data)))
         session = socket.session
         if not socket.greeted:
-            timeout, session, _ = Reader(data[4:]).connect_response()
+            timeout, session, _, _ = Reader(data[4:]).connect_response()
             if timeout <= 0:
                 return
             socket.greeted = True

@@ -7,8 +7,9 @@ import pytest
 from tests.unit.server.one_server import Client, OneServer, create
 from zraft.errors import Code
 from zraft.server.clients import ClientSettings
+from zraft.tree.acl import OPEN_ACL
 from zraft.tree.txn import CLOSE_SESSION, MULTI, SET_DATA
-from zraft.wire.client import Pong
+from zraft.wire.client import Pong, Reply, WatchEvent
 from zraft.wire.client_requests import (
     Exists,
     GetAllChildrenNumber,
@@ -139,3 +140,18 @@ def test_pipelined_reads_without_a_quorum_stay_bounded() -> None:
         server.clients.take_backlog()
     server.flush()
     assert len(client.replies()) == 20
+
+
+def test_reader_is_told_of_what_is_applied_meanwhile_before_it_can_read_it(server: OneServer) -> None:
+    """A leader that this server hears, but that does not hear it, goes on: events come first here, too (D-15)."""
+    client = reading(server)
+    client.send(client.codec.ask(GetData("/a", watch=True)))
+    server.flush()
+    client.take()
+    server.clients.publish([(3, "/a", OPEN_ACL), (3, "/a", OPEN_ACL)], 77)
+    client.send(client.codec.ask(GetData("/a")))
+    server.flush()
+    event, reply = client.take()
+    assert isinstance(event, WatchEvent)
+    assert (event.zxid, event.path) == (77, "/a")
+    assert isinstance(reply, Reply)

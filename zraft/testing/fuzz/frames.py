@@ -140,7 +140,7 @@ def check_beginning(received: bytes, stream: bytes, frame_bytes_max: int, tally:
 
 def _check_session(frames: list[bytes], judged: _Judged, closed: bool, tally: Counter[str]) -> None:
     """A greeting, and the replies behind it."""
-    timeout_ms, session, _ = jute.Reader(frames[0]).connect_response()
+    timeout_ms, session, _, _ = jute.Reader(frames[0]).connect_response()
     if timeout_ms <= 0:
         _require(session == 0 and len(frames) == 1 and (closed or judged.prefix), "a refused session went on")
         tally["session refused"] += 1
