@@ -46,6 +46,7 @@ ALLOWED: Final[dict[str, tuple[str, ...]]] = {
         *SHARED,
         *SETTINGS,
         "zraft.tree.acl",
+        "zraft.tree.events",
         "zraft.tree.node",
         "zraft.wire",
     ),

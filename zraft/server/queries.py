@@ -12,8 +12,11 @@ from typing import TYPE_CHECKING, Final
 from zraft.errors import Code
 from zraft.tree import reads
 from zraft.tree.acl import user_of
+from zraft.tree.events import AddWatchMode, WatcherType
 from zraft.tree.node import Znode
-from zraft.tree.watches import AddWatchMode, WatcherType, reregister
+from zraft.tree.watches import (
+    reregister,
+)
 from zraft.wire import replies, requests
 from zraft.wire.events import NO_ZXID, encode_watch_event
 from zraft.wire.opcodes import Opcode

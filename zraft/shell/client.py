@@ -22,8 +22,14 @@ from zraft.shell.errors import NotConnectedError
 from zraft.shell.render import show_hex
 from zraft.shell.target import Target, rooted, unrooted, unrooted_value
 from zraft.shell.watches import Watches, WatchNotice
+from zraft.tree.events import WatcherType
 from zraft.wire.client import PENDING_MAX, Pong, Received, Reply, WatchEvent, ZkClientCodec
-from zraft.wire.client_requests import Auth, CloseSession, RemoveWatches, Request, WatcherType
+from zraft.wire.client_requests import (
+    Auth,
+    CloseSession,
+    RemoveWatches,
+    Request,
+)
 from zraft.wire.connect import NO_PASSWORD, ConnectResponse
 
 REPLY_BYTES_MAX: Final = 134_217_728

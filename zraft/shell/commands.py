@@ -29,11 +29,11 @@ from zraft.shell.render import (
     stat_value,
 )
 from zraft.shell.subtree import BATCH, Walk, delete_subtree
+from zraft.tree.events import AddWatchMode, WatcherType
 from zraft.tree.node import Stat
 from zraft.wire.client import Reply
 from zraft.wire.client_requests import (
     AddWatch,
-    AddWatchMode,
     Auth,
     Create,
     Delete,
@@ -50,7 +50,6 @@ from zraft.wire.client_requests import (
     SetAcl,
     SetData,
     Sync,
-    WatcherType,
     WhoAmI,
 )
 from zraft.wire.requests import Acl

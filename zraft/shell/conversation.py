@@ -13,8 +13,11 @@ from typing import Any, TypeVar, cast
 from attrs import frozen
 
 from zraft.shell.errors import RefusedError
+from zraft.tree.events import WatcherType
 from zraft.wire.client import Reply
-from zraft.wire.client_requests import Request, WatcherType
+from zraft.wire.client_requests import (
+    Request,
+)
 
 T = TypeVar("T")
 

@@ -8,17 +8,16 @@ from typing import Any, Final
 
 from attrs import frozen
 
+from zraft.tree.events import AddWatchMode, WatcherType
 from zraft.wire.client import WatchEvent
 from zraft.wire.client_requests import (
     AddWatch,
-    AddWatchMode,
     Exists,
     GetChildren,
     GetChildren2,
     GetData,
     Request,
     RestoreWatches,
-    WatcherType,
 )
 from zraft.wire.events import EventType
 

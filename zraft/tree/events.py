@@ -1,7 +1,8 @@
-"""What a change of the tree tells watchers; the numbers are ZooKeeper's event types."""
+"""What a change of the tree tells watchers, and how they may watch; the numbers are ZooKeeper's."""
 
 from __future__ import annotations
 
+from enum import IntEnum
 from typing import Final
 
 from zraft.tree.acl import Acl
@@ -13,3 +14,20 @@ NODE_CHILDREN_CHANGED: Final = 4
 
 Event = tuple[int, str, Acl]
 """(type, path, the ACL that governed the path at that moment): who lacks READ there is not told."""
+
+
+class AddWatchMode(IntEnum):
+    """The modes of addWatch, in ZooKeeper's numbers."""
+
+    PERSISTENT = 0
+    PERSISTENT_RECURSIVE = 1
+
+
+class WatcherType(IntEnum):
+    """What checkWatches and removeWatches look for, in ZooKeeper's numbers."""
+
+    CHILDREN = 1
+    DATA = 2
+    ANY = 3
+    PERSISTENT = 4
+    PERSISTENT_RECURSIVE = 5

@@ -8,12 +8,18 @@ none but the client's own requests; `count_of` lets the front end set one.
 from __future__ import annotations
 
 from collections.abc import Hashable, Iterable, Iterator
-from enum import IntEnum
 from itertools import chain
 from typing import Final, Generic, TypeVar
 
 from zraft.tree.acl import READ, Ids, permits
-from zraft.tree.events import NODE_CHILDREN_CHANGED, NODE_CREATED, NODE_DATA_CHANGED, NODE_DELETED
+from zraft.tree.events import (
+    NODE_CHILDREN_CHANGED,
+    NODE_CREATED,
+    NODE_DATA_CHANGED,
+    NODE_DELETED,
+    AddWatchMode,
+    WatcherType,
+)
 from zraft.tree.machine import Machine
 from zraft.tree.node import Znode
 from zraft.tree.paths import ROOT
@@ -27,23 +33,6 @@ _EVERY: Final = _ONE_SHOT | _PERSISTENT | _RECURSIVE
 
 # Dicts serve as sets that remember the order of registration; the value is a mix of the modes above.
 _Table = dict[str, dict[W, int]]
-
-
-class AddWatchMode(IntEnum):
-    """The modes of addWatch, in ZooKeeper's numbers."""
-
-    PERSISTENT = 0
-    PERSISTENT_RECURSIVE = 1
-
-
-class WatcherType(IntEnum):
-    """What checkWatches and removeWatches look for, in ZooKeeper's numbers."""
-
-    CHILDREN = 1
-    DATA = 2
-    ANY = 3
-    PERSISTENT = 4
-    PERSISTENT_RECURSIVE = 5
 
 
 _DATA_MODES: Final = {

@@ -7,11 +7,11 @@ docs/PROTOCOL-ZOOKEEPER.md, where this server lacks the operation, in ZooKeeper'
 from __future__ import annotations
 
 from collections.abc import Sequence
-from enum import IntEnum
 from typing import ClassVar, Final, Generic, TypeVar
 
 from attrs import frozen
 
+from zraft.tree.events import AddWatchMode, WatcherType
 from zraft.tree.node import Stat
 from zraft.tree.txn import FLAG_EPHEMERAL, FLAG_SEQUENTIAL
 from zraft.wire.jute import INT, LONG, JuteReader, encode_buffer, encode_texts, encode_ustring
@@ -27,21 +27,6 @@ _ACL_ENTRY_BYTES_MIN: Final = 12
 _PAIR_BYTES_MIN: Final = 8
 
 T = TypeVar("T")
-
-
-class WatcherType(IntEnum):
-    """Which watches checkWatches and removeWatches mean."""
-
-    CHILDREN = 1
-    DATA = 2
-    ANY = 3
-    PERSISTENT = 4
-    PERSISTENT_RECURSIVE = 5
-
-
-class AddWatchMode(IntEnum):
-    PERSISTENT = 0
-    PERSISTENT_RECURSIVE = 1
 
 
 @frozen

@@ -12,11 +12,11 @@ from zraft.server.authentication import IDS_MAX, AuthSettings, digest_id
 from zraft.server.clients import ClientSettings
 from zraft.testing import jute
 from zraft.tree.acl import ADMIN, ALL, READ
+from zraft.tree.events import AddWatchMode, WatcherType
 from zraft.tree.txn import CREATE, DELETE, SET_ACL, SET_DATA
 from zraft.wire.client import Reply, WatchEvent
 from zraft.wire.client_requests import (
     AddWatch,
-    AddWatchMode,
     Auth,
     CheckWatches,
     Create,
@@ -30,7 +30,6 @@ from zraft.wire.client_requests import (
     RemoveWatches,
     Request,
     RestoreWatches,
-    WatcherType,
     WhoAmI,
 )
 from zraft.wire.framing import frame

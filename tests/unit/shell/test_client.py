@@ -17,10 +17,10 @@ from zraft.shell.client import Client, ClientNotice, State, StateNotice, four_le
 from zraft.shell.errors import NotConnectedError
 from zraft.shell.target import Target
 from zraft.shell.watches import Notice, WatchNotice
+from zraft.tree.events import AddWatchMode, WatcherType
 from zraft.wire import replies
 from zraft.wire.client_requests import (
     AddWatch,
-    AddWatchMode,
     Auth,
     Create,
     Exists,
@@ -28,7 +28,6 @@ from zraft.wire.client_requests import (
     GetData,
     RemoveWatches,
     RestoreWatches,
-    WatcherType,
 )
 from zraft.wire.events import EventType, encode_watch_event
 from zraft.wire.opcodes import XID_AUTH, Opcode

@@ -10,9 +10,9 @@ from zraft.shell.catalogue import SPECS
 from zraft.shell.commands import COMMANDS, client_config
 from zraft.shell.conversation import ForgetWatches
 from zraft.shell.errors import EXIT_FAILED, EXIT_USAGE, NotConnectedError, RefusedError, UsageError
+from zraft.tree.events import AddWatchMode, WatcherType
 from zraft.wire.client_requests import (
     AddWatch,
-    AddWatchMode,
     Auth,
     Create,
     Delete,
@@ -28,7 +28,6 @@ from zraft.wire.client_requests import (
     SetAcl,
     SetData,
     Sync,
-    WatcherType,
     WhoAmI,
 )
 

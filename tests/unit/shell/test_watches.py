@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 from zraft.shell.watches import RESTORE_BYTES_MAX, Notice, Watches, WatchNotice
+from zraft.tree.events import AddWatchMode, WatcherType
 from zraft.wire.client import WatchEvent
 from zraft.wire.client_requests import (
     AddWatch,
-    AddWatchMode,
     Exists,
     GetChildren,
     GetChildren2,
     GetData,
     RestoreWatches,
-    WatcherType,
 )
 from zraft.wire.events import EventType
 

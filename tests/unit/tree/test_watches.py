@@ -7,8 +7,18 @@ import random
 import pytest
 
 from tests.unit.tree.scenario import Scenario
-from zraft.tree.events import NODE_CHILDREN_CHANGED, NODE_CREATED, NODE_DATA_CHANGED, NODE_DELETED
-from zraft.tree.watches import AddWatchMode, WatcherType, WatchTable, reregister
+from zraft.tree.events import (
+    NODE_CHILDREN_CHANGED,
+    NODE_CREATED,
+    NODE_DATA_CHANGED,
+    NODE_DELETED,
+    AddWatchMode,
+    WatcherType,
+)
+from zraft.tree.watches import (
+    WatchTable,
+    reregister,
+)
 
 
 @pytest.fixture

@@ -8,9 +8,9 @@ from kazoo.security import ACL, OPEN_ACL_UNSAFE, Id
 
 from tests.unit.wire.samples import SampleZnode
 from zraft.errors import Code, MarshallingError, ProtocolError
+from zraft.tree.events import AddWatchMode, WatcherType
 from zraft.wire import client_requests as asks
 from zraft.wire.client import Reply, ZkClientCodec
-from zraft.wire.client_requests import AddWatchMode, WatcherType
 from zraft.wire.connect import ConnectResponse, encode_connect_response
 from zraft.wire.framing import frame
 from zraft.wire.jute import INT, LONG, NULL, encode_buffer, encode_texts, encode_ustring
