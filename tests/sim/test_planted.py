@@ -28,7 +28,7 @@ KNOWN_SEEDS = {
     "keep_old_connection": 5,
     "expiry_on_waking": 9,
     "vote_forgotten": 17,
-    "blind_expire": 58,
+    "blind_expire": 103,
     "table_not_read_again": 59,
     "nothing_held": 0,
     "event_after_reply": 0,
