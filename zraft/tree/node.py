@@ -152,13 +152,13 @@ class NodeTable:
 
 
 def table_at_birth() -> NodeTable:
-    """The znodes every cluster is born with; their stats are all zero but for one number.
+    """The znodes every cluster is born with; their stats are all zero but for two numbers.
 
-    ZooKeeper gives the configuration its ACL by a setACL that skips the version, so its aversion reads -1.
+    ZooKeeper sets data and ACL of its configuration past the count, so both versions read -1 in an ensemble.
     """
     table = NodeTable()
     config = Znode(b"", ((1, "world", "anyone"),), 0, 0, 0)
-    config.aversion = -1
+    config.version = config.aversion = -1
     zookeeper = Znode(b"", OPEN_ACL, 0, 0, 0)
     zookeeper.children = {"quota", "config"}
     root = Znode(b"", OPEN_ACL, 0, 0, 0)

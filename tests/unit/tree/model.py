@@ -30,6 +30,7 @@ class Model:
         self.znodes: dict[str, dict[str, Any]] = {}
         for path in ("/", "/zookeeper", "/zookeeper/quota", CONFIG):
             self.put(path, b"", 0, 0, 0)
+        self.znodes[CONFIG]["version"] = -1
         self.events: list[tuple[int, str]] = []
         self.zxid = self.now = self.session = 0
 

@@ -53,7 +53,7 @@ def test_tree_is_born_with_zookeepers_own_znodes_and_stats(scenario: Scenario) -
         "/zookeeper/quota",
     ]
     zeros = Stat(0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0)
-    assert scenario.stat("/zookeeper/config") == zeros._replace(aversion=-1)
+    assert scenario.stat("/zookeeper/config") == zeros._replace(version=-1, aversion=-1)
     assert scenario.stat("/zookeeper/quota") == zeros
     assert scenario.node("/zookeeper/config").data == b""
     assert scenario.node("/zookeeper/config").acl == ((READ, "world", "anyone"),)
