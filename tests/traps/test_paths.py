@@ -34,7 +34,7 @@ def test_configuration_znode_exists_from_birth_and_is_empty(server: Server, clie
     """Trap 26: Curator reads /zookeeper/config and takes its servers from it, unless it is empty."""
     data, stat = server.one(client, get_data("/zookeeper/config", watch=True)).data()
     assert data == b""
-    # All zero, as of a znode older than every zxid, but for the versions of data and ACL, which ensembles set past the count.
+    # All zero, as of a znode older than every zxid, but for the two versions, which ensembles set past the count.
     assert stat == Stat(0, 0, 0, 0, -1, 0, -1, 0, 0, 0, 0)
     assert server.one(client, get_acl("/zookeeper/config")).acl() == [(R, "world", "anyone")]
     assert server.one(client, get_children("/zookeeper")).names() == ["config", "quota"]
