@@ -36,7 +36,7 @@ KNOWN_SEEDS = {
     "local_sync": 2,
     "touch_while_expiring": 0,
     "batches_recut": 0,
-    "read_index_without_quorum": 162,
+    "read_index_without_quorum": 822,
     "ids_of_another_run": 0,
     "reads_with_old_ids": 0,
     "writes_with_old_ids": 0,

@@ -203,10 +203,10 @@ class _Author:
             if steps[-1][1].opcode == SET_ACL:
                 # While it is under way, ZooKeeper judges what is behind it by the old list; zraft never does.
                 break
-        if name in WANDERING and self._rng.random() < 0.03:
-            # A session that is closed cannot be asked afterwards what it may read, as setWatches needs.
-            if not any(op.opcode in (SET_WATCHES, SET_WATCHES2) for _, op in steps):
-                steps.append(self._numbered(Op(CLOSE, ())))
+        # A session that is closed cannot be asked afterwards what it may read, as setWatches needs.
+        may_close = not any(op.opcode in (SET_WATCHES, SET_WATCHES2) for _, op in steps)
+        if name in WANDERING and self._rng.random() < 0.03 and may_close:
+            steps.append(self._numbered(Op(CLOSE, ())))
         return Requests(name, server, tuple(steps))
 
     def _numbered(self, op: Op) -> tuple[int, Op]:
