@@ -79,8 +79,6 @@ def _add_watch(clients: Clients, connection: Connection, xid: int, frame: bytes)
         mode = AddWatchMode(number)
     except ValueError:
         return Code.MARSHALLING_ERROR
-    if "\0" in path:
-        return Code.BAD_ARGUMENTS
     clients.watches.add_lasting(path, connection, mode)
     return replies.encode_int_reply(xid, clients.machine.last_zxid, 0)
 

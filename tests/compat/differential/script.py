@@ -77,15 +77,6 @@ INVALID_PATHS: Final = (
 DATA: Final = (None, b"", b"x", b"some data", b"\0\xff\xfe", b"long " * 200)
 VERSIONS: Final = (-1, -1, -1, 0, 0, 1, 2, 3, -2)
 USERS: Final = (("ann", "secret"), ("bob", "x:y"), ("é", "√"))
-NUL_FINDS_NOTHING: Final = (
-    ADD_WATCH,
-    GET_ACL,
-    GET_DATA,
-    GET_CHILDREN,
-    GET_CHILDREN2,
-    GET_ALL_CHILDREN_NUMBER,
-)
-"""With NUL in the path, ZooKeeper answers these as for any path that is not there, and zraft with BADARGUMENTS."""
 READING: Final = (EXISTS, GET_DATA, GET_CHILDREN2, GET_ACL)
 FLAGS: Final = (0, 0, 0, 0, 1, 1, 2, 2, 3, 4)
 FLAGS_OF: Final = {CREATE_CONTAINER: (4,), CREATE_TTL: (5, 6)}
@@ -271,8 +262,6 @@ class _Author:
                 return made
 
     def _is_left_out(self, op: Op) -> bool:
-        if op.opcode in NUL_FINDS_NOTHING and any(isinstance(one, str) and "\0" in one for one in op.fields):
-            return True
         if op.opcode in self._without or (op.opcode in READING and CONFIG in op.fields):
             return True
         return op.opcode in (MULTI, MULTI_READ) and any(
