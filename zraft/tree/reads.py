@@ -1,6 +1,6 @@
 """What clients may read of the applied state. Order of checks: ZooKeeper's `FinalRequestProcessor`.
 
-Paths of reads are not validated there: what cannot exist is simply not found. The znodes returned are
+Paths of reads are hardly validated there: what cannot exist is simply not found. The znodes returned are
 live: encode the reply before the next command is executed.
 """
 
@@ -19,8 +19,11 @@ _DIGEST_MASK: Final = "x"
 
 
 def exists(machine: Machine, path: str, ids: Ids) -> Znode | Code:
-    """The znode; NO_NODE leaves the caller to register the watch, NO_AUTH (only if it exists) does not."""
-    return _readable(machine, path, ids)
+    """The znode; NO_NODE leaves the caller to register the watch, NO_AUTH (only if it exists) does not.
+
+    Alone among the reads it refuses a path with NUL (BAD_ARGUMENTS), as in ZooKeeper.
+    """
+    return Code.BAD_ARGUMENTS if "\0" in path else _readable(machine, path, ids)
 
 
 def get_data(machine: Machine, path: str, ids: Ids) -> Znode | Code:
