@@ -107,6 +107,7 @@ class Clients:
         self.output_bytes_max = settings.output_bytes_max
         self._entropy = entropy
         self._admission: Admission[Connection] = Admission(per_second_max=settings.connects_per_second_max)
+        self._paced = settings.connects_per_second_max > 0
         self._addresses = AddressCount(settings.connections_per_address_max)
         self.full_knob = ""
         """The bound that the last refused connection met."""
@@ -198,17 +199,25 @@ class Clients:
         """Have the operator told; the connection stays."""
         self.notices.append((connection, what))
 
-    def has_too_many_watches(self, connection: Connection) -> bool:
-        """Whether it is refused for that; looked at once per read of its socket, before more can be added."""
+    def watch_data(self, path: str, connection: Connection) -> None:
+        """A data watch of getData or exists."""
+        self.watches.add_data(path, connection)
+        self.bound_watches(connection)
+
+    def watch_children(self, path: str, connection: Connection) -> None:
+        """A child watch of getChildren."""
+        self.watches.add_child(path, connection)
+        self.bound_watches(connection)
+
+    def bound_watches(self, connection: Connection) -> None:
+        """Watches were added; a connection with too many of them is refused."""
         count = self.watches.count_of(connection)
-        if count <= self._settings.watches_per_connection_max:
-            return False
-        self.refuse(
-            connection,
-            f"{count} watches, expected at most client.watches_per_connection_max = "
-            f"{self._settings.watches_per_connection_max}: they are kept in memory; a recursive watch can replace many",
-        )
-        return True
+        if count > self._settings.watches_per_connection_max:
+            self.refuse(
+                connection,
+                f"{count} watches, expected at most client.watches_per_connection_max = "
+                f"{self._settings.watches_per_connection_max}: they are kept in memory; a recursive watch can replace many",
+            )
 
     def too_long(self, connection: Connection, what: str, count: int, size: int) -> Code:
         """The code for an answer longer than clients accept, which they would meet with an endless reconnect."""
@@ -238,11 +247,6 @@ class Clients:
     def attaches_waiting(self) -> int:
         """Clients that asked for a session and wait for their turn."""
         return len(self._admission)
-
-    @property
-    def attach_due_in_ms(self) -> int | None:
-        """After how long a turn can take in somebody who waits to be attached; None if none can."""
-        return self._admission.due_in_ms()
 
     def take_attaches(self) -> None:
         """A turn begins: those who waited and are admitted now."""
@@ -392,14 +396,24 @@ class Clients:
     def begin_turn(self) -> None:
         """What waited for this turn, in the order in which it began to wait."""
         self.taken = 0
-        self.step_count()
-        self.take_attaches()
-        self.take_backlog()
+        if self._counts:
+            self.step_count()
+        if self._paced or self._admission:
+            self.take_attaches()
+        if self._backlogged:
+            self.take_backlog()
 
     @property
     def wants_turn(self) -> bool:
         """Whether something is left that the next turn can do at once."""
-        return bool(self._counts) or (bool(self._backlogged) and self.taken >= REQUESTS_PER_TURN_MAX)
+        return self.due_in_ms == 0
+
+    @property
+    def due_in_ms(self) -> int | None:
+        """After how long a turn can do what waits here; None if nothing does, or only somebody else can help."""
+        if self._counts or (self._backlogged and self.taken >= REQUESTS_PER_TURN_MAX):
+            return 0
+        return self._admission.due_in_ms() if self._admission else None
 
     def take_backlog(self) -> None:
         """Requests that waited for room in the origin stream, or for this turn."""
@@ -440,6 +454,7 @@ class Clients:
         dirty, self._dirty = self._dirty, []
         outputs: list[Output] = []
         zxid = self.machine.last_zxid
+        sent = sent_bytes = 0
         for connection in dirty:
             if connection.phase is Phase.ATTACHED and (
                 not self.serving or self._touches.age(connection.session, now) > connection.third_ms
@@ -449,10 +464,11 @@ class Clients:
                 continue
             connection.dirty = False
             out = connection.out
-            connection.sent += len(out)
-            self.sent_total += len(out)
-            data = b"".join(out)
-            self.bytes_sent_total += len(data)
+            messages = len(out)
+            connection.sent += messages
+            sent += messages
+            data = out[0] if messages == 1 else b"".join(out)
+            sent_bytes += len(data)
             outputs.append((connection, data, connection.closing))
             asked_at = connection.asked_at
             if asked_at is not None and out:
@@ -463,6 +479,8 @@ class Clients:
             connection.out_bytes = 0
             if connection.closing:
                 self.release(connection)
+        self.sent_total += sent
+        self.bytes_sent_total += sent_bytes
         return outputs
 
 

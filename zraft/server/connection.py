@@ -213,8 +213,6 @@ class Connection:
         self._clients.bytes_received_total += len(data)
         if self.asked_at is None:
             self.asked_at = self._clients.arrived
-        if self._clients.watches and self._clients.has_too_many_watches(self):
-            return
         if self.phase is Phase.ATTACHED and not self._backlog and not self.held and not self._clients.full:
             self._take(frames)
         elif self.phase is Phase.READ_ONLY and not self._backlog and not self._clients.full:
@@ -592,18 +590,18 @@ class Connection:
                 self._emit(replies.encode_error_reply(xid, zxid, node))
                 return
             if watch:
-                self._clients.watches.add_data(path, self)
+                self._clients.watch_data(path, self)
             self._emit(replies.encode_get_data_reply(xid, zxid, node))
         elif opcode == EXISTS:
             path, watch = requests.decode_read(frame)
             node = reads.exists(machine, path, self.ids)
             if isinstance(node, int):
                 if watch and node == Code.NO_NODE:
-                    self._clients.watches.add_data(path, self)
+                    self._clients.watch_data(path, self)
                 self._emit(replies.encode_error_reply(xid, zxid, node))
                 return
             if watch:
-                self._clients.watches.add_data(path, self)
+                self._clients.watch_data(path, self)
             self._emit(replies.encode_exists_reply(xid, zxid, node))
         elif opcode in (GET_CHILDREN, GET_CHILDREN2):
             path, watch = requests.decode_read(frame)
@@ -618,7 +616,7 @@ class Connection:
                 )
                 return
             if watch:
-                self._clients.watches.add_child(path, self)
+                self._clients.watch_children(path, self)
             names = node.children or ()
             if opcode == GET_CHILDREN:
                 self._emit(replies.encode_children_reply(xid, zxid, names))

@@ -431,12 +431,12 @@ class Driver:
             self.applier.applied_index < raft.applicable_index or (self.leadership is None and self._leads())
         ):
             return now
-        if self._outbox.local or self.clients.wants_turn:
+        if self._outbox.local:
             return now
         due = self.touches.due_at
-        attach_in_ms = self.clients.attach_due_in_ms
-        if attach_in_ms is not None:
-            due = min(due, now + attach_in_ms)
+        clients_in_ms = self.clients.due_in_ms
+        if clients_in_ms is not None:
+            due = min(due, now + clients_in_ms)
             if due <= now:
                 return now
         return now + IDLE_TURN_MS if due >= now + IDLE_TURN_MS else due if due > now else now + 1

@@ -80,6 +80,7 @@ def _add_watch(clients: Clients, connection: Connection, xid: int, frame: bytes)
     except ValueError:
         return Code.MARSHALLING_ERROR
     clients.watches.add_lasting(path, connection, mode)
+    clients.bound_watches(connection)
     return replies.encode_int_reply(xid, clients.machine.last_zxid, 0)
 
 
@@ -133,6 +134,7 @@ def _watch_again(clients: Clients, connection: Connection, xid: int, again: SetW
         watches.add_lasting(path, connection, AddWatchMode.PERSISTENT)
     for path in again.recursive:
         watches.add_lasting(path, connection, AddWatchMode.PERSISTENT_RECURSIVE)
+    clients.bound_watches(connection)
     events = [encode_watch_event(NO_ZXID, event_type, path) for event_type, path in missed]
     return b"".join(events) + replies.encode_empty_reply(xid, machine.last_zxid)
 

@@ -73,6 +73,8 @@ class Latencies:
 
     def answered(self, now_ms: float) -> None:
         """The answers of this turn are written."""
+        if not self._arrived:
+            return
         for histogram, arrived_ms, count in self._arrived:
             histogram.add(max(0.0, now_ms - arrived_ms) / 1000, count)
         self._arrived.clear()

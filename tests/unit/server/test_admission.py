@@ -139,7 +139,7 @@ def test_a_client_that_leaves_while_it_waits_is_never_attached() -> None:
     server.advance(5_000)
     server.run()
     assert len(server.machine.sessions) == 1
-    assert server.clients.attach_due_in_ms is None
+    assert server.clients.due_in_ms is None
 
 
 def test_a_server_that_loses_contact_sends_those_who_wait_elsewhere() -> None:
@@ -150,7 +150,7 @@ def test_a_server_that_loses_contact_sends_those_who_wait_elsewhere() -> None:
     server.clients.close_all()
     server.flush()
     assert client.closed
-    assert server.clients.attach_due_in_ms is None
+    assert server.clients.due_in_ms is None
 
 
 def test_connections_of_one_address_are_bounded_only_if_the_operator_says_so() -> None:
