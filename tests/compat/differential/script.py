@@ -262,7 +262,8 @@ class _Author:
                 return made
 
     def _is_left_out(self, op: Op) -> bool:
-        if op.opcode in self._without or (op.opcode in READING and CONFIG in op.fields):
+        paths = [one.instead if isinstance(one, Made) else one for one in op.fields]
+        if op.opcode in self._without or (op.opcode in READING and CONFIG in paths):
             return True
         return op.opcode in (MULTI, MULTI_READ) and any(
             self._is_left_out(part) for part in op.fields[0] if isinstance(part, Op)
