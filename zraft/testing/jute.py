@@ -219,9 +219,14 @@ class Reader:
         return [(self.text(), self.text()) for _ in range(self.integer())]
 
     def connect_response(self) -> tuple[int, int, bytes, bool]:
-        """(timeout in ms, session id, password, whether the server only reads)."""
+        """(timeout in ms, session id, password, whether the server only reads).
+
+        Clients before ZooKeeper 3.4 do not ask for the last one, and are not told.
+        """
         _, timeout, session = self._take(_CONNECT)
         password = self.blob() or b""
+        if self._at == len(self._data):
+            return timeout, session, password, False
         self._at += 1
         return timeout, session, password, self._data[self._at - 1] != 0
 

@@ -29,6 +29,7 @@ from zraft.testing.fuzz.outcome import Outcome
 from zraft.testing.fuzz.requests import UNKNOWN, names_below, valid_request
 from zraft.testing.fuzz.segments import SegmentFuzz
 from zraft.tree import txn
+from zraft.wire.connect import ConnectResponse, encode_connect_response
 from zraft.wire.opcodes import SUPPORTED, Opcode
 
 Run = Callable[[int], Outcome]
@@ -317,3 +318,9 @@ def test_other_machines_are_fuzzed_only_when_told_so_in_words() -> None:
     with pytest.raises(ConfigError, match="I may break this server"):
         require_loopback(Address("192.0.2.1", 2181))
     require_loopback(Address("127.0.0.1", 2181))
+
+
+def test_the_answer_to_a_client_before_3_4_has_no_read_only_flag() -> None:
+    """It is one byte shorter; the fuzzer meets it wherever the last byte of a connect request is lost."""
+    answer = encode_connect_response(ConnectResponse(0, 4_000, 7, bytes(16), None))
+    assert jute.Reader(answer[4:]).connect_response() == (4_000, 7, bytes(16), False)
