@@ -420,9 +420,7 @@ class Tree:
     # -- quotas
 
     def _is_refused(self, path: str, more_znodes: int, more_bytes: int) -> bool:
-        """Would this change exceed a hard limit that is enforced? A soft one is only remembered for the log."""
-        if not self.settings.quota_enforced:
-            return False
+        """Would this change exceed a hard limit that is enforced? Any other excess is only remembered for the log."""
         top = self.quotas.above(path)
         if top is None:
             return False
@@ -441,7 +439,7 @@ class Tree:
             if over:
                 self.quotas.report(top)
                 refused |= is_hard
-        return refused
+        return refused and self.settings.quota_enforced == 1
 
     def _count(self, path: str, more_znodes: int, more_bytes: int) -> None:
         """Bring the usage up to date. It moves neither version nor zxid, and no watch is told, as in ZooKeeper."""

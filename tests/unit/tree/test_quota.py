@@ -119,6 +119,15 @@ def test_soft_limit_is_reported_and_not_refused(enforced: Scenario) -> None:
     assert enforced.machine.quotas.exceeded == {"/a"}
 
 
+@pytest.mark.parametrize("limits", [b"count=1,bytes=-1", b"count=-1,bytes=-1=;countHardLimit=1"])
+def test_any_limit_is_reported_where_quotas_are_not_enforced(scenario: Scenario, limits: bytes) -> None:
+    """The log is all that an operator has then."""
+    scenario.create("/a", b"")
+    set_quota(scenario, "/a", limits)
+    assert scenario.create("/a/b") == "/a/b"
+    assert scenario.machine.quotas.exceeded == {"/a"}
+
+
 def test_quota_ends_with_its_limits(enforced: Scenario) -> None:
     enforced.create("/a", b"")
     set_quota(enforced, "/a", b"count=1,bytes=-1=;countHardLimit=1")
