@@ -40,6 +40,7 @@ from zraft.raft.messages import (
     ReadIndexReply,
     RequestVote,
     RequestVoteReply,
+    TimeoutNow,
 )
 from zraft.raft.outbox import Outbox
 from zraft.raft.progress import Progress
@@ -207,6 +208,8 @@ class Raft:
                 self._on_request_vote(sender, message)
             case RequestVoteReply():
                 self._on_request_vote_reply(sender, message)
+            case TimeoutNow():
+                self._messages_ignored += 1  # nobody hands leadership over yet
             case _:
                 assert_never(message)
 

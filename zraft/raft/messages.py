@@ -83,10 +83,13 @@ class PreVoteReply:
 
 @frozen
 class RequestVote:
+    """`transfer`: the leader asked for this election by `TimeoutNow`, so that who still hears it may vote (3.10)."""
+
     group: GroupId
     term: int
     last_log_index: int
     last_log_term: int
+    transfer: bool = False
 
 
 @frozen
@@ -167,6 +170,14 @@ class ReadIndexReply:
     index: int
 
 
+@frozen
+class TimeoutNow:
+    """The leader hands its leadership over: campaign at once, without pre-vote (dissertation 3.10)."""
+
+    group: GroupId
+    term: int
+
+
 Message = (
     PreVote
     | PreVoteReply
@@ -178,6 +189,7 @@ Message = (
     | HeartbeatReply
     | ReadIndex
     | ReadIndexReply
+    | TimeoutNow
 )
 
 NO_INDEX: Final = 0

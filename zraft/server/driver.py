@@ -39,7 +39,21 @@ from zraft.server.outbox import Outbox
 from zraft.server.reads import LinearizableReads
 from zraft.server.statistics import Latencies, Proposals
 from zraft.server.touches import TouchReporter
-from zraft.transport.messages import Hello, OriginBatch, PeerMessage, Sender, TouchAck, TouchReport
+from zraft.transport.messages import (
+    Hello,
+    Join,
+    MemberReport,
+    NotMember,
+    OriginBatch,
+    PeerMessage,
+    Sender,
+    SnapshotChunk,
+    SnapshotOffer,
+    SnapshotRequest,
+    TouchAck,
+    TouchReport,
+    Welcome,
+)
 from zraft.tree.machine import Machine
 from zraft.tree.txn import REGISTER
 
@@ -328,6 +342,16 @@ class Driver:
                 answer = self.bootstrap.on_hello(sender, message)
                 if answer is not None:
                     self._outbox.send(server, answer)
+            case (
+                Join()
+                | Welcome()
+                | NotMember()
+                | SnapshotOffer()
+                | SnapshotRequest()
+                | SnapshotChunk()
+                | MemberReport()
+            ):
+                return  # understood, and nobody acts on them yet
             case _:
                 if raft is None:
                     return

@@ -9,6 +9,7 @@ of the inner layers can never be tripped by a peer.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from operator import attrgetter
 from typing import Any, Final
 
@@ -30,8 +31,22 @@ from zraft.raft.messages import (
     ReadIndexReply,
     RequestVote,
     RequestVoteReply,
+    TimeoutNow,
 )
-from zraft.transport.messages import Hello, OriginBatch, PeerMessage, TouchAck, TouchReport
+from zraft.transport.messages import (
+    Hello,
+    Join,
+    MemberReport,
+    NotMember,
+    OriginBatch,
+    PeerMessage,
+    SnapshotChunk,
+    SnapshotOffer,
+    SnapshotRequest,
+    TouchAck,
+    TouchReport,
+    Welcome,
+)
 
 NUMBER_MAX: Final = 2**63 - 1
 """Largest index, position, group, boot or count: what fits a signed 64-bit field everywhere else."""
@@ -45,6 +60,21 @@ SESSION_MAX: Final = 2**64 - 1
 
 CLUSTER_ID_BYTES_MAX: Final = 64
 """A cluster id is a short random name; the bound only keeps nonsense out of the directory's `meta`."""
+
+ADDRESS_BYTES_MAX: Final = 300
+"""A "HOST:PORT": the longest DNS name has 253 characters, and an IPv6 address with a zone is far shorter."""
+
+MEMBERSHIP_BYTES_MAX: Final = 128 * 1024
+"""A configuration: 254 members with the longest addresses take less."""
+
+SNAPSHOT_ID_BYTES: Final = 16
+
+SNAPSHOT_CHUNK_BYTES_MAX: Final = 1024 * 1024
+"""The most that one `SnapshotRequest` asks for: well below the bound of one message, and soon sealed."""
+
+DIGEST_BYTES: Final = 16
+DIGESTS_MAX: Final = 64
+"""Digests in one report; members keep a few (D-26)."""
 
 _KINDS: Final = tuple(EntryKind)
 
@@ -103,6 +133,12 @@ _server: Final = _integer(SERVER_ID_MIN, SERVER_ID_MAX)
 _instance: Final = _binary(INSTANCE_BYTES, INSTANCE_BYTES)
 _blob: Final = _binary(0, None)
 _cluster_id: Final = _binary(1, CLUSTER_ID_BYTES_MAX)
+_cluster_or_none_yet: Final = _binary(0, CLUSTER_ID_BYTES_MAX)
+_membership: Final = _binary(1, MEMBERSHIP_BYTES_MAX)
+_snapshot_id: Final = _binary(SNAPSHOT_ID_BYTES, SNAPSHOT_ID_BYTES)
+_chunk_length: Final = _integer(1, SNAPSHOT_CHUNK_BYTES_MAX)
+_chunk: Final = _binary(0, SNAPSHOT_CHUNK_BYTES_MAX)
+_digest: Final = _binary(DIGEST_BYTES, DIGEST_BYTES)
 
 
 def _cluster(value: Any, name: str) -> bytes | None:
@@ -135,6 +171,25 @@ def _sessions(value: Any, name: str) -> tuple[int, ...]:
     for session in _array(value, name):
         _session(session, name)
     return value  # type: ignore[no-any-return]
+
+
+def _address(value: Any, name: str) -> str:
+    """Text travels as a binary: no message has MessagePack strings."""
+    text: bytes = _binary(0, ADDRESS_BYTES_MAX)(value, name)
+    if not all(0x21 <= byte <= 0x7E for byte in text):
+        raise ProtocolError(f"{name}: expected HOST:PORT in visible ASCII, found {_found(value)}")
+    return text.decode("ascii")
+
+
+def _digests(value: Any, name: str) -> tuple[tuple[int, int], ...]:
+    digests = []
+    for pair in _array(value, name):
+        index, digest = _array(pair, f"{name} pair", 2)
+        _number(index, f"{name} index")
+        digests.append((index, int.from_bytes(_digest(digest, f"{name} digest"))))
+    if len(digests) > DIGESTS_MAX:
+        raise ProtocolError(f"{name}: expected at most {DIGESTS_MAX}, found {len(digests)}")
+    return tuple(digests)
 
 
 def _wire_entries(message: AppendEntries) -> tuple[tuple[int, int, int, int, bytes], ...]:
@@ -196,43 +251,76 @@ def _append_entries(array: tuple[Any, ...]) -> AppendEntries:
 
 @frozen
 class _Shape:
-    """How one class of message stands on the wire: its number, and a check for each field in order."""
+    """How one class of message stands on the wire: its number, and a check for each field in order.
+
+    `message` makes one from its fields.
+    """
 
     kind: int
-    message: type[Any]
+    name: str
+    message: Callable[..., Any]
     checks: tuple[Field, ...]
     names: tuple[str, ...]
     values: Callable[[Any], tuple[Any, ...]]
 
 
-def _shape(kind: int, message: type[Any], *checks: Field) -> _Shape:
+def _shape(
+    kind: int, message: type[Any], *checks: Field, values: Callable[[Any], tuple[Any, ...]] | None = None
+) -> _Shape:
     names = tuple(field.name for field in fields(message))
     assert len(names) == len(checks), f"{message.__name__} has fields {names}, {len(checks)} checks"
     labels = tuple(f"{message.__name__}.{name}" for name in names)
-    return _Shape(kind, message, checks, labels, attrgetter(*names))
+    return _Shape(kind, message.__name__, message, checks, labels, values or attrgetter(*names))
+
+
+def _join_values(message: Join) -> tuple[Any, ...]:
+    return message.cluster, message.address.encode("ascii"), message.features
+
+
+def _report_values(message: MemberReport) -> tuple[Any, ...]:
+    digests = tuple((index, digest.to_bytes(DIGEST_BYTES)) for index, digest in message.digests)
+    return message.features, digests
 
 
 # Numbers are never reused: a message that changes its meaning takes a new one. AppendEntries, the one shape
-# with a rule between its fields, has its own functions above.
+# with a rule between its fields, has its own functions above. A vote asked for by a transfer has a number of
+# its own, so that the ordinary one stays what earlier releases understand.
 _APPEND_ENTRIES: Final = 5
 _APPEND_ENTRIES_FIELDS: Final = 7
+_VOTE_FIELDS: Final = ("group", "term", "last_log_index", "last_log_term")
+_VOTE_CHECKS: Final = (_number, _term, _number, _term)
+_VOTE_LABELS: Final = tuple(f"RequestVote.{name}" for name in _VOTE_FIELDS)
+_VOTE_VALUES: Final = attrgetter(*_VOTE_FIELDS)
+_VOTE: Final = _Shape(3, "RequestVote", RequestVote, _VOTE_CHECKS, _VOTE_LABELS, _VOTE_VALUES)
+_TRANSFER_VOTE: Final = _Shape(
+    12, "RequestVote", partial(RequestVote, transfer=True), _VOTE_CHECKS, _VOTE_LABELS, _VOTE_VALUES
+)
 _SHAPES: Final = (
     _shape(1, PreVote, _number, _term, _number, _term),
     _shape(2, PreVoteReply, _number, _term, _boolean),
-    _shape(3, RequestVote, _number, _term, _number, _term),
+    _VOTE,
     _shape(4, RequestVoteReply, _number, _term, _boolean),
     _shape(6, AppendEntriesReply, _number, _term, _boolean, _number, _number, _number, _term),
     _shape(7, Heartbeat, _number, _term, _number, _number),
     _shape(8, HeartbeatReply, _number, _term, _number, _number),
     _shape(9, ReadIndex, _number, _term, _number),
     _shape(10, ReadIndexReply, _number, _term, _number, _number),
+    _shape(11, TimeoutNow, _number, _term),
+    _TRANSFER_VOTE,
     _shape(32, Hello, _cluster, _roster, _boolean),
     _shape(33, OriginBatch, _number, _number, _from_one, _number, _blob),
     _shape(34, TouchReport, _number, _number, _ages),
     _shape(35, TouchAck, _term, _number, _number, _sessions),
+    _shape(36, Join, _cluster_or_none_yet, _address, _number, values=_join_values),
+    _shape(37, Welcome, _cluster_id, _number, _membership),
+    _shape(38, NotMember, _cluster_id, _number),
+    _shape(39, SnapshotOffer, _number, _term, _number, _term, _snapshot_id, _number),
+    _shape(40, SnapshotRequest, _number, _term, _snapshot_id, _number, _chunk_length),
+    _shape(41, SnapshotChunk, _number, _term, _snapshot_id, _number, _chunk),
+    _shape(42, MemberReport, _number, _digests, values=_report_values),
 )
 _BY_KIND: Final = {shape.kind: shape for shape in _SHAPES}
-_BY_CLASS: Final = {shape.message: shape for shape in _SHAPES}
+_BY_CLASS: Final = {shape.message: shape for shape in _SHAPES if shape is not _TRANSFER_VOTE}
 
 
 def encode(message: PeerMessage) -> bytes:
@@ -250,6 +338,8 @@ def encode(message: PeerMessage) -> bytes:
             )
         )
     shape = _BY_CLASS[type(message)]
+    if shape is _VOTE and message.transfer:  # type: ignore[union-attr]
+        shape = _TRANSFER_VOTE
     return msgpack.packb((shape.kind, *shape.values(message)))  # type: ignore[no-any-return]
 
 
@@ -327,7 +417,7 @@ def from_array(array: Any) -> PeerMessage:
     checks, names = shape.checks, shape.names
     if len(array) != len(checks) + 1:
         raise ProtocolError(
-            f"{shape.message.__name__}: expected {len(checks)} fields after the kind, found {len(array) - 1}"
+            f"{shape.name}: expected {len(checks)} fields after the kind, found {len(array) - 1}"
         )
     values = [check(value, name) for check, value, name in zip(checks, array[1:], names, strict=True)]
     message: PeerMessage = shape.message(*values)

@@ -55,7 +55,101 @@ class TouchAck:
     refused: tuple[int, ...]
 
 
-ServerMessage = Hello | OriginBatch | TouchReport | TouchAck
+@frozen
+class Join:
+    """A server whose disk is in no configuration asks to be taken in: to all its peers, the leader acts (D-1).
+
+    `cluster` is the cluster it was told to join, b"" if its disk never saw one; `address` its own "HOST:PORT";
+    `features` the highest feature level it can apply (D-5). Its instance is the authenticated sender's.
+    """
+
+    cluster: bytes
+    address: str
+    features: int
+
+
+@frozen
+class Welcome:
+    """The joiner's instance is a member as of entry `index`; it may start with this configuration.
+
+    `membership` is the payload of a MEMBERSHIP entry (`zraft.raft.membership`).
+    """
+
+    cluster: bytes
+    index: int
+    membership: bytes
+
+
+@frozen
+class NotMember:
+    """The receiver's (server, instance) is in no configuration at or after entry `index`."""
+
+    cluster: bytes
+    index: int
+
+
+@frozen
+class SnapshotOffer:
+    """The leader has a snapshot for a follower that its log no longer reaches: a file of `size` bytes.
+
+    `index` and `snapshot_term` say which entry it ends with, `id` (16 random bytes) names the file.
+    """
+
+    group: GroupId
+    term: int
+    index: int
+    snapshot_term: int
+    id: bytes
+    size: int
+
+
+@frozen
+class SnapshotRequest:
+    """The follower pulls: `length` bytes of the offered file from byte `offset`."""
+
+    group: GroupId
+    term: int
+    id: bytes
+    offset: int
+    length: int
+
+
+@frozen
+class SnapshotChunk:
+    """The answer to one `SnapshotRequest`. `data` may be shorter than what was asked for."""
+
+    group: GroupId
+    term: int
+    id: bytes
+    offset: int
+    data: bytes
+
+
+@frozen
+class MemberReport:
+    """What a member can do and what it computed, to the leader, with every touch report.
+
+    `features` is the highest feature level it can apply (D-5); `digests` are (entry index, 128-bit digest of
+    the state after it), so that a divergence is found by comparison (D-26).
+    """
+
+    features: int
+    digests: tuple[tuple[int, int], ...]
+
+
+ServerMessage = (
+    Hello
+    | OriginBatch
+    | TouchReport
+    | TouchAck
+    | Join
+    | Welcome
+    | NotMember
+    | SnapshotOffer
+    | SnapshotRequest
+    | SnapshotChunk
+    | MemberReport
+)
 PeerMessage = RaftMessage | ServerMessage
 
 

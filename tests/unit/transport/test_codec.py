@@ -24,14 +24,31 @@ from zraft.raft.messages import (
     ReadIndexReply,
     RequestVote,
     RequestVoteReply,
+    TimeoutNow,
 )
 from zraft.transport import codec
-from zraft.transport.messages import Hello, OriginBatch, PeerMessage, TouchAck, TouchReport
+from zraft.transport.messages import (
+    Hello,
+    Join,
+    MemberReport,
+    NotMember,
+    OriginBatch,
+    PeerMessage,
+    SnapshotChunk,
+    SnapshotOffer,
+    SnapshotRequest,
+    TouchAck,
+    TouchReport,
+    Welcome,
+)
 
 numbers = st.integers(0, codec.NUMBER_MAX)
 terms = st.integers(0, codec.TERM_MAX)
 sessions = st.integers(codec.SESSION_MIN, codec.SESSION_MAX)
 booleans = st.booleans()
+clusters = st.binary(min_size=1, max_size=codec.CLUSTER_ID_BYTES_MAX)
+snapshot_ids = st.binary(min_size=codec.SNAPSHOT_ID_BYTES, max_size=codec.SNAPSHOT_ID_BYTES)
+addresses = st.text(st.characters(min_codepoint=0x21, max_codepoint=0x7E), max_size=codec.ADDRESS_BYTES_MAX)
 instances = st.binary(min_size=INSTANCE_BYTES, max_size=INSTANCE_BYTES)
 rosters = st.dictionaries(st.integers(1, 254), instances, max_size=5).map(
     lambda roster: tuple(roster.items())
@@ -63,7 +80,7 @@ messages: dict[type[Any], st.SearchStrategy[Any]] = {
     AppendEntries: appends(),
     PreVote: st.builds(PreVote, numbers, terms, numbers, terms),
     PreVoteReply: st.builds(PreVoteReply, numbers, terms, booleans),
-    RequestVote: st.builds(RequestVote, numbers, terms, numbers, terms),
+    RequestVote: st.builds(RequestVote, numbers, terms, numbers, terms, booleans),
     RequestVoteReply: st.builds(RequestVoteReply, numbers, terms, booleans),
     AppendEntriesReply: st.builds(
         AppendEntriesReply, numbers, terms, booleans, numbers, numbers, numbers, terms
@@ -85,6 +102,20 @@ messages: dict[type[Any], st.SearchStrategy[Any]] = {
         TouchReport, numbers, numbers, st.lists(st.tuples(sessions, numbers), max_size=5).map(tuple)
     ),
     TouchAck: st.builds(TouchAck, terms, numbers, numbers, st.lists(sessions, max_size=5).map(tuple)),
+    TimeoutNow: st.builds(TimeoutNow, numbers, terms),
+    Join: st.builds(Join, st.just(b"") | clusters, addresses, numbers),
+    Welcome: st.builds(Welcome, clusters, numbers, st.binary(min_size=1)),
+    NotMember: st.builds(NotMember, clusters, numbers),
+    SnapshotOffer: st.builds(SnapshotOffer, numbers, terms, numbers, terms, snapshot_ids, numbers),
+    SnapshotRequest: st.builds(
+        SnapshotRequest, numbers, terms, snapshot_ids, numbers, st.integers(1, codec.SNAPSHOT_CHUNK_BYTES_MAX)
+    ),
+    SnapshotChunk: st.builds(SnapshotChunk, numbers, terms, snapshot_ids, numbers, st.binary()),
+    MemberReport: st.builds(
+        MemberReport,
+        numbers,
+        st.lists(st.tuples(numbers, st.integers(0, 2**128 - 1)), max_size=5).map(tuple),
+    ),
 }
 any_message = st.one_of(list(messages.values()))
 scalars = (
@@ -187,6 +218,22 @@ def test_a_cut_or_lengthened_message_is_refused(message: PeerMessage, data: st.D
         ([33, 0, 1, 0, 1, b""], r"OriginBatch\.seq: expected an integer from 1"),
         ([34, 1, 1, [[1, -5]]], r"TouchReport\.ages age in ms"),
         ([34, 1, 1, [[1]]], r"expected an array of 2, found tuple of length 1"),
+        ([3, 0, 1, 1], r"RequestVote: expected 4 fields after the kind, found 3"),
+        ([12, 0, 2**31, 1, 1], r"RequestVote\.term: expected an integer from 0 to 2147483647"),
+        ([36, b"x" * 65, b"", 1], r"Join\.cluster: expected 0 to 64 bytes, found bytes of length 65"),
+        ([36, b"", b"a b:1", 1], r"Join\.address: expected HOST:PORT in visible ASCII"),
+        ([36, b"", b"\xff:1", 1], r"Join\.address: expected HOST:PORT in visible ASCII"),
+        ([36, b"", b"a" * 301, 1], r"Join\.address: expected 0 to 300 bytes, found bytes of length 301"),
+        ([37, b"", 1, b"m"], r"Welcome\.cluster: expected 1 to 64 bytes"),
+        ([37, b"c", 1, b""], r"Welcome\.membership: expected 1 to 131072 bytes"),
+        ([38, b"c", -1], r"NotMember\.index"),
+        ([39, 0, 1, 1, 1, b"i" * 15, 1], r"SnapshotOffer\.id: expected 16 to 16 bytes"),
+        ([40, 0, 1, b"i" * 16, 0, 0], r"SnapshotRequest\.length: expected an integer from 1 to 1048576"),
+        ([40, 0, 1, b"i" * 16, 0, 2**20 + 1], r"SnapshotRequest\.length"),
+        ([41, 0, 1, b"i" * 16, 0, b"x" * (2**20 + 1)], r"SnapshotChunk\.data: expected 0 to 1048576 bytes"),
+        ([42, 1, [[1, b"d" * 15]]], r"MemberReport\.digests digest: expected 16 to 16 bytes"),
+        ([42, 1, [[1, 5]]], r"MemberReport\.digests digest: expected 16 to 16 bytes, found int 5"),
+        ([42, 1, [[0, b"d" * 16]] * 65], r"MemberReport\.digests: expected at most 64, found 65"),
         ([5, 0, 5, 7, 3, 6, []], r"AppendEntries\.entries: expected at least one entry"),
         (
             [5, 0, 5, 7, 3, 6, [[2, 1, 1, 1, b""]]],
@@ -235,7 +282,7 @@ def test_a_message_of_a_newer_release_costs_only_itself() -> None:
     decoded, errors = codec.decode_sequence(body)
     assert decoded == [known, known]
     assert [str(error) for error in errors] == [
-        f"message: expected one of the kinds {[*range(1, 11), 32, 33, 34, 35]}, found int 120"
+        f"message: expected one of the kinds {[*range(1, 13), *range(32, 43)]}, found int 120"
     ]
 
 
@@ -254,6 +301,18 @@ def test_the_layout_on_the_wire_is_the_documented_one() -> None:
     )
     assert codec.encode(Heartbeat(0, 5, 300, 6)).hex(" ") == "95 07 00 05 cd 01 2c 06"
     assert codec.encode(Hello(None, None, True)).hex(" ") == "94 20 c0 c0 c3"
+    assert codec.encode(RequestVote(0, 5, 9, 4)).hex(" ") == "95 03 00 05 09 04"
+    assert codec.encode(RequestVote(0, 5, 9, 4, transfer=True)).hex(" ") == "95 0c 00 05 09 04"
+    assert codec.encode(Join(b"c", "a:1", 2)).hex(" ") == "94 24 c4 01 63 c4 03 61 3a 31 02"
+    assert codec.encode(MemberReport(2, ((7, 1),))).hex(" ") == (
+        "93 2a 02 91 92 07 c4 10 00 00 00 00 00 00 00 00 00 00 00 00 00 00 00 01"
+    )
+
+
+def test_digests_travel_as_sixteen_bytes_however_large() -> None:
+    """D-26: MessagePack has no integers above 64 bits."""
+    report = MemberReport(1, ((4096, 2**128 - 1), (8192, 0)))
+    assert codec.decode(codec.encode(report)) == report
 
 
 def test_entries_that_are_not_consecutive_are_our_own_mistake() -> None:

@@ -70,7 +70,7 @@ def test_the_documented_plain_datagram_is_the_one_on_the_wire() -> None:
 def test_every_kind_of_message_and_the_fixed_sizes_are_documented() -> None:
     text = DOCUMENT.read_text(encoding="utf-8")
     rows = dict(re.findall(r"^\| (\d+) \| (\w+)", text, re.MULTILINE))
-    kinds = {str(shape.kind): shape.message.__name__ for shape in codec._SHAPES} | {"5": "AppendEntries"}
+    kinds = {str(shape.kind): shape.name for shape in codec._SHAPES} | {"5": "AppendEntries"}
     assert {kind: rows.get(kind) for kind in kinds} == kinds
     assert f"\n{HELLO_BYTES} bytes; the numbers" in text
     assert f"\n{SEAL_BYTES} bytes more than its body" in text
