@@ -14,6 +14,7 @@ from zraft.ids import Instance, ServerId
 from zraft.raft.log import Log
 from zraft.raft.membership import Membership
 from zraft.raft.messages import Entry, EntryKind
+from zraft.raft.snapshot import SnapshotMeta
 from zraft.server.audit import AuditTap
 from zraft.server.clients import Clients
 from zraft.server.connection import Connection, Phase
@@ -71,6 +72,8 @@ class Applier:
         touches: TouchReporter,
         clients: Clients,
         on_answered: Callable[[float, int], None],
+        on_applied: Callable[[int, int, int], None] = lambda index, size, commands: None,
+        on_members: Callable[[Membership], None] = lambda membership: None,
     ) -> None:
         self._me = (server, instance)
         self._boot = boot
@@ -80,8 +83,14 @@ class Applier:
         self._touches = touches
         self._clients = clients
         self._on_answered = on_answered
+        self._on_applied = on_applied
+        self._on_members = on_members
         self.applied_index = 0
         """The last entry whose effects are in the state machine."""
+        self.next_position = 1
+        """Of the first command after it (D-16)."""
+        self.membership = b""
+        """The newest MEMBERSHIP entry applied, as it stands in the log."""
         self.expiry: SessionExpiry | None = None
         """The leader's table of touches while this server leads: every applied run of a session is a touch."""
         self.audit: AuditTap | None = None
@@ -96,12 +105,25 @@ class Applier:
                     self.apply(entry)
                 elif entry.kind is EntryKind.MEMBERSHIP:
                     membership = Membership.decode(entry.payload)
-                    self._machine.set_members([(s, m.instance) for s, m in membership.members.items()])
+                    self._machine.set_members(
+                        [(s, m.instance) for s, m in membership.members.items() if m.instance]
+                    )
                     self._machine.pass_entry(entry.index, entry.term)
+                    self.membership = entry.payload
+                    self._on_members(membership)
                 else:
                     self._machine.pass_entry(entry.index, entry.term)
                 self.applied_index = entry.index
-                budget -= len(entry.payload) + 1
+                self.next_position = entry.next_position
+                size = len(entry.payload) + 1
+                self._on_applied(entry.index, size, entry.count)
+                budget -= size
+
+    def restored(self, meta: SnapshotMeta) -> None:
+        """The state machine was replaced by that of a snapshot."""
+        self.applied_index = meta.index
+        self.next_position = meta.next_position
+        self.membership = meta.membership
 
     def apply(self, entry: Entry) -> None:
         """Apply one COMMANDS entry, command by command."""

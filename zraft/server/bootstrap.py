@@ -43,13 +43,14 @@ class Bootstrap:
         peers: Iterable[ServerId],
         roster: Roster | None,
         founded: bool,
+        cluster: bytes | None = None,
     ) -> None:
         self._server = server
         self._instance = instance
         self._peers = tuple(p for p in peers if p != server)
         self._seen: dict[ServerId, tuple[Instance, Hello]] = {}
         self._next_hello = 0
-        self._cluster: bytes | None = None
+        self._cluster = cluster
         self.roster = roster
         """The roster this server agreed to; durable before it is said to anybody."""
         self._durable = roster is not None
@@ -57,6 +58,8 @@ class Bootstrap:
         """True once votes may be cast: the roster is the same everywhere, or the log already has entries."""
         self.problem: str | None = None
         """Why this server stays out, for its operator; None while all is well."""
+        self.met: bytes | None = None
+        """A running cluster that does not know this empty disk: it is to be joined, not founded (`joining`)."""
 
     def on_hello(self, sender: Sender, hello: Hello) -> Hello | None:
         """Learn what a peer says; the answer to send back, if it wants one."""
@@ -66,7 +69,7 @@ class Bootstrap:
         return self._hello(wants_reply=False) if hello.wants_reply else None
 
     def _conclude(self) -> None:
-        if self.founded:
+        if self.founded or self.met is not None:
             return
         if self.roster is None:
             self._agree()
@@ -78,21 +81,21 @@ class Bootstrap:
         self.problem = None
         candidate = {self._server: self._instance} | {p: i for p, (i, _) in self._seen.items()}
         for peer, (_, hello) in sorted(self._seen.items()):
-            if hello.roster is None:
-                continue
-            listed = dict(hello.roster).get(self._server)
+            listed = None if hello.roster is None else dict(hello.roster).get(self._server)
             if listed == self._instance:
                 # They saw this very disk, empty, when they agreed: it has never voted, so joining late is safe.
                 self.roster = hello.roster
                 return
-            where = "a running cluster" if hello.cluster is not None else "a cluster that is being founded"
-            self.problem = (
-                f"this disk is empty (instance {self._instance.hex()}), but server {peer} belongs to {where} that "
-                f"lists {'nothing' if listed is None else listed.hex()} as server {self._server}: a wiped or "
-                f"replaced disk neither votes nor serves. Restore the old directory, or, if nothing was stored "
-                f"yet, empty the directories of all servers"
-            )
-        if self.problem is None and len(candidate) == len(self._peers) + 1:
+            if hello.cluster is not None:
+                self.met = hello.cluster
+            elif hello.roster is not None:
+                self.problem = (
+                    f"this disk is empty (instance {self._instance.hex()}), but server {peer} belongs to a cluster "
+                    f"that is being founded and lists {'nothing' if listed is None else listed.hex()} as server "
+                    f"{self._server}: a wiped or replaced disk neither votes nor serves. Restore the old directory, "
+                    f"or, as nothing was stored yet, empty the directories of all servers"
+                )
+        if self.met is None and self.problem is None and len(candidate) == len(self._peers) + 1:
             self.roster = tuple(sorted(candidate.items()))
 
     def _confirm(self, roster: dict[ServerId, Instance]) -> None:
@@ -113,7 +116,7 @@ class Bootstrap:
 
     def to_make_durable(self) -> Roster | None:
         """The roster to write now, or None if there is none or it is durable."""
-        if self.roster is None and not self._peers:
+        if self.roster is None and not self._peers and not self.founded:
             self.roster = ((self._server, self._instance),)
         return None if self._durable else self.roster
 
@@ -136,9 +139,15 @@ class Bootstrap:
         """A leader of this roster was heard: others have founded the cluster already."""
         self.founded = True
 
+    def welcomed(self, cluster: bytes) -> None:
+        """A running cluster took this disk in: there is nothing to found."""
+        self._cluster = cluster
+        self.founded = True
+        self.problem = None
+
     def hellos(self, now: int) -> Iterable[tuple[ServerId, Hello]]:
         """What to say to whom now; nothing once founded."""
-        if self.founded or now < self._next_hello:
+        if self.founded or self.met is not None or now < self._next_hello:
             return []
         self._next_hello = now + HELLO_INTERVAL_MS
         hello = self._hello(wants_reply=True)

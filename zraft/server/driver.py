@@ -13,18 +13,19 @@ from __future__ import annotations
 
 import random
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Final
 
 from attrs import asdict
 
-from zraft.errors import ProtocolError, StorageError
+from zraft.errors import ProtocolError
 from zraft.ids import COORDINATION_GROUP, Instance, ServerId
 from zraft.raft.core import Raft
 from zraft.raft.membership import Membership
-from zraft.raft.messages import Member
+from zraft.raft.messages import Member, MemberRole
 from zraft.raft.messages import Message as RaftMessage
 from zraft.raft.role import Role
+from zraft.raft.snapshot import SnapshotMeta
 from zraft.server.applier import Applier
 from zraft.server.bootstrap import Bootstrap, Roster
 from zraft.server.clients import Clients
@@ -32,11 +33,16 @@ from zraft.server.clock import TurnClock
 from zraft.server.connection import Connection
 from zraft.server.contact import Contact
 from zraft.server.driver_types import DriverSettings, Effects, Identity, Stored
+from zraft.server.divergence import check_verdict
 from zraft.server.group_commit import GroupCommit
+from zraft.server.joining import Joining
 from zraft.server.leadership import Leadership
 from zraft.server.origin import OriginStream
 from zraft.server.outbox import Outbox
 from zraft.server.reads import LinearizableReads
+from zraft.server.snapshot_tasks import Result, Task
+from zraft.server.snapshot_transfer import Received
+from zraft.server.snapshots import Snapshots
 from zraft.server.statistics import Latencies, Proposals
 from zraft.server.touches import TouchReporter
 from zraft.transport.messages import (
@@ -52,6 +58,7 @@ from zraft.transport.messages import (
     SnapshotRequest,
     TouchAck,
     TouchReport,
+    Verdict,
     Welcome,
 )
 from zraft.tree.machine import Machine
@@ -83,16 +90,11 @@ class Driver:
         entropy: Callable[[int], bytes],
         four_letter_word: Callable[[str, bytes], bytes],
         now_ms: int,
+        addresses: Mapping[ServerId, str] | None = None,
     ) -> None:
-        if identity.cluster is not None and stored.roster is None:
-            raise StorageError(
-                f"server {identity.server}: meta says that this directory belongs to cluster "
-                f"{identity.cluster.hex()}, but its write-ahead log holds no roster: the log was removed. Restore "
-                f"it, or start with an empty directory"
-            )
         self.settings = settings
         self.identity = identity
-        self.machine = Machine()
+        self.machine = stored.machine if stored.machine is not None else Machine()
         self.raft: Raft | None = None
         self.latencies = Latencies()
         self._stored = stored
@@ -124,7 +126,10 @@ class Driver:
             touches=self.touches,
             clients=self.clients,
             on_answered=self._on_answered,
+            on_applied=self._on_applied,
+            on_members=self._on_members,
         )
+        self.snapshots = Snapshots(settings.snapshots, identity, self.machine, entropy, stored.snapshot)
         # The first batch of a boot registers it (D-1); the window keeps everything else behind it in order.
         self.origin.add(None, 0, (), [(REGISTER, identity.boot_id)], len(identity.boot_id))
 
@@ -144,6 +149,10 @@ class Driver:
         )
         self._reads = LinearizableReads(self.clients, identity.boot, settings.origin.resend_ms)
 
+        self._addresses = addresses or {}
+        self.removed: str | None = None
+        """Why this server no longer belongs to the cluster, in words for its operator."""
+        self._belonged = False
         self._founding = stored.log.last_index == 0
         self.bootstrap = Bootstrap(
             identity.server,
@@ -151,9 +160,21 @@ class Driver:
             peers,
             stored.roster,
             founded=stored.log.last_index > 0,
+            cluster=identity.cluster,
+        )
+        self.joining = Joining(
+            identity.server,
+            identity.instance,
+            peers,
+            self._addresses.get(identity.server, ""),
+            settings.features,
+            # An empty log without a roster: it was taken in, and stopped before the first entry reached it.
+            identity.cluster if stored.roster is None and stored.log.last_index == 0 else None,
         )
         if stored.roster is not None:
-            self._start_raft(stored.roster)
+            self._start_raft(self._founders(stored.roster))
+        elif stored.log.last_index > 0:
+            self._start_raft(Membership({}))
 
     # -- what happened
 
@@ -184,7 +205,7 @@ class Driver:
         if number is None:
             self.bootstrap.roster_durable()
             assert self.bootstrap.roster is not None
-            self._start_raft(self.bootstrap.roster)
+            self._start_raft(self._founders(self.bootstrap.roster))
         else:
             assert self.raft is not None
             self.raft.persisted(number)
@@ -226,7 +247,7 @@ class Driver:
     @property
     def problem(self) -> str | None:
         """Why this server stays out of its cluster, in words for its operator."""
-        return self.bootstrap.problem
+        return self.removed or self.bootstrap.problem or self.joining.problem
 
     @property
     def cluster(self) -> bytes | None:
@@ -267,6 +288,10 @@ class Driver:
         if not founded:
             for peer, hello in self.bootstrap.hellos(now_ms):
                 self._outbox.send(peer, hello)
+            if self.bootstrap.met is not None:
+                self.joining.met(self.bootstrap.met)
+            for peer, join in self.joining.joins(now_ms):
+                self._outbox.send(peer, join)
         elif raft is not None and self._founding:
             # Nobody leads a cluster that was founded this moment: one server need not wait to find that out.
             self._founding = False
@@ -287,15 +312,19 @@ class Driver:
                     self.touches.interval_ms = self.machine.settings.tick_time_ms // 2
                     for report in self.touches.make_reports(now_ms):
                         self._outbox.send(leader, report)
+                    if leader != self.identity.server:
+                        digests = tuple(self.machine.digests)
+                        self._outbox.send(leader, MemberReport(self.settings.features, digests))
                 context = self._reads.ask(now_ms)
                 if context is not None:
                     raft.read_index(context)
             if self._outbox.local:
                 self._deliver_local()
             if self.leadership is not None:
-                self.leadership.lead(raft, self.clock.run, wall_ms)
+                self._lead(self.leadership, raft, wall_ms)
             self._advance(raft)
             self._seen_commit = raft.commit_index
+            self._keep_snapshots(raft, wall_ms)
         self._stirred = False
         stale = self.contact.stale
         serving = raft is not None and not stale
@@ -308,7 +337,14 @@ class Driver:
         self._count_reads(sent_before)
         self.clients.arrived = now_ms
         frame = self._group_commit.next_frame(self.bootstrap.to_make_durable())
-        return Effects(self._outbox.take(), frame, outputs, self._wake_at())
+        return Effects(
+            self._outbox.take(),
+            frame,
+            outputs,
+            self._wake_at(),
+            self.snapshots.take_tasks(),
+            self.snapshots.take_compaction(),
+        )
 
     def _on_message(
         self, server: ServerId, instance: Instance, sender: Sender | None, message: PeerMessage
@@ -342,19 +378,16 @@ class Driver:
                 answer = self.bootstrap.on_hello(sender, message)
                 if answer is not None:
                     self._outbox.send(server, answer)
-            case (
-                Join()
-                | Welcome()
-                | NotMember()
-                | SnapshotOffer()
-                | SnapshotRequest()
-                | SnapshotChunk()
-                | MemberReport()
-            ):
-                return  # understood, and nobody acts on them yet
+            case Join() | Welcome() | NotMember() | MemberReport() | Verdict():
+                self._on_membership(server, instance, message)
+            case SnapshotOffer() | SnapshotRequest() | SnapshotChunk():
+                if raft is not None and raft.membership.has(server, instance):
+                    self.snapshots.on_message(server, message, raft, self.clock.now)
             case _:
                 if raft is None:
                     return
+                if self.leadership is not None and not raft.membership.has(server, instance):
+                    self._tell_stranger(self.leadership, raft, server, instance)
                 if not self.bootstrap.founded and not self.bootstrap.admits(
                     message, from_member=raft.membership.has(server, instance)
                 ):
@@ -369,22 +402,153 @@ class Driver:
             self.peer_mistakes += 1
             self.mistakes.append((server, str(error)))
 
+    # -- members
+
+    def _on_membership(self, server: ServerId, instance: Instance, message: PeerMessage) -> None:
+        """Who belongs to the cluster, what each can do, and whose state differs."""
+        raft, leadership, cluster = self.raft, self.leadership, self.cluster
+        match message:
+            case Join():
+                if raft is not None and leadership is not None and cluster is not None:
+                    answer = leadership.members.on_join(
+                        server, instance, message, raft, cluster, self.machine.members, self.clock.now
+                    )
+                    if answer is not None:
+                        self._outbox.send(server, answer)
+            case Welcome():
+                if raft is None:
+                    membership = self.joining.on_welcome(message)
+                    if membership is not None:
+                        self.bootstrap.welcomed(message.cluster)
+                        self._start_raft(membership)
+            case NotMember():
+                if raft is None:
+                    self.joining.on_refusal(message)
+                elif message.cluster == cluster and message.index > raft.members_changed_index:
+                    self._removed(message.index)
+            case MemberReport():
+                if leadership is not None and raft is not None and raft.membership.has(server, instance):
+                    leadership.members.on_report(server, instance, message)
+            case Verdict():
+                if raft is not None and server == self._leader:
+                    check_verdict(dict(self.machine.digests), message.digests)
+
+    def _tell_stranger(self, leadership: Leadership, raft: Raft, server: ServerId, instance: Instance) -> None:
+        """Consensus messages of who was removed: it may not know yet, and must not go on asking for votes."""
+        if self.cluster is not None and raft.membership_committed:
+            answer = leadership.members.not_member(server, instance, raft, self.cluster, self.clock.now)
+            if answer is not None:
+                self._outbox.send(server, answer)
+
+    def _removed(self, index: int) -> None:
+        if self.removed is None:
+            self.removed = (
+                f"server {self.identity.server} (instance {self.identity.instance.hex()}) was removed from the "
+                f"cluster with entry {index}: it serves nobody. To let it in again, add it with `zraft member add` and "
+                "start it with an empty directory"
+            )
+            self.clients.close_all()
+
+    def _on_members(self, membership: Membership) -> None:
+        """A MEMBERSHIP entry was applied."""
+        identity = self.identity
+        if self.leadership is not None:
+            rows = {origin: (row.boot, row.seq) for origin, row in self.machine.rows.items()}
+            self.leadership.intake.set_origins(rows)
+        belongs = membership.has(identity.server, identity.instance)
+        if self._belonged and not belongs:
+            self._removed(self.applier.applied_index + 1)
+        # A server that catches up meets configurations of the time before it was let in.
+        self._belonged = belongs
+
+    def _founders(self, roster: Roster) -> Membership:
+        return Membership(
+            {
+                server: Member(instance, MemberRole.VOTER, self._addresses.get(server, ""))
+                for server, instance in roster
+            }
+        )
+
+    # -- snapshots
+
+    def performed(self, task: Task, result: Result) -> None:
+        """The snapshot disk has done one of `Effects.tasks`."""
+        self._stirred = True
+        self.snapshots.performed(task, result, self.raft.term if self.raft is not None else 0, self.clock.now)
+
+    def _keep_snapshots(self, raft: Raft, wall_ms: int) -> None:
+        received = self.snapshots.turn(
+            self.clock.now, wall_ms, raft, self._where_applied, self.cluster, idle=self.origin.idle
+        )
+        for to, message in self.snapshots.take_outgoing():
+            self._outbox.send(to, message)
+        if received is None:
+            return
+        meta = received.info.header.meta
+        if meta.index <= self.applier.applied_index or not raft.restore(meta):
+            # The log has brought us as far meanwhile.
+            self.snapshots.discard()
+            return
+        self._adopt(received)
+
+    def _adopt(self, received: Received) -> None:
+        """Become what the snapshot says (D-4): no client here can know what happened in between."""
+        meta = received.info.header.meta
+        self.clients.close_all()
+        self.machine.adopt(received.image)
+        self.applier.restored(meta)
+        self._note_membership(meta.membership)
+        self.snapshots.restored(received.info)
+        row = self.machine.rows.get((self.identity.server, self.identity.instance))
+        if row is not None:
+            if row.boot > self.identity.boot:
+                raise self.applier.copied(row.boot)
+            self.origin.on_restore(row.boot, row.seq)
+
+    def _where_applied(self) -> SnapshotMeta:
+        """Where the log stands at the state machine's index."""
+        applier = self.applier
+        assert self.raft is not None
+        index = applier.applied_index
+        return SnapshotMeta(index, self.raft.log.term_at(index), applier.next_position, applier.membership)
+
+    def _on_applied(self, index: int, size: int, commands: int) -> None:
+        self.snapshots.keeper.applied(index, size, commands)
+
     # -- group and leadership
 
-    def _start_raft(self, roster: Roster) -> None:
-        """The roster is durable: this server takes part in the coordination group."""
+    def _start_raft(self, membership: Membership) -> None:
+        """This server takes part in the coordination group; `membership` holds while its log names none."""
         identity = self.identity
-        membership = Membership({server: Member(instance) for server, instance in roster})
-        self.raft = Raft(
+        stored = self._stored
+        self.raft = raft = Raft(
             group=COORDINATION_GROUP,
             server=identity.server,
             instance=identity.instance,
             settings=self.settings.raft,
-            hard_state=self._stored.hard_state,
-            log=self._stored.log,
+            hard_state=stored.hard_state,
+            log=stored.log,
             membership=membership,
             rng=self._rng,
         )
+        if stored.snapshot is not None:
+            meta = stored.snapshot.header.meta
+            replaced = raft.restore(meta)
+            assert not replaced, "the log does not reach the newest snapshot"
+            self.applier.restored(meta)
+            self._note_membership(meta.membership)
+
+    def _note_membership(self, payload: bytes) -> None:
+        identity = self.identity
+        self._belonged = Membership.decode(payload).has(identity.server, identity.instance)
+
+    def _lead(self, leadership: Leadership, raft: Raft, wall_ms: int) -> None:
+        verdict = leadership.lead(raft, self.clock.now, self.clock.run, wall_ms)
+        if verdict is not None:
+            for server in raft.membership.members:
+                if server != self.identity.server:
+                    self._outbox.send(server, verdict)
+            check_verdict(dict(self.machine.digests), verdict.digests)
 
     def _follow_role(self, raft: Raft, step: int) -> None:
         """Notice a change of leader; begin or end our own leadership's bookkeeping."""
@@ -407,7 +571,9 @@ class Driver:
         if self.leadership is not None:
             self.leadership.expiry.advance(step)
         elif self._leads():
-            self.leadership = Leadership(self.settings, self.machine, self.proposals, run_ms=self.clock.run)
+            self.leadership = Leadership(
+                self.identity.server, self.settings, self.machine, self.proposals, run_ms=self.clock.run
+            )
             self.applier.expiry = self.leadership.expiry
             while self._early_batches:
                 self.leadership.intake.offer(*self._early_batches.popleft())
@@ -458,6 +624,9 @@ class Driver:
         if self._outbox.local:
             return now
         due = self.touches.due_at
+        snapshots_in_ms = self.snapshots.wake_in_ms
+        if snapshots_in_ms is not None:
+            due = min(due, now + max(1, snapshots_in_ms))
         clients_in_ms = self.clients.due_in_ms
         if clients_in_ms is not None:
             due = min(due, now + clients_in_ms)

@@ -4,27 +4,22 @@ from __future__ import annotations
 
 from attrs import define, field, frozen
 
-from zraft.ids import Instance, ServerId
+from zraft.ids import ServerId
 from zraft.raft.log import Log
 from zraft.raft.messages import HardState
 from zraft.raft.settings import RaftSettings
 from zraft.server.bootstrap import Roster
 from zraft.server.clients import ClientSettings, Output
+from zraft.server.identity import Identity as Identity
 from zraft.server.origin import OriginSettings
+from zraft.server.snapshot_keeper import SnapshotSettings
+from zraft.server.snapshot_tasks import Task
 from zraft.storage.records import Record
+from zraft.storage.snapshots import SnapshotInfo
 from zraft.transport.messages import PeerMessage
+from zraft.tree.features import FEATURE_LEVEL_MAX
+from zraft.tree.machine import Machine
 from zraft.tree.settings import Settings
-
-
-@frozen
-class Identity:
-    """Who this process is: the directory's identity and this start's number and random id (D-1)."""
-
-    server: ServerId
-    instance: Instance
-    boot: int
-    boot_id: bytes
-    cluster: bytes | None
 
 
 @frozen
@@ -41,15 +36,23 @@ class DriverSettings:
     log_memory_bytes_max: int = 32 * 1024 * 1024
     reap_interval_ms: int = 60_000
     """How often a leader looks for containers and znodes with a time to live that are due."""
+    snapshots: SnapshotSettings = field(factory=SnapshotSettings)
+    features: int = FEATURE_LEVEL_MAX
+    """The highest feature level this server announces: what it can apply, or less, so that a release can be taken back."""
 
 
 @frozen
 class Stored:
-    """What the write-ahead log holds of the coordination group, in the form that a start needs."""
+    """What the disk holds of the coordination group, in the form that a start needs.
+
+    `machine` is the state as restored from `snapshot`, the newest one; both are None before the first.
+    """
 
     hard_state: HardState
     roster: Roster | None
     log: Log
+    snapshot: SnapshotInfo | None = None
+    machine: Machine | None = None
 
 
 @define
@@ -57,10 +60,14 @@ class Effects:
     """What the shell does after a turn, in any order.
 
     `write` is one frame to make durable; `Driver.persisted` is called when it is, and no further frame comes
-    before that. `wake_at` is when the next turn is due even if nothing arrives.
+    before that. `tasks` are for the snapshot disk, in order; `Driver.performed` is told of each. `compact_to`: the
+    write-ahead log no longer needs the entries up to it. `wake_at` is when the next turn is due even if nothing
+    arrives.
     """
 
     sends: list[tuple[ServerId, list[PeerMessage]]]
     write: list[Record] | None
     outputs: list[Output]
     wake_at: int
+    tasks: list[Task] = field(factory=list)
+    compact_to: int | None = None

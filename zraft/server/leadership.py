@@ -18,9 +18,10 @@ from zraft.raft.role import Role
 from zraft.server.driver_types import DriverSettings
 from zraft.server.expiry import SessionExpiry
 from zraft.server.intake import BatchIntake
+from zraft.server.membership_keeper import MembershipKeeper
 from zraft.server.reaper import Reaper
 from zraft.server.statistics import Proposals
-from zraft.transport.messages import TouchAck, TouchReport
+from zraft.transport.messages import TouchAck, TouchReport, Verdict
 from zraft.tree.machine import Machine
 from zraft.tree.txn import SETTINGS, Command, pack_batch, pack_entry
 
@@ -34,7 +35,7 @@ NO_INSTANCE: Final = Instance(b"")
 class Leadership:
     """Batches of the origins and the leader's own commands on their way into the log, and the log's time."""
 
-    def __init__(self, settings: DriverSettings, machine: Machine, proposals: Proposals, run_ms: int) -> None:
+    def __init__(self, me: ServerId, settings: DriverSettings, machine: Machine, proposals: Proposals, run_ms: int) -> None:
         self._settings = settings
         self._machine = machine
         self._proposals = proposals
@@ -44,6 +45,8 @@ class Leadership:
         """Takes exactly the next batch of each origin (D-2)."""
         self.expiry = SessionExpiry(machine.settings.tick_time_ms)
         """Who was heard when; fed by touch reports and by what is applied (D-11)."""
+        self.members = MembershipKeeper(me, settings.features)
+        """Who is let in, replaced and promoted; what all members can do; whose state differs (D-1, D-5, D-26)."""
         self._reaper = Reaper(settings.reap_interval_ms, run_ms)
         self.commands: list[Command] = []
         """The leader's own, for the next entries."""
@@ -65,8 +68,11 @@ class Leadership:
         refused = self.expiry.accept_report(server, instance, report, self._machine.sessions)
         return None if refused is None else TouchAck(raft.term, report.boot, report.number, refused)
 
-    def lead(self, raft: Raft, run_ms: int, wall_ms: int) -> None:
-        """The leader's turn: expire who is to be expired, and put what gathered into one entry."""
+    def lead(self, raft: Raft, now_ms: int, run_ms: int, wall_ms: int) -> Verdict | None:
+        """The leader's turn: expire who is to be expired, and put what gathered into one entry.
+
+        Returns what the majority of the members computed, when they are to be told.
+        """
         machine, expiry, intake, commands = self._machine, self.expiry, self.intake, self.commands
         expiry.tick_time_ms = machine.settings.tick_time_ms
         if expiry.wants_round(machine.sessions, raft.round + 1):
@@ -74,8 +80,14 @@ class Leadership:
         commands.extend(expiry.confirmed(machine.sessions, raft.quorum_round))
         log_time = self._log_time_base + run_ms - self._began
         commands.extend(self._reaper.step(machine, log_time, run_ms))
+        wanted, verdict = self.members.step(raft, machine, machine.digests, now_ms)
+        commands.extend(wanted)
         window = self._settings.entries_in_flight_max
-        while (intake or commands) and raft.log.last_index - raft.commit_index < window:
+        while (
+            (intake or commands)
+            and raft.log.last_index - raft.commit_index < window
+            and not raft.transferring
+        ):
             blobs, count = intake.take(self._settings.entry_bytes_max)
             if commands:
                 own = commands[:LEADER_COMMANDS_PER_ENTRY_MAX]
@@ -88,3 +100,4 @@ class Leadership:
             self._proposals.add(len(payload), count)
             index = raft.propose(payload, count)
             assert index is not None, "a leader with few uncommitted entries refused a bounded one"
+        return verdict

@@ -177,6 +177,18 @@ class OriginStream:
         for batch in self._unapplied.values():
             batch.sent_at = None
 
+    def on_restore(self, boot: int, seq: int) -> None:
+        """The state was replaced by a snapshot in which this origin stands at (boot, seq) (D-4).
+
+        Batches that it covers were applied elsewhere, their results are unknown here. The others are due again, with
+        the same bytes; nobody waits for them any more.
+        """
+        if boot == self._boot:
+            for number in [number for number in self._unapplied if number <= seq]:
+                self._unapplied_bytes -= self._unapplied.pop(number).size
+        for batch in self._unapplied.values():
+            batch.sent_at = None
+
     def take_applied(self, seq: int) -> NumberedBatch | None:
         """The batch `seq` was applied: who waits for its results. None if this process did not send it."""
         batch = self._unapplied.pop(seq, None)

@@ -45,6 +45,7 @@ from zraft.transport.messages import (
     SnapshotRequest,
     TouchAck,
     TouchReport,
+    Verdict,
     Welcome,
 )
 
@@ -277,9 +278,16 @@ def _join_values(message: Join) -> tuple[Any, ...]:
     return message.cluster, message.address.encode("ascii"), message.features
 
 
+def _digest_values(digests: tuple[tuple[int, int], ...]) -> tuple[tuple[int, bytes], ...]:
+    return tuple((index, digest.to_bytes(DIGEST_BYTES)) for index, digest in digests)
+
+
 def _report_values(message: MemberReport) -> tuple[Any, ...]:
-    digests = tuple((index, digest.to_bytes(DIGEST_BYTES)) for index, digest in message.digests)
-    return message.features, digests
+    return message.features, _digest_values(message.digests)
+
+
+def _verdict_values(message: Verdict) -> tuple[Any, ...]:
+    return (_digest_values(message.digests),)
 
 
 # Numbers are never reused: a message that changes its meaning takes a new one. AppendEntries, the one shape
@@ -318,6 +326,7 @@ _SHAPES: Final = (
     _shape(40, SnapshotRequest, _number, _term, _snapshot_id, _number, _chunk_length),
     _shape(41, SnapshotChunk, _number, _term, _snapshot_id, _number, _chunk),
     _shape(42, MemberReport, _number, _digests, values=_report_values),
+    _shape(43, Verdict, _digests, values=_verdict_values),
 )
 _BY_KIND: Final = {shape.kind: shape for shape in _SHAPES}
 _BY_CLASS: Final = {shape.message: shape for shape in _SHAPES if shape is not _TRANSFER_VOTE}

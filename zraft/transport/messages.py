@@ -137,6 +137,13 @@ class MemberReport:
     digests: tuple[tuple[int, int], ...]
 
 
+@frozen
+class Verdict:
+    """What the majority computed, from the leader to every member: (entry index, digest of the state after it) (D-26)."""
+
+    digests: tuple[tuple[int, int], ...]
+
+
 ServerMessage = (
     Hello
     | OriginBatch
@@ -149,6 +156,7 @@ ServerMessage = (
     | SnapshotRequest
     | SnapshotChunk
     | MemberReport
+    | Verdict
 )
 PeerMessage = RaftMessage | ServerMessage
 

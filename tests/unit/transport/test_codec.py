@@ -39,6 +39,7 @@ from zraft.transport.messages import (
     SnapshotRequest,
     TouchAck,
     TouchReport,
+    Verdict,
     Welcome,
 )
 
@@ -115,6 +116,9 @@ messages: dict[type[Any], st.SearchStrategy[Any]] = {
         MemberReport,
         numbers,
         st.lists(st.tuples(numbers, st.integers(0, 2**128 - 1)), max_size=5).map(tuple),
+    ),
+    Verdict: st.builds(
+        Verdict, st.lists(st.tuples(numbers, st.integers(0, 2**128 - 1)), max_size=5).map(tuple)
     ),
 }
 any_message = st.one_of(list(messages.values()))

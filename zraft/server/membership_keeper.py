@@ -1,0 +1,172 @@
+"""The leader's view of the members: who asks to be let in, who answers, what each can do and what each computed.
+
+Part of one leadership, so it begins empty with each. Looks several times a second whether the membership is as
+wanted (`reconciliation`), whether all members can do more than the cluster does (D-5), and whether anybody's state
+differs (`divergence`, D-26).
+
+Pure.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Final
+
+from zraft.errors import ConfigError
+from zraft.ids import Instance, ServerId
+from zraft.raft.core import Raft
+from zraft.raft.membership import Membership
+from zraft.server.divergence import DigestComparison
+from zraft.server.reconciliation import JoinRequest, Situation, next_step, refusals
+from zraft.transport.messages import Join, MemberReport, NotMember, PeerMessage, Verdict, Welcome
+from zraft.tree.features import MEMBERS_LEVEL
+from zraft.tree.machine import Machine
+from zraft.tree.members import OBSERVER, PARTICIPANT, Wanted
+from zraft.tree.txn import FEATURE, MEMBERS, Command
+
+LOOK_INTERVAL_MS: Final = 50
+PROGRESS_INTERVAL_MS: Final = 100
+"""A learner has caught up when it holds what was committed this long ago: less than an election timeout."""
+
+ANSWER_INTERVAL_MS: Final = 150
+ANSWERS_MAX: Final = 512
+VERDICT_INTERVAL_MS: Final = 1_000
+
+
+class MembershipKeeper:
+    """One leadership's care for the members.
+
+    Attributes:
+        notices: what was decided or refused, for the log; taken by the shell.
+    """
+
+    def __init__(self, me: ServerId, features: int) -> None:
+        self._me = me
+        self._features = features
+        self._joins: dict[ServerId, JoinRequest] = {}
+        self._announced: dict[ServerId, tuple[Instance, int]] = {}
+        self._answered_at: dict[tuple[ServerId, Instance], int] = {}
+        self.digests = DigestComparison()
+        self._look_at = 0
+        self._progress_at = 0
+        self._commit_then = 0
+        self._caught_up: frozenset[ServerId] = frozenset()
+        self._verdict_at = 0
+        self._proposed_at_position = -1
+        self._told: dict[ServerId, str] = {}
+        self.notices: list[str] = []
+
+    # -- what members and others say
+
+    def on_join(
+        self, server: ServerId, instance: Instance, join: Join, raft: Raft, cluster: bytes, wanted: Wanted, now_ms: int
+    ) -> PeerMessage | None:
+        """An empty disk asks to be let in: the answer, if there is one yet."""
+        if join.cluster != cluster:
+            return None
+        self._joins[server] = JoinRequest(instance, now_ms)
+        self._announced[server] = (instance, join.features)
+        membership = raft.membership
+        if membership.has(server, instance) and raft.membership_committed:
+            return Welcome(cluster, raft.members_changed_index, membership.encode())
+        if server not in wanted and server not in membership.members:
+            return self.not_member(server, instance, raft, cluster, now_ms)
+        return None
+
+    def not_member(
+        self, server: ServerId, instance: Instance, raft: Raft, cluster: bytes, now_ms: int
+    ) -> NotMember | None:
+        """Tell a stranger that it is one, now and then."""
+        key = (server, instance)
+        if now_ms - self._answered_at.get(key, -ANSWER_INTERVAL_MS) < ANSWER_INTERVAL_MS:
+            return None
+        if len(self._answered_at) >= ANSWERS_MAX:
+            self._answered_at.clear()
+        self._answered_at[key] = now_ms
+        return NotMember(cluster, raft.members_changed_index)
+
+    def on_report(self, server: ServerId, instance: Instance, report: MemberReport) -> None:
+        """What a member can do, and what its state was."""
+        self._announced[server] = (instance, report.features)
+        self.digests.report(server, report.digests)
+
+    # -- a share of the leader's turn
+
+    def step(
+        self, raft: Raft, machine: Machine, own: Iterable[tuple[int, int]], now_ms: int
+    ) -> tuple[list[Command], Verdict | None]:
+        """Commands for the log, and what the majority computed, to be told to all; most turns neither."""
+        if now_ms >= self._progress_at:
+            self._progress_at = now_ms + PROGRESS_INTERVAL_MS
+            self._caught_up = frozenset(raft.followers_at(self._commit_then))
+            self._commit_then = raft.commit_index
+        if now_ms < self._look_at:
+            return [], None
+        self._look_at = now_ms + LOOK_INTERVAL_MS
+        self._reconcile(raft, machine, now_ms)
+        verdict = None
+        if now_ms >= self._verdict_at:
+            self._verdict_at = now_ms + VERDICT_INTERVAL_MS
+            self.digests.report(self._me, own)
+            decided = self.digests.decide(raft.membership.voters)
+            if decided:
+                verdict = Verdict(tuple(decided))
+        return self._commands(raft, machine), verdict
+
+    def _commands(self, raft: Raft, machine: Machine) -> list[Command]:
+        """Raise the feature level when everybody can follow; write down who is wanted, once."""
+        if machine.position == 0 or self._proposed_at_position >= machine.position:
+            return []
+        commands: list[Command] = []
+        level = self._level_of_all(raft.membership)
+        if level > machine.feature_level:
+            commands.append((FEATURE, level))
+        elif machine.feature_level >= MEMBERS_LEVEL and not machine.members and raft.membership_committed:
+            rows = tuple(
+                (server, PARTICIPANT if member.voter else OBSERVER, member.address)
+                for server, member in raft.membership.members.items()
+            )
+            commands.append((MEMBERS, True, -1, rows))
+        if commands:
+            self._proposed_at_position = machine.position
+        return commands
+
+    def _level_of_all(self, membership: Membership) -> int:
+        """The highest level that every member announced; 0 while one is silent."""
+        level = self._features
+        for server, member in membership.members.items():
+            if server == self._me or not member.instance:
+                continue
+            instance, features = self._announced.get(server, (None, 0))
+            level = min(level, features if instance == member.instance else 0)
+        return level
+
+    def _reconcile(self, raft: Raft, machine: Machine, now_ms: int) -> None:
+        if not machine.members or not raft.may_change_membership:
+            return
+        situation = Situation(
+            self._me,
+            raft.membership,
+            machine.members,
+            self._joins,
+            raft.silences,
+            self._caught_up,
+            now_ms,
+        )
+        self._tell(refusals(situation))
+        step = next_step(situation)
+        if step is None or step.members is None:
+            return
+        try:
+            index = raft.change_membership(step.members)
+        except ConfigError as error:
+            self._tell({self._me: f"the membership cannot be changed ({step.reason}): {error}"})
+            return
+        if index is not None:
+            self.notices.append(f"membership changes with entry {index}: {step.reason}")
+
+    def _tell(self, told: dict[ServerId, str]) -> None:
+        for server, text in told.items():
+            if self._told.get(server) != text:
+                self.notices.append(text)
+        self._told.update(told)

@@ -1,0 +1,258 @@
+"""When this server writes a snapshot of its state, how it does so without stalling, and how much log it keeps.
+
+A snapshot is due when the log since the last one outgrew it (in bytes or in commands to replay); a busy server
+waits for a quieter moment, but not for ever. The image is taken in slices, one per turn at most, and everything
+that touches the disk happens elsewhere (`snapshot_tasks`). Afterwards the log is kept back to the slowest
+follower that is being heard, within a bound, so that an ordinary restart or delay needs no snapshot (D-4).
+
+Pure.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections import deque
+from collections.abc import Callable, Iterable
+from typing import Final
+
+from attrs import frozen
+
+from zraft.errors import StorageError
+from zraft.ids import COORDINATION_GROUP
+from zraft.raft.snapshot import SnapshotMeta
+from zraft.server.identity import Identity
+from zraft.server.snapshot_tasks import Abort, Begin, Finish, Purge, Result, Task, WriteBlock
+from zraft.storage.snapshots import SnapshotHeader, SnapshotInfo
+from zraft.tree.image import ImageWriter
+from zraft.tree.machine import Machine
+
+SLICE_ITEMS: Final = 400
+"""Items packed in one turn: about a millisecond."""
+
+SLICE_BYTES_MAX: Final = 256 * 1024
+
+SLICE_GAP_MS: Final = 4
+"""Least time between two slices: the snapshot takes at most about a third of the loop's time."""
+
+BLOCKS_QUEUED_MAX: Final = 8
+"""Pieces that wait for the disk; beyond it the image waits as well."""
+
+MARK_BYTES: Final = 256 * 1024
+"""How finely the bytes of the log are known by index."""
+
+SNAPSHOT_ID_BYTES: Final = 16
+
+RETRY_MS: Final = 10_000
+"""After a snapshot that failed (the disk was full) the next one is tried no sooner."""
+
+
+@frozen
+class SnapshotSettings:
+    """Bounds; names as in the configuration's `snapshot` section.
+
+    Attributes:
+        log_bytes_min: no snapshot is written before the log since the last one has grown by this much, or by
+            `commands_min` commands ...
+        log_ratio: ... or by this many times (a hundredth each) the size of the state's image, whichever is more.
+        commands_min: the same in commands, which is what a restart has to replay.
+        keep: snapshots kept.
+        retain_bytes: the log before the newest snapshot that is always kept.
+        retain_bytes_max: what is kept at most for followers that are behind.
+    """
+
+    log_bytes_min: int = 32 * 1024 * 1024
+    log_ratio_percent: int = 200
+    commands_min: int = 250_000
+    keep: int = 3
+    retain_bytes: int = 8 * 1024 * 1024
+    retain_bytes_max: int = 256 * 1024 * 1024
+    send_bytes_per_s: int = 64 * 1024 * 1024
+    """What a leader sends of snapshots to all followers together."""
+
+
+class SnapshotKeeper:
+    """Snapshots of one group on one server.
+
+    Attributes:
+        newest: the newest durable snapshot, None before the first.
+    """
+
+    def __init__(
+        self,
+        settings: SnapshotSettings,
+        identity: Identity,
+        machine: Machine,
+        entropy: Callable[[int], bytes],
+        newest: SnapshotInfo | None,
+    ) -> None:
+        self._settings = settings
+        self._identity = identity
+        self._machine = machine
+        self._entropy = entropy
+        self.newest = newest
+        self.taken_total = 0
+        self.failed_total = 0
+        self.log_bytes = 0
+        """Of the entries applied since the newest snapshot, or since the one being written."""
+        self.commands = 0
+        self._bytes = 0  # of all entries applied in this run
+        self._marks: deque[tuple[int, int]] = deque()  # (index, bytes applied up to it)
+        self._image_bytes = newest.image_bytes if newest is not None else 0
+        self._image_items = newest.items if newest is not None else 0
+        self._writer: ImageWriter | None = None
+        self._piece_bytes = 0
+        self._header: SnapshotHeader | None = None
+        self._queued = 0
+        self._next_at = 0
+        self._retry_at = 0
+        self._wanted = False
+        self._finishing = False
+        # Servers apply the same log; if all wrote at the same moment, all would be slow at once.
+        self._stagger_percent = 100 + 12 * (identity.server % 5)
+
+    # -- what is applied
+
+    def applied(self, index: int, size: int, commands: int) -> None:
+        """Entry `index` of `size` bytes was applied."""
+        self.log_bytes += size
+        self.commands += commands
+        self._bytes += size
+        marks = self._marks
+        if not marks or self._bytes - marks[-1][1] >= MARK_BYTES:
+            marks.append((index, self._bytes))
+
+    def restored(self, info: SnapshotInfo) -> None:
+        """The state was replaced by that of a snapshot from elsewhere."""
+        self.abandon()
+        self.newest = info
+        self._image_bytes, self._image_items = info.image_bytes, info.items
+        self.log_bytes = self.commands = 0
+        self._marks.clear()
+
+    # -- writing
+
+    @property
+    def writing(self) -> bool:
+        """Whether a snapshot is being written."""
+        return self._header is not None
+
+    def request(self) -> None:
+        """Write one as soon as possible, whatever the log's size: an operator wants it."""
+        self._wanted = True
+
+    def is_due(self, now_ms: int, *, idle: bool) -> bool:
+        """Whether the log since the last snapshot is long enough; a busy server waits for twice as much."""
+        if self.writing or now_ms < self._retry_at or self._machine.index == 0:
+            return False
+        if self._wanted:
+            return True
+        settings = self._settings
+        factor = self._stagger_percent * (1 if idle else 2)
+        bytes_due = max(settings.log_bytes_min, self._image_bytes * settings.log_ratio_percent // 100)
+        commands_due = max(settings.commands_min, self._image_items // 2)
+        return self.log_bytes * 100 >= bytes_due * factor or self.commands * 100 >= commands_due * factor
+
+    def step(
+        self, now_ms: int, wall_ms: int, meta: Callable[[], SnapshotMeta], cluster: bytes, *, idle: bool
+    ) -> list[Task]:
+        """The turn's share of a snapshot. `meta` tells where the log stands at the machine's index."""
+        tasks: list[Task] = []
+        if self._writer is None:
+            if not self.is_due(now_ms, idle=idle):
+                return tasks
+            machine = self._machine
+            self._wanted = False
+            self._writer = ImageWriter(machine)
+            self._piece_bytes = 0
+            self._header = SnapshotHeader(
+                COORDINATION_GROUP,
+                meta(),
+                cluster,
+                self._identity.server,
+                self._identity.instance,
+                self._entropy(SNAPSHOT_ID_BYTES),
+                machine.feature_level,
+                wall_ms,
+            )
+            self.log_bytes = self.commands = 0
+            tasks.append(Begin(self._header))
+            self._queued += 1
+        if now_ms < self._next_at or self._queued > BLOCKS_QUEUED_MAX or self._finishing:
+            return tasks
+        writer = self._writer
+        self._next_at = now_ms + SLICE_GAP_MS
+        block = writer.step(SLICE_ITEMS, SLICE_BYTES_MAX)
+        if block:
+            self._piece_bytes += len(block)
+            tasks.append(WriteBlock(block))
+            self._queued += 1
+        if writer.done:
+            tasks.append(Finish(writer.items, writer.digest, writer.zxid))
+            self._finishing = True
+        return tasks
+
+    def performed(self, task: Task, result: Result, now_ms: int) -> list[Task]:
+        """One of the tasks of `step` is done; what follows from it."""
+        if isinstance(task, (Begin, WriteBlock)):
+            self._queued -= 1
+        if isinstance(result, StorageError):
+            if not self.writing or isinstance(task, Purge):
+                return []
+            self.failed_total += 1
+            self._retry_at = now_ms + RETRY_MS
+            self.abandon()
+            return [Abort()]
+        if isinstance(task, Finish) and isinstance(result, SnapshotInfo):
+            assert self._header is not None
+            self._end()
+            self._image_bytes, self._image_items = result.image_bytes, result.items
+            self.taken_total += 1
+            if self.newest is None or self.newest.header.meta.index < result.header.meta.index:
+                self.newest = result
+            return [Purge(self._settings.keep)]
+        return []
+
+    def abandon(self) -> None:
+        """Stop writing; the tasks under way come to nothing."""
+        if self._writer is not None:
+            self._writer.close()
+        self._end()
+
+    def _end(self) -> None:
+        self._writer = None
+        self._header = None
+        self._finishing = False
+
+    @property
+    def wake_in_ms(self) -> int | None:
+        """After how long a turn can go on with a snapshot; None if there is none."""
+        return SLICE_GAP_MS if self._writer is not None and not self._finishing else None
+
+    # -- how much log is kept
+
+    def may_compact_to(self, needed: Iterable[int]) -> int:
+        """The last index that the log need no longer hold; 0 if it is to be kept whole.
+
+        `needed`: for each follower being heard, the last index that it has.
+        """
+        newest = self.newest
+        if newest is None:
+            return 0
+        index = newest.header.meta.index
+        at_least = self._index_before(index, self._settings.retain_bytes)
+        at_most = self._index_before(index, self._settings.retain_bytes_max)
+        return max(at_most, min(at_least, min(needed, default=index)))
+
+    def _index_before(self, index: int, size: int) -> int:
+        """The index that lies about `size` bytes of log before `index`; 0 if this run has not applied as much."""
+        marks = self._marks
+        place = bisect_right(marks, (index, 1 << 62)) - 1
+        if place < 0:
+            return 0
+        limit = marks[place][1] - size
+        while place >= 0 and marks[place][1] > limit:
+            place -= 1
+        if place < 0:
+            return 0
+        found = marks[place][0]
+        return found

@@ -1,0 +1,146 @@
+"""What a driver asks of its snapshot disk, and who does it: values, and one class that blocks.
+
+The driver decides, a thread (or the simulator) performs, one task after the other in the order given, and the
+driver is told the result. So a snapshot is written, read, received and loaded without the loop ever waiting for
+the disk, and the simulator can cut the power between any two steps.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from attrs import frozen
+
+from zraft.errors import StorageError
+from zraft.storage.errors import CorruptionError, DiskFullError
+from zraft.storage.snapshots import SnapshotHeader, SnapshotInfo, SnapshotStore
+
+
+@frozen
+class Begin:
+    """Begin to write a snapshot."""
+
+    header: SnapshotHeader
+
+
+@frozen
+class WriteBlock:
+    """Its next piece."""
+
+    block: bytes
+
+
+@frozen
+class Finish:
+    """It is complete: make it durable. Result: `SnapshotInfo`."""
+
+    items: int
+    digest: int
+    zxid: int
+
+
+@frozen
+class Abort:
+    """Forget the snapshot that is being written."""
+
+
+@frozen
+class Read:
+    """A piece of a finished snapshot's file, for `server`. Result: bytes."""
+
+    server: int
+    id: bytes
+    offset: int
+    length: int
+
+
+@frozen
+class Receive:
+    """A snapshot is going to arrive. Result: how many of its bytes are here already."""
+
+    id: bytes
+    size: int
+
+
+@frozen
+class Store:
+    """The next piece of what arrives."""
+
+    id: bytes
+    offset: int
+    data: bytes
+
+
+@frozen
+class Complete:
+    """All of it is here: verify it and make it durable. Result: `SnapshotInfo`."""
+
+    id: bytes
+
+
+@frozen
+class Load:
+    """The next block of a finished snapshot, from the first one if another one was being loaded. Result: bytes or None at its end."""
+
+    info: SnapshotInfo
+
+
+@frozen
+class Purge:
+    """Keep the newest `keep` snapshots. Result: the oldest one kept, None if there is none."""
+
+    keep: int
+
+
+Task = Begin | WriteBlock | Finish | Abort | Read | Receive | Store | Complete | Load | Purge
+Result = SnapshotInfo | bytes | int | StorageError | None
+"""A `StorageError` if the disk is full or the file is damaged or gone: nothing but this task failed."""
+
+
+class SnapshotDisk:
+    """Performs tasks on a store; blocks. Errors that end the process (EIO, a failed fsync) are raised."""
+
+    def __init__(self, store: SnapshotStore) -> None:
+        self._store = store
+        self._loading: tuple[bytes, Iterator[bytes]] | None = None
+
+    def perform(self, task: Task) -> Result:
+        """Carry out one task.
+
+        Raises:
+            StorageError: the disk failed; the process has to end (D-10).
+        """
+        try:
+            return self._perform(task)
+        except (DiskFullError, CorruptionError) as error:
+            return error
+
+    def _perform(self, task: Task) -> Result:
+        store = self._store
+        match task:
+            case Begin(header):
+                store.begin(header)
+            case WriteBlock(block):
+                store.write(block)
+            case Finish(items, digest, zxid):
+                return store.finish(items, digest, zxid)
+            case Abort():
+                store.abort()
+            case Read(_, id, offset, length):
+                return store.read(id, offset, length)
+            case Receive(id, size):
+                return store.receive(id, size)
+            case Store(id, offset, data):
+                store.store(id, offset, data)
+            case Complete(id):
+                return store.complete(id)
+            case Load(info):
+                if self._loading is None or self._loading[0] != info.header.id:
+                    self._loading = (info.header.id, store.blocks(info))
+                block = next(self._loading[1], None)
+                if block is None:
+                    self._loading = None
+                return block
+            case Purge(keep):
+                store.purge(keep)
+        return None

@@ -1,0 +1,85 @@
+"""Who is to belong to the cluster: what operators asked for, as state, and as ZooKeeper's clients read it.
+
+The wish is replicated like everything else; the leader brings the consensus group's membership in line with it,
+step by step, whatever happens in between. A disk that is replaced changes no wish.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+from attrs import frozen
+
+from zraft.errors import Code
+from zraft.ids import SERVER_ID_MAX, SERVER_ID_MIN, ServerId
+
+REMOVE: Final = 0
+PARTICIPANT: Final = 1
+OBSERVER: Final = 2
+
+ADDRESS_CHARACTERS_MAX: Final = 300
+"""A host name has at most 253."""
+
+
+@frozen
+class WantedMember:
+    """One server: whether it is to vote once it has caught up, and its "HOST:PORT"."""
+
+    voter: bool
+    address: str
+
+
+Wanted = Mapping[ServerId, WantedMember]
+
+
+def changed_members(present: Wanted, replace: object, changes: object) -> dict[ServerId, WantedMember] | Code:
+    """The wish after a MEMBERS command; a `Code` below 0 if it is not one that can be carried out.
+
+    `changes` are (server, REMOVE | PARTICIPANT | OBSERVER, address); with `replace` they are the whole wish.
+    """
+    if replace.__class__ is not bool or changes.__class__ is not tuple:
+        return Code.MARSHALLING_ERROR
+    wanted: dict[ServerId, WantedMember] = {} if replace else dict(present)
+    assert isinstance(changes, tuple)
+    for change in changes:
+        if not _is_change(change):
+            return Code.BAD_ARGUMENTS
+        server, role, address = change
+        if role == REMOVE:
+            if wanted.pop(ServerId(server), None) is None:
+                return Code.BAD_ARGUMENTS
+        else:
+            wanted[ServerId(server)] = WantedMember(role == PARTICIPANT, address)
+    if not any(member.voter for member in wanted.values()):
+        return Code.NEW_CONFIG_NO_QUORUM
+    return {server: wanted[server] for server in sorted(wanted)}
+
+
+def _is_change(change: Any) -> bool:
+    if change.__class__ is not tuple or len(change) != 3:
+        return False
+    server, role, address = change
+    return (
+        server.__class__ is int
+        and SERVER_ID_MIN <= server <= SERVER_ID_MAX
+        and role.__class__ is int
+        and role in (REMOVE, PARTICIPANT, OBSERVER)
+        and address.__class__ is str
+        and len(address) <= ADDRESS_CHARACTERS_MAX
+        and address.isprintable()
+        and (":" in address or role == REMOVE or not address)
+    )
+
+
+def config_text(wanted: Wanted, version: int) -> bytes:
+    """The data of /zookeeper/config: one line per server as in ZooKeeper's dynamic configuration, and the version.
+
+    Peers and clients share one port here, so all three are the same.
+    """
+    lines = []
+    for server, member in sorted(wanted.items()):
+        host, _, port = member.address.rpartition(":")
+        role = "participant" if member.voter else "observer"
+        lines.append(f"server.{server}={host}:{port}:{port}:{role};{host}:{port}")
+    return "\n".join([*lines, f"version={version:x}"]).encode()
