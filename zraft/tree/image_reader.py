@@ -133,7 +133,7 @@ class ImageReader:
                 if record.__class__ is tuple and record and record[0] == ZNODE:
                     total += self._take_znode(record)
                 else:
-                    self._take_other(record)
+                    total += self._take_other(record)
             return True
         except ProtocolError:
             raise
@@ -199,7 +199,8 @@ class ImageReader:
 
     # -- records
 
-    def _take_other(self, record: Any) -> None:
+    def _take_other(self, record: Any) -> int:
+        """Its share of the digest, as far as it is one of those kept."""
         if record.__class__ is not tuple or not record or record[0].__class__ is not int:
             raise ProtocolError(
                 f"image: after {self.items} items: expected [kind, ...], found {_shown(record)}"
@@ -212,7 +213,7 @@ class ImageReader:
         elif self._head is None:
             raise ProtocolError(f"image: begins with a record of kind {kind}, not with its head")
         elif kind == SESSION:
-            self._take_session(record)
+            return self._take_session(record)
         elif kind == ACL:
             self._take_acl(record)
         elif kind == ROW:
@@ -227,6 +228,7 @@ class ImageReader:
             raise ProtocolError(
                 f"image: after {self.items} items: a record of kind {kind}, which this release does not know"
             )
+        return 0
 
     def _take_head(self, record: tuple[Any, ...]) -> None:
         if self._head is not None:
@@ -264,7 +266,7 @@ class ImageReader:
         self._rows[origin] = row = Row()
         row.boot, row.seq, row.boot_id = boot, seq, boot_id
 
-    def _take_session(self, record: tuple[Any, ...]) -> None:
+    def _take_session(self, record: tuple[Any, ...]) -> int:
         if tuple(map(type, record)) != _SESSION_TYPES:
             raise ProtocolError(f"image: session: wrong fields: {_shown(record)}")
         _, session_id, password, timeout_ms, owner, attached, written = record
@@ -284,8 +286,8 @@ class ImageReader:
         session.write_position = written
         session.ephemerals = self._unowned.pop(session_id, session.ephemerals)
         session.folded = session_hash(session)
-        self._total += session.folded
         self._sessions[session_id] = session
+        return session.folded
 
     def _take_acl(self, record: tuple[Any, ...]) -> None:
         if len(record) != 3 or record[1].__class__ is not int or record[2].__class__ is not tuple:
