@@ -52,5 +52,9 @@ class ManyNames(Collection[str]):
         self._count -= 1
         self.name_bytes -= len(name.encode())
 
+    def parts(self) -> list[set[str]]:
+        """The sets inside, for whoever takes it apart."""
+        return self._shards
+
 
 Names = set[str] | ManyNames

@@ -7,12 +7,13 @@ write pays only for a mark: the marked items are hashed again when the digest is
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from hashlib import blake2b
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 import msgpack
 
+from zraft.tree.acl import Acl
 from zraft.tree.node import NodeTable, Znode
 from zraft.tree.sessions import Session
 
@@ -20,7 +21,17 @@ MODULUS: Final = 2**128
 DIRTY_MAX: Final = 65_536
 """Marks kept before `relieve` works them off: bounds their memory and the stall of the next digest."""
 FOLD_BATCH: Final = 1_000
-"""Items hashed per `relieve`: more than an entry usually marks, and about 3 ms."""
+"""Items hashed per `relieve` when there are too many: more than an entry usually marks, and about 3 ms."""
+DIGEST_EVERY: Final = 1_024
+"""A digest is noted after each entry whose index is a multiple of this (D-26).
+
+A busy group passes a point every second or so, so a divergence is found within seconds; and what changes again and
+again, like a counter or the parent of queued znodes, is hashed once in a thousand entries, not once per entry.
+"""
+DIGESTS_KEPT: Final = 8
+"""Enough for servers up to 8,000 entries apart to have a point in common."""
+PENDING_AT_POINT: Final = 1_000
+"""Marks that `relieve` leaves to the point itself: about 3 ms."""
 
 
 # Kept between calls because making a packer costs as much as using it.
@@ -55,6 +66,12 @@ def node_hash(path: str, node: Znode) -> int:
     return int.from_bytes(blake2b(packed, digest_size=16).digest(), "big")
 
 
+def record_hash(path: str, data: bytes | None, acl: Acl, record: tuple[Any, ...]) -> int:
+    """`node_hash` of the znode that a record of an image describes, without building it anew."""
+    packed = _pack(("node", path, data, acl, *record[4:]))
+    return int.from_bytes(blake2b(packed, digest_size=16).digest(), "big")
+
+
 def session_hash(session: Session) -> int:
     # Ephemerals follow from the znodes' owners.
     return item_hash(
@@ -68,14 +85,38 @@ def session_hash(session: Session) -> int:
     )
 
 
+_T = TypeVar("_T")
+
+
+class ToldMarks(set[_T]):
+    """Marks that somebody is told of while what they mark is still as it was."""
+
+    __slots__ = ("_before",)
+
+    def __init__(self, marks: Iterable[_T], before: Callable[[_T], None]) -> None:
+        super().__init__(marks)
+        self._before = before
+
+    def add(self, mark: _T, /) -> None:
+        self._before(mark)
+        super().add(mark)
+
+
+def _due(marks: int, entries_left: int) -> int:
+    """How many of the marks are to be worked off in this entry."""
+    due = (marks - PENDING_AT_POINT) // entries_left
+    return max(due, FOLD_BATCH) if marks > DIRTY_MAX else due
+
+
 class Digest:
     """The sum over znodes and sessions, brought up to date lazily.
 
-    An item's `folded` is its share of `total`. Marks are paths and ids; one whose item is gone means nothing,
-    because what is removed takes its share along at once.
+    An item's `folded` is its share of `total`. Whoever changes, adds or removes an item marks it *before*: so an
+    image that is being written learns of it in time, at no cost while none is (`tell`). Marks are paths and ids;
+    one whose item is gone means nothing, because what is removed takes its share along at once.
     """
 
-    __slots__ = ("_nodes", "_sessions", "dirty_nodes", "dirty_sessions", "total")
+    __slots__ = ("_before_node", "_nodes", "_sessions", "dirty_nodes", "dirty_sessions", "total")
 
     def __init__(self, nodes: NodeTable, sessions: dict[int, Session]) -> None:
         self._nodes = nodes
@@ -83,13 +124,39 @@ class Digest:
         self.total = 0
         self.dirty_nodes: set[str] = {path for path, _ in nodes.items()}
         self.dirty_sessions: set[int] = set(sessions)
+        self._before_node: Callable[[str], None] | None = None
 
-    def relieve(self) -> None:
-        """Work off a bounded number of marks if there are many; called once per entry."""
-        if len(self.dirty_nodes) > DIRTY_MAX:
-            self._fold_nodes(FOLD_BATCH)
-        if len(self.dirty_sessions) > DIRTY_MAX:
-            self._fold_sessions(FOLD_BATCH)
+    def tell(self, before_node: Callable[[str], None], before_session: Callable[[int], None]) -> None:
+        """Call these before each mark from now on, also where the mark is there already."""
+        self._before_node = before_node
+        self.dirty_nodes = ToldMarks(self.dirty_nodes, before_node)
+        self.dirty_sessions = ToldMarks(self.dirty_sessions, before_session)
+
+    def tell_nobody(self) -> None:
+        self._before_node = None
+        self.dirty_nodes = set(self.dirty_nodes)
+        self.dirty_sessions = set(self.dirty_sessions)
+
+    def new_marks(self) -> set[str]:
+        """An empty set that may stand in for `dirty_nodes` for a while."""
+        return set() if self._before_node is None else ToldMarks((), self._before_node)
+
+    def restart(self, total: int) -> None:
+        """All items are others now: folded, with these shares together."""
+        self.tell_nobody()
+        self.dirty_nodes = set()
+        self.dirty_sessions = set()
+        self.total = total
+
+    def relieve(self, entries_left: int) -> None:
+        """Work off a bounded number of marks; called once per entry, of which `entries_left` come before a point.
+
+        So that few are left at the point, and as late as that allows: what changes often is hashed once.
+        """
+        if len(self.dirty_nodes) > PENDING_AT_POINT:
+            self._fold_nodes(_due(len(self.dirty_nodes), entries_left))
+        if len(self.dirty_sessions) > PENDING_AT_POINT:
+            self._fold_sessions(_due(len(self.dirty_sessions), entries_left))
 
     @property
     def pending(self) -> int:

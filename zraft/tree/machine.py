@@ -8,22 +8,24 @@ entry can hold raises: what cannot be understood is answered with a code, the sa
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable, Collection, Iterable, Mapping
-from typing import Any, Final
-
-from attrs import asdict
+from typing import TYPE_CHECKING, Any, Final
 
 from zraft.errors import Code
 from zraft.ids import SERVER_ID_MAX, SERVER_ID_MIN, Instance, ServerId, zxid_after
 from zraft.tree.acl import Ids
-from zraft.tree.digest import item_hash
+from zraft.tree.digest import DIGEST_EVERY, DIGESTS_KEPT, Digest
 from zraft.tree.events import Event
+from zraft.tree.features import FEATURE_LEVEL_MIN, LEVEL_OF_MEMBERS, check_level
 from zraft.tree.multi import execute_multi, part_handlers
 from zraft.tree.node import NodeTable
-from zraft.tree.origins import Origin, Origins, Row
+from zraft.tree.origins import BOOT_ID_BYTES_MAX, Origin, Origins, Row
 from zraft.tree.quota import Quotas
+from zraft.tree.remains import Remains
 from zraft.tree.sessions import PASSWORD_BYTES, Owner, Session, session_id_for
 from zraft.tree.settings import Settings
+from zraft.tree.small_items import small_items, small_shares
 from zraft.tree.txn import (
     ATTACH,
     CLOSE_SESSION,
@@ -35,6 +37,8 @@ from zraft.tree.txn import (
     DELETE,
     DELETE_CONTAINER,
     EXPIRE,
+    FEATURE,
+    MEMBERS,
     MULTI,
     REAP,
     REGISTER,
@@ -45,12 +49,17 @@ from zraft.tree.txn import (
 )
 from zraft.tree.znodes import Tree
 
+if TYPE_CHECKING:
+    from zraft.tree.image_reader import ImageState
+    from zraft.tree.image_writer import ImageWriter
+
 Handler = Callable[[Command, int], object]
 
 LEADER: Final = ServerId(0)
 """The server number of the leader's own batches, which are not deduplicated."""
 
-BOOT_ID_BYTES_MAX: Final = 64
+MEMBERS_BYTES_MAX: Final = 1024 * 1024
+"""Of the text in /zookeeper/config; 254 servers with long names need a twentieth of it."""
 _INT64_MAX: Final = 2**63 - 1
 _NO_OWNER: Final[Owner] = (LEADER, Instance(b""), 0)
 _NOTHING: Final[Mapping[int, Handler]] = {}
@@ -63,7 +72,10 @@ class Machine:
 
     - `last_zxid`, `position`: of the last command executed (D-15, D-16);
     - `log_time`, `wall_time`: of the current entry, milliseconds (D-12);
-    - `index`, `term`: of the current entry.
+    - `index`, `term`: of the current entry;
+    - `feature_level`: in force (`zraft.tree.features`);
+    - `digests`: the newest (index, digest as of after that entry), noted when the entry after it begins (D-26);
+    - `image_writer`: the one that is open, if any.
 
     `events` collects what `execute` made happen, in ZooKeeper's order; whoever consumes it clears it.
     """
@@ -71,6 +83,7 @@ class Machine:
     __slots__ = (
         "_leader_handlers",
         "_next_zxid",
+        "_noted_index",
         "_origin_handlers",
         "_owner",
         "_part_handlers",
@@ -78,7 +91,10 @@ class Machine:
         "_run_handlers",
         "_session_handlers",
         "_tree",
+        "digests",
         "events",
+        "feature_level",
+        "image_writer",
         "index",
         "last_zxid",
         "nodes",
@@ -94,8 +110,12 @@ class Machine:
         self.sessions: dict[int, Session] = tree.sessions
         self.events: list[Event] = tree.events
         self.origins = Origins()
-        self.set_members(members)
+        self.feature_level = FEATURE_LEVEL_MIN
         self.last_zxid = self.position = self.index = self.term = 0
+        self.digests: deque[tuple[int, int]] = deque(maxlen=DIGESTS_KEPT)
+        self._noted_index = 0
+        self.image_writer: ImageWriter | None = None
+        self.set_members(members)
         self._next_zxid = zxid_after(0, 0)
         self._part_handlers = part_handlers(tree)
         self._session_handlers: Mapping[int, Handler] = {
@@ -119,6 +139,8 @@ class Machine:
             EXPIRE: self._expire,
             REAP: tree.reap,
             SETTINGS: self._change_settings,
+            MEMBERS: self._show_members,
+            FEATURE: self._raise_feature_level,
         }
         self._owner: Owner = _NO_OWNER
         self._run_handlers = _NOTHING
@@ -127,6 +149,10 @@ class Machine:
     @property
     def rows(self) -> dict[Origin, Row]:
         return self.origins.rows
+
+    @property
+    def faults(self) -> int:
+        return self.origins.faults
 
     @property
     def settings(self) -> Settings:
@@ -155,15 +181,19 @@ class Machine:
         """A MEMBERSHIP entry: origin rows exist exactly for these (server, instance) from now on (D-3)."""
         members = list(members)
         assert all(SERVER_ID_MIN <= server <= SERVER_ID_MAX for server, _ in members), f"{members=}"
+        self._note_digest()
         self.origins.set_members(members)
 
     def pass_entry(self, index: int, term: int) -> None:
         """An entry without commands (NOOP, MEMBERSHIP) has its turn."""
+        self._note_digest()
         self.index = index
         self.term = term
 
     def begin_entry(self, index: int, term: int, position: int, log_time_ms: int, wall_time_ms: int) -> None:
         """A COMMANDS entry has its turn; `position` is that of its first command."""
+        if self.index % DIGEST_EVERY == 0:
+            self._note_digest()
         self.index = index
         self.term = term
         self._next_zxid = zxid_after(self.last_zxid, term)
@@ -174,7 +204,7 @@ class Machine:
         if wall_time_ms.__class__ is int and 0 <= wall_time_ms <= _INT64_MAX:
             self._tree.wall_time = wall_time_ms
         self._end_run(Code.BAD_ARGUMENTS)
-        self._tree.digest.relieve()
+        self._tree.digest.relieve(DIGEST_EVERY - index % DIGEST_EVERY)
 
     def begin_batch(self, server: ServerId, instance: Instance, boot: int, seq: int) -> bool:
         """Is this batch to be executed? If not, the caller passes its commands to `skip_batch` (D-2, D-3)."""
@@ -264,8 +294,8 @@ class Machine:
             return Code.SYSTEM_ERROR
         timeout_ms = self.settings.clamped_timeout_ms(timeout_ms)
         session = Session(session_id, password, timeout_ms, self._owner, self.position)
-        self.sessions[session_id] = session
         self._tree.digest.dirty_sessions.add(session_id)
+        self.sessions[session_id] = session
         return session
 
     def _attach(self, command: Command, zxid: int) -> Session | Code:
@@ -277,10 +307,10 @@ class Machine:
         session = self.sessions.get(session_id)
         if session is None or session.password != password:
             return Code.SESSION_EXPIRED
+        self._tree.digest.dirty_sessions.add(session_id)
         session.owner = self._owner
         session.timeout_ms = self.settings.clamped_timeout_ms(timeout_ms)
         session.attach_position = session.write_position = self.position
-        self._tree.digest.dirty_sessions.add(session_id)
         return session
 
     def _register(self, command: Command, zxid: int) -> Code:
@@ -325,24 +355,90 @@ class Machine:
     def _change_settings(self, command: Command, zxid: int) -> Code:
         if len(command) != 2 or command[1].__class__ is not dict:
             return Code.MARSHALLING_ERROR
-        settings = self.settings.changed(command[1])
+        settings = self.settings.changed(command[1], self.feature_level)
         if settings is None:
             return Code.BAD_ARGUMENTS
         self._tree.settings = settings
         return Code.OK
 
+    def _show_members(self, command: Command, zxid: int) -> Code:
+        """[MEMBERS, text]."""
+        if self.feature_level < LEVEL_OF_MEMBERS:
+            return Code.UNIMPLEMENTED
+        if len(command) != 2 or command[1].__class__ is not bytes or len(command[1]) > MEMBERS_BYTES_MAX:
+            return Code.MARSHALLING_ERROR
+        self._tree.set_configuration(command[1], zxid)
+        return Code.OK
+
+    def _raise_feature_level(self, command: Command, zxid: int) -> Code:
+        """[FEATURE, level]: BAD_ARGUMENTS if it is not higher than the one in force.
+
+        Raises:
+            FeatureLevelError: this release does not know the level, so it cannot apply what follows.
+        """
+        if len(command) != 2 or command[1].__class__ is not int:
+            return Code.MARSHALLING_ERROR
+        level: int = command[1]
+        if level <= self.feature_level:
+            return Code.BAD_ARGUMENTS
+        check_level(level, f"the log from entry {self.index} on")
+        self.feature_level = level
+        return Code.OK
+
     def _end_session(self, session: Session, zxid: int) -> None:
         """The session and exactly its ephemerals go, the latter in the order of their paths."""
+        self._tree.digest.dirty_sessions.add(session.id)
         for path in sorted(session.ephemerals):
             self._tree.remove(path, zxid)
         del self.sessions[session.id]
         self._tree.digest.total -= session.folded
 
+    # -- images
+
+    @property
+    def marks(self) -> Digest:
+        """What is told of each change before it happens; for `ImageWriter`."""
+        return self._tree.digest
+
+    def adopt(self, state: ImageState) -> Remains:
+        """Take on the state of an image, between two entries, in about a millisecond.
+
+        This object, `nodes`, `sessions`, `events`, `quotas` and `origins` stay the same objects; `settings`, `rows`,
+        `mortal`, and every `Znode` and `Session`, are others from now on. An image being written is given up. No event
+        tells what changed: whoever watches must be caught up, or sent away.
+
+        Returns:
+            What is left of the old state, to be taken apart in steps.
+        """
+        if self.image_writer is not None:
+            self.image_writer.close()
+        self._end_run(Code.BAD_ARGUMENTS)
+        remains = self._tree.adopt(state)
+        self.feature_level = state.feature_level
+        self.last_zxid = state.last_zxid
+        self.position = state.position
+        self.index = state.index
+        self.term = state.term
+        self._next_zxid = zxid_after(state.last_zxid, state.term)
+        self.origins.rows = state.rows
+        self.origins.faults = state.faults
+        # What this server had computed before is no statement about the state that it has now.
+        self.digests.clear()
+        self._noted_index = 0
+        return remains
+
+    def _note_digest(self) -> None:
+        """The entry `index` is complete: remember its digest if it is a point. Twice changes nothing."""
+        index = self.index
+        if index % DIGEST_EVERY == 0 and index != self._noted_index:
+            self._noted_index = index
+            self.digests.append((index, self.digest()))
+
     # -- comparing states
 
     def digest(self) -> int:
         """128 bits that equal states share (D-26). Costs about 3 us per item changed since the last call."""
-        return self._tree.digest.folded_total(self._small_shares())
+        return self._tree.digest.folded_total(small_shares(self))
 
     @property
     def undigested(self) -> int:
@@ -355,31 +451,7 @@ class Machine:
 
     def full_digest(self) -> int:
         """The same, computed from every item; for tests and checkers."""
-        return self._tree.digest.full_total(self._small_shares())
-
-    def _small_shares(self) -> list[int]:
-        """Shares of what is too little to be worth keeping folded."""
-        return [item_hash(kind, *fields) for kind, items in self._small_image() for fields in items]
-
-    def _small_image(self) -> tuple[tuple[str, tuple[tuple[Any, ...], ...]], ...]:
-        rows = tuple(sorted((*origin, row.boot, row.seq, row.boot_id) for origin, row in self.rows.items()))
-        counters = (
-            ("last_zxid", self.last_zxid),
-            ("position", self.position),
-            ("log_time", self.log_time),
-            ("wall_time", self.wall_time),
-            ("index", self.index),
-            ("term", self.term),
-            ("faults", self.origins.faults),
-        )
-        return (
-            ("row", rows),
-            (
-                "setting",
-                tuple(sorted(asdict(self.settings).items())),
-            ),
-            ("counter", counters),
-        )
+        return self._tree.digest.full_total(small_shares(self))
 
     def image(self) -> tuple[Any, ...]:
         """The whole state as nested sorted tuples, equal if and only if the states are; for checkers."""
@@ -407,7 +479,7 @@ class Machine:
             )
             for s in self.sessions.values()
         )
-        return (("node", tuple(nodes)), ("session", tuple(sessions)), *self._small_image())
+        return (("node", tuple(nodes)), ("session", tuple(sessions)), *small_items(self))
 
 
 def _is_password(password: Any) -> bool:

@@ -67,7 +67,7 @@ def execute_multi(
 
     digest = tree.digest
     events_before, total_before = len(tree.events), digest.total
-    dirty_before, digest.dirty_nodes = digest.dirty_nodes, set()
+    dirty_before, digest.dirty_nodes = digest.dirty_nodes, digest.new_marks()
     tree.journal = []
     results: list[PartResult] = []
     failure = Code.OK

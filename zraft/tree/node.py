@@ -146,9 +146,19 @@ class NodeTable:
         self.data_bytes -= len(path) + node.data_length
         return node
 
+    def replace(self, other: NodeTable) -> None:
+        """Hold the znodes of `other` instead, which is used up. `shards` stays the same list."""
+        self.shards[:] = other.shards
+        self.data_bytes = other.data_bytes
+
     def items(self) -> Iterator[tuple[str, Znode]]:
         for shard in self.shards:
             yield from shard.items()
+
+
+CONFIG: Final = "/zookeeper/config"
+BORN: Final = ("/", "/zookeeper", "/zookeeper/quota", CONFIG)
+"""Every cluster has these, and they cannot be deleted."""
 
 
 def table_at_birth() -> NodeTable:
@@ -166,5 +176,5 @@ def table_at_birth() -> NodeTable:
     table.insert("/", root)
     table.insert("/zookeeper", zookeeper)
     table.insert("/zookeeper/quota", Znode(b"", OPEN_ACL, 0, 0, 0))
-    table.insert("/zookeeper/config", config)
+    table.insert(CONFIG, config)
     return table

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import Final
 
 from zraft.ids import Instance, ServerId
 
 Origin = tuple[ServerId, Instance]
+
+BOOT_ID_BYTES_MAX: Final = 64
 
 
 class Row:

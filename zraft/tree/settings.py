@@ -4,21 +4,13 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from attrs import evolve, fields, frozen
-
-FEATURE_LEVEL_KNOWN: Final = 1
-"""The newest behaviour of apply that this release has.
-
-A leader raises the level in force only once every member announces it. A release that is asked for more than
-it knows refuses the command; should that happen on some servers only, their digests differ at once (D-26).
-"""
+from attrs import asdict, evolve, fields, frozen
 
 
 @frozen
 class Settings:
     """One value per knob; sizes in bytes, times in milliseconds."""
 
-    feature_level: int = 1
     tick_time_ms: int = 2_000
     session_timeout_ms_min: int = 4_000
     session_timeout_ms_max: int = 40_000
@@ -32,18 +24,23 @@ class Settings:
     container_never_used_ms_max: int = 300_000
     """A container that never had a child goes after this long; 0: it stays."""
 
-    def changed(self, changes: dict[Any, Any]) -> Settings | None:
-        """These settings with `changes` made, or None if any of them is unknown or out of bounds."""
+    def changed(self, changes: dict[Any, Any], feature_level: int) -> Settings | None:
+        """These settings with `changes` made, or None if any of them is unknown or out of bounds.
+
+        A setting that is newer than the level in force is unknown, or servers of two releases would part (D-5).
+        """
         for name, value in changes.items():
-            if name not in _BOUNDS or value.__class__ is not int:
+            if name not in _BOUNDS or value.__class__ is not int or _SINCE.get(name, 1) > feature_level:
                 return None
             low, high = _BOUNDS[name]
             if not low <= value <= high:
                 return None
         new = evolve(self, **changes)
-        if new.session_timeout_ms_min > new.session_timeout_ms_max or new.feature_level < self.feature_level:
-            return None
-        return new
+        return None if new.session_timeout_ms_min > new.session_timeout_ms_max else new
+
+    def known_at(self, feature_level: int) -> dict[str, int]:
+        """The settings that exist at a feature level: no other counts as state."""
+        return {name: value for name, value in asdict(self).items() if _SINCE.get(name, 1) <= feature_level}
 
     def clamped_timeout_ms(self, timeout_ms: int) -> int:
         """The session timeout that a client gets when it asks for `timeout_ms`."""
@@ -52,7 +49,6 @@ class Settings:
 
 _DAY_MS: Final = 24 * 3600 * 1000
 _BOUNDS: Final = {
-    "feature_level": (1, FEATURE_LEVEL_KNOWN),
     "tick_time_ms": (1, 60_000),
     "session_timeout_ms_min": (1, _DAY_MS),
     "session_timeout_ms_max": (1, _DAY_MS),
@@ -62,4 +58,6 @@ _BOUNDS: Final = {
     "quota_enforced": (0, 1),
     "container_never_used_ms_max": (0, 365 * _DAY_MS),
 }
+_SINCE: Final[dict[str, int]] = {}
+"""The feature level of a setting that is newer than level 1."""
 assert set(_BOUNDS) == {field.name for field in fields(Settings)}

@@ -40,6 +40,8 @@ Commands of the leader's batch::
     [EXPIRE, session, attach_position, write_position, last_touch_ms, timeout_ms, leadership_start_ms]  (D-11)
     [SETTINGS, {name: value}]
     [REAP, path, czxid]                               a container or TTL znode that is due, if it still is
+    [MEMBERS, text]                                   bytes that become the data of /zookeeper/config; feature level 2
+    [FEATURE, level]                                  raises the feature level in force (zraft.tree.features)
 """
 
 from __future__ import annotations
@@ -71,6 +73,8 @@ REGISTER: Final = 201
 EXPIRE: Final = 202
 SETTINGS: Final = 203
 REAP: Final = 204
+MEMBERS: Final = 205
+FEATURE: Final = 206
 
 FLAG_EPHEMERAL: Final = 1
 FLAG_SEQUENTIAL: Final = 2

@@ -20,8 +20,11 @@ from zraft.tree.events import (
     NODE_DELETED,
     Event,
 )
+from zraft.tree.image_reader import ImageState
 from zraft.tree.lifetime import CONTAINER, Kind, is_due, requested_kind
 from zraft.tree.node import (
+    BORN,
+    CONFIG,
     INT32_MAX,
     INT32_MIN,
     SHARD_COUNT,
@@ -43,6 +46,7 @@ from zraft.tree.quota import (
     limited_path,
     usage_text,
 )
+from zraft.tree.remains import Remains
 from zraft.tree.sessions import Session
 from zraft.tree.settings import Settings
 from zraft.tree.txn import CREATE2, FLAG_EPHEMERAL, FLAG_SEQUENTIAL, Command
@@ -50,7 +54,7 @@ from zraft.tree.txn import CREATE2, FLAG_EPHEMERAL, FLAG_SEQUENTIAL, Command
 Undo = tuple[Callable[..., None], tuple[Any, ...]]
 
 _SHARD_MASK: Final = SHARD_COUNT - 1
-_UNDELETABLE: Final = frozenset({"/", "/zookeeper", "/zookeeper/quota", "/zookeeper/config"})
+_UNDELETABLE: Final = frozenset(BORN)
 
 # Looking up an attribute of an Enum class costs as much as a dict access; the hot path does not pay for it.
 _OK: Final = Code.OK
@@ -141,6 +145,7 @@ class Tree:
         old_version = node.version
         if version != old_version and version != -1:
             return _BAD_VERSION
+        self.digest.dirty_nodes.add(path)
         if self.journal is not None:
             self.journal.append(
                 (self._undo_set_data, (node, old, node.mzxid, node.mtime, old_version, node.lifetime))
@@ -154,7 +159,6 @@ class Tree:
             node.lifetime = Lifetime(node.lifetime.ttl_ms, self.log_time)
         if limited:
             self._count(path, 0, growth)
-        self.digest.dirty_nodes.add(path)
         self.events.append((NODE_DATA_CHANGED, path, acl))
         return node
 
@@ -219,6 +223,9 @@ class Tree:
             session.ephemerals.add(path)
             owner = session.id
 
+        dirty = self.digest.dirty_nodes
+        dirty.add(path)
+        dirty.add(parent_path)
         if self.journal is not None:
             self.journal.append((self._undo_create, (path, name, parent, parent.pzxid, creates)))
         if acl is not OPEN_ACL:
@@ -236,9 +243,6 @@ class Tree:
         if lifetime is not None:
             node.lifetime = lifetime
             self.mortal.add(path)
-        dirty = self.digest.dirty_nodes
-        dirty.add(path)
-        dirty.add(parent_path)
         if name in QUOTA_NAMES:
             self._quota_made(parent_path, name, node)
         if limited:
@@ -321,10 +325,10 @@ class Tree:
         if version not in (-1, node.aversion):
             return _BAD_VERSION
         assert self.journal is None, "setACL cannot stand in a multi, so it leaves no inverse"
+        self.digest.dirty_nodes.add(path)
         self.acls.release(node.acl)
         node.acl = self.acls.hold(acl)
         node.aversion = _next_version(node.aversion)
-        self.digest.dirty_nodes.add(path)
         return node
 
     def check(self, command: Command, zxid: int) -> Code:
@@ -342,6 +346,42 @@ class Tree:
             return _NO_AUTH
         return _OK if version in (-1, node.version) else _BAD_VERSION
 
+    def set_configuration(self, text: bytes, zxid: int) -> None:
+        """/zookeeper/config shows these members. Its version is -1 after each change, as ZooKeeper's reconfig leaves it."""
+        node = self.nodes.get(CONFIG)
+        assert node is not None, f"{CONFIG} cannot be deleted"
+        self.digest.dirty_nodes.add(CONFIG)
+        growth = len(text) - node.data_length
+        self.nodes.data_bytes += growth
+        node.data = text
+        node.mzxid = zxid
+        node.mtime = self.wall_time
+        node.version = -1
+        if self.quotas.limited:
+            self._count(CONFIG, 0, growth)
+        self.events.append((NODE_DATA_CHANGED, CONFIG, node.acl))
+
+    def adopt(self, state: ImageState) -> Remains:
+        """Become what an image says; tables that others hold keep their identity."""
+        remains = Remains(
+            self.nodes.shards,
+            self.sessions.values(),
+            (self.mortal, self.quotas.limited, self.digest.dirty_nodes),
+        )
+        self.nodes.replace(state.nodes)
+        self.sessions.clear()
+        self.sessions.update(state.sessions)
+        self.digest.restart(state.shares)
+        self.acls = state.acls
+        self.mortal = state.mortal
+        self.quotas.limited = state.limited
+        self.quotas.exceeded.clear()
+        self.events.clear()
+        self.settings = state.settings
+        self.wall_time = state.wall_time
+        self.log_time = state.log_time
+        return remains
+
     # -- effects without checks, and their inverses
 
     def remove(self, path: str, zxid: int) -> None:
@@ -349,6 +389,9 @@ class Tree:
         parent_path, name = split(path)
         parent = self.nodes.get(parent_path)
         assert parent is not None, f"{path} has no parent"
+        digest = self.digest
+        digest.dirty_nodes.add(path)
+        digest.dirty_nodes.add(parent_path)
         node = self.nodes.remove(path)
         if self.journal is not None:
             self.journal.append((self._undo_remove, (path, name, node, parent, parent.pzxid)))
@@ -369,9 +412,7 @@ class Tree:
             self._limits_gone(parent_path)
         if self.quotas.limited:
             self._count(path, -1, -node.data_length)
-        digest = self.digest
         digest.total -= node.folded
-        digest.dirty_nodes.add(parent_path)
         self.events.append((NODE_DELETED, path, node.acl))
         self.events.append((NODE_CHILDREN_CHANGED, parent_path, parent.acl))
 
@@ -454,12 +495,12 @@ class Tree:
         self._set_usage(stats_path, stats, used.count + more_znodes, used.size + more_bytes)
 
     def _set_usage(self, path: str, stats: Znode, count: int, size: int) -> None:
+        self.digest.dirty_nodes.add(path)
         if self.journal is not None:
             self.journal.append((self._undo_usage, (stats, stats.data)))
         text = usage_text(count, size)
         self.nodes.data_bytes += len(text) - stats.data_length
         stats.data = text
-        self.digest.dirty_nodes.add(path)
 
     def _quota_made(self, quota_path: str, name: str, node: Znode) -> None:
         """A znode below the quota's root was created: a limit takes effect, or a usage is to be counted."""

@@ -123,7 +123,7 @@ def test_settings_and_faults_count() -> None:
     machine = scenario.machine
     scenario.by_leader((SETTINGS, {"tick_time_ms": 1000}))
     before = machine.digest()
-    machine._tree.settings = machine.settings.changed({"tick_time_ms": 999}) or machine.settings
+    machine._tree.settings = machine.settings.changed({"tick_time_ms": 999}, 1) or machine.settings
     after = machine.digest()
     machine.origins.faults += 1
     assert len({before, after, machine.digest()}) == 3
@@ -133,6 +133,7 @@ def test_many_marks_are_worked_off_before_the_digest_is_wanted(monkeypatch: pyte
     """Marks are bounded, and a fold in between changes nothing."""
     monkeypatch.setattr(digest_module, "DIRTY_MAX", 10)
     monkeypatch.setattr(digest_module, "FOLD_BATCH", 7)
+    monkeypatch.setattr(digest_module, "PENDING_AT_POINT", 5)
     scenario = Scenario()
     sessions = [scenario.new_session() for _ in range(30)]
     most = 0

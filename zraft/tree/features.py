@@ -1,0 +1,40 @@
+"""Feature levels: which behaviour of apply is in force, so that releases can be mixed while a cluster rolls (D-5).
+
+The level is part of the state. A leader proposes FEATURE once every member has announced that it knows the level;
+apply behaves as the level in force, not as the newest it knows.
+
+====== ==============================================================================
+level  what is in force beside what the levels below it have
+====== ==============================================================================
+1      the first release
+2      MEMBERS, which writes the configuration of the ensemble into /zookeeper/config
+====== ==============================================================================
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from zraft.errors import ZraftError
+
+FEATURE_LEVEL_MIN: Final = 1
+FEATURE_LEVEL_MAX: Final = 2
+"""The newest level that this release knows."""
+
+LEVEL_OF_MEMBERS: Final = 2
+
+
+class FeatureLevelError(ZraftError):
+    """The cluster works at a feature level that this release does not know: this server cannot follow, and stops."""
+
+
+def check_level(level: int, where: str) -> None:
+    """
+    Raises:
+        FeatureLevelError: `level` is none that this release knows.
+    """
+    if not FEATURE_LEVEL_MIN <= level <= FEATURE_LEVEL_MAX:
+        raise FeatureLevelError(
+            f"{where} is of feature level {level}, this release knows {FEATURE_LEVEL_MIN} to {FEATURE_LEVEL_MAX}: "
+            f"install the release that the other servers run, then start this server again"
+        )

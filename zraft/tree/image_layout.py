@@ -1,0 +1,29 @@
+"""The layout of an image: the whole state as a stream of MessagePack arrays, each beginning with its kind.
+
+    [HEAD, FORMAT, feature_level, last_zxid, position, log_time, wall_time, index, term, faults, {setting: value}]
+    [ROW, server, instance, boot, seq, boot_id]
+    [SESSION, id, password, timeout_ms, [server, instance, boot], attach_position, write_position]
+    [ACL, number, [[bits, scheme, id], ...]]
+    [ZNODE, path, data|nil, acl number, czxid, mzxid, pzxid, ctime, mtime, version, creates, aversion, whose]
+    [END, znodes, sessions, digest]
+
+The head comes first and the end last; an ACL comes before the first znode that has it, and number 0 needs none: it
+is everybody may do everything. `whose` is the session of an ephemeral, 0 if there is none, or [ttl_ms, since_ms] of
+a znode with a lifetime. Children and the ephemerals of sessions follow from the znodes, which come in any order, so
+files of two servers differ while their digests, 16 bytes at the end, are equal (D-26).
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+FORMAT: Final = 1
+
+HEAD: Final = 0
+ROW: Final = 1
+SESSION: Final = 2
+ACL: Final = 3
+ZNODE: Final = 4
+END: Final = 5
+
+DIGEST_BYTES: Final = 16

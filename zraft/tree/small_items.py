@@ -1,0 +1,59 @@
+"""What of the state is neither znode nor session: few items, hashed anew for each digest."""
+
+from __future__ import annotations
+
+from typing import Any, Protocol
+
+from zraft.tree.digest import item_hash
+from zraft.tree.origins import Origin, Row
+from zraft.tree.settings import Settings
+
+
+class SmallState(Protocol):
+    """What `Machine` and `ImageState` have in common."""
+
+    @property
+    def feature_level(self) -> int: ...
+    @property
+    def last_zxid(self) -> int: ...
+    @property
+    def position(self) -> int: ...
+    @property
+    def log_time(self) -> int: ...
+    @property
+    def wall_time(self) -> int: ...
+    @property
+    def index(self) -> int: ...
+    @property
+    def term(self) -> int: ...
+    @property
+    def faults(self) -> int: ...
+    @property
+    def settings(self) -> Settings: ...
+    @property
+    def rows(self) -> dict[Origin, Row]: ...
+
+
+def small_items(state: SmallState) -> tuple[tuple[str, tuple[tuple[Any, ...], ...]], ...]:
+    """(kind, items) of each kind, sorted."""
+    rows = tuple(sorted((*origin, row.boot, row.seq, row.boot_id) for origin, row in state.rows.items()))
+    counters = (
+        ("feature_level", state.feature_level),
+        ("last_zxid", state.last_zxid),
+        ("position", state.position),
+        ("log_time", state.log_time),
+        ("wall_time", state.wall_time),
+        ("index", state.index),
+        ("term", state.term),
+        ("faults", state.faults),
+    )
+    return (
+        ("row", rows),
+        ("setting", tuple(sorted(state.settings.known_at(state.feature_level).items()))),
+        ("counter", counters),
+    )
+
+
+def small_shares(state: SmallState) -> list[int]:
+    """Their shares of the digest."""
+    return [item_hash(kind, *fields) for kind, items in small_items(state) for fields in items]
