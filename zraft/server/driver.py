@@ -62,6 +62,7 @@ from zraft.transport.messages import (
     Welcome,
 )
 from zraft.tree.machine import Machine
+from zraft.tree.remains import Remains
 from zraft.tree.txn import REGISTER
 
 IDLE_TURN_MS: Final = 20
@@ -69,6 +70,9 @@ IDLE_TURN_MS: Final = 20
 
 MISTAKES_KEPT_MAX: Final = 16
 """Messages that no correct peer sends, remembered between two turns for the log; all are counted."""
+
+REMAINS_PER_TURN: Final = 3_000
+"""Parts of a replaced state freed per turn: about a millisecond."""
 
 EARLY_BATCHES_MAX: Final = 16
 """Batches kept between an election and the leader's first applied entry: one or two per origin."""
@@ -153,6 +157,8 @@ class Driver:
         self.removed: str | None = None
         """Why this server no longer belongs to the cluster, in words for its operator."""
         self._belonged = False
+        self._remains: list[Remains] = []
+        """Of states that were replaced: taken apart in steps, for a million objects die slowly."""
         self._founding = stored.log.last_index == 0
         self.bootstrap = Bootstrap(
             identity.server,
@@ -482,6 +488,8 @@ class Driver:
         )
         for to, message in self.snapshots.take_outgoing():
             self._outbox.send(to, message)
+        if self._remains and not self._remains[0].step(REMAINS_PER_TURN):
+            del self._remains[0]
         if received is None:
             return
         meta = received.info.header.meta
@@ -495,7 +503,7 @@ class Driver:
         """Become what the snapshot says (D-4): no client here can know what happened in between."""
         meta = received.info.header.meta
         self.clients.close_all()
-        self.machine.adopt(received.image)
+        self._remains.append(self.machine.adopt(received.state))
         self.applier.restored(meta)
         self._note_membership(meta.membership)
         self.snapshots.restored(received.info)

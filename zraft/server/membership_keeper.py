@@ -19,7 +19,7 @@ from zraft.raft.membership import Membership
 from zraft.server.divergence import DigestComparison
 from zraft.server.reconciliation import JoinRequest, Situation, next_step, refusals
 from zraft.transport.messages import Join, MemberReport, NotMember, PeerMessage, Verdict, Welcome
-from zraft.tree.features import MEMBERS_LEVEL
+from zraft.tree.features import LEVEL_OF_MEMBERS
 from zraft.tree.machine import Machine
 from zraft.tree.members import OBSERVER, PARTICIPANT, Wanted
 from zraft.tree.txn import FEATURE, MEMBERS, Command
@@ -121,7 +121,7 @@ class MembershipKeeper:
         level = self._level_of_all(raft.membership)
         if level > machine.feature_level:
             commands.append((FEATURE, level))
-        elif machine.feature_level >= MEMBERS_LEVEL and not machine.members and raft.membership_committed:
+        elif machine.feature_level >= LEVEL_OF_MEMBERS and not machine.members and raft.membership_committed:
             rows = tuple(
                 (server, PARTICIPANT if member.voter else OBSERVER, member.address)
                 for server, member in raft.membership.members.items()

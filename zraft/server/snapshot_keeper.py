@@ -11,7 +11,6 @@ Pure.
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections import deque
 from collections.abc import Callable, Iterable
 from typing import Final
 
@@ -39,6 +38,9 @@ BLOCKS_QUEUED_MAX: Final = 8
 
 MARK_BYTES: Final = 256 * 1024
 """How finely the bytes of the log are known by index."""
+
+COMPRESSION_ASSUMED: Final = 3
+"""How much larger an image is than the file that another run wrote of it."""
 
 SNAPSHOT_ID_BYTES: Final = 16
 
@@ -96,11 +98,11 @@ class SnapshotKeeper:
         """Of the entries applied since the newest snapshot, or since the one being written."""
         self.commands = 0
         self._bytes = 0  # of all entries applied in this run
-        self._marks: deque[tuple[int, int]] = deque()  # (index, bytes applied up to it)
-        self._image_bytes = newest.image_bytes if newest is not None else 0
+        self._marks: list[tuple[int, int]] = []  # (index, bytes applied up to it)
+        self._image_bytes = COMPRESSION_ASSUMED * newest.size if newest is not None else 0
         self._image_items = newest.items if newest is not None else 0
         self._writer: ImageWriter | None = None
-        self._piece_bytes = 0
+        self._written_bytes = 0
         self._header: SnapshotHeader | None = None
         self._queued = 0
         self._next_at = 0
@@ -125,7 +127,7 @@ class SnapshotKeeper:
         """The state was replaced by that of a snapshot from elsewhere."""
         self.abandon()
         self.newest = info
-        self._image_bytes, self._image_items = info.image_bytes, info.items
+        self._image_bytes, self._image_items = COMPRESSION_ASSUMED * info.size, info.items
         self.log_bytes = self.commands = 0
         self._marks.clear()
 
@@ -163,7 +165,7 @@ class SnapshotKeeper:
             machine = self._machine
             self._wanted = False
             self._writer = ImageWriter(machine)
-            self._piece_bytes = 0
+            self._written_bytes = 0
             self._header = SnapshotHeader(
                 COORDINATION_GROUP,
                 meta(),
@@ -183,10 +185,10 @@ class SnapshotKeeper:
         self._next_at = now_ms + SLICE_GAP_MS
         block = writer.step(SLICE_ITEMS, SLICE_BYTES_MAX)
         if block:
-            self._piece_bytes += len(block)
+            self._written_bytes += len(block)
             tasks.append(WriteBlock(block))
             self._queued += 1
-        if writer.done:
+        if writer.done and not writer.backlog:
             tasks.append(Finish(writer.items, writer.digest, writer.zxid))
             self._finishing = True
         return tasks
@@ -205,7 +207,7 @@ class SnapshotKeeper:
         if isinstance(task, Finish) and isinstance(result, SnapshotInfo):
             assert self._header is not None
             self._end()
-            self._image_bytes, self._image_items = result.image_bytes, result.items
+            self._image_bytes, self._image_items = self._written_bytes, result.items
             self.taken_total += 1
             if self.newest is None or self.newest.header.meta.index < result.header.meta.index:
                 self.newest = result
@@ -255,4 +257,6 @@ class SnapshotKeeper:
         if place < 0:
             return 0
         found = marks[place][0]
+        # What lies further back is never asked for again.
+        del marks[: max(0, place - self._settings.retain_bytes_max // MARK_BYTES)]
         return found

@@ -21,7 +21,7 @@ from zraft.raft.snapshot import SnapshotMeta
 from zraft.server.snapshot_tasks import Complete, Load, Read, Receive, Result, Store, Task
 from zraft.storage.snapshots import SnapshotInfo
 from zraft.transport.messages import PeerMessage, SnapshotChunk, SnapshotOffer, SnapshotRequest
-from zraft.tree.image import ImageReader
+from zraft.tree.image import ImageReader, ImageState
 
 CHUNK_BYTES: Final = 256 * 1024
 """Of a file per message: a few milliseconds of a busy network, and of its receiver."""
@@ -155,7 +155,7 @@ class Received:
     """A snapshot is here, durable and rebuilt: what the state machine is to become."""
 
     info: SnapshotInfo
-    image: ImageReader
+    state: ImageState
 
 
 class SnapshotReceiver:
@@ -292,13 +292,13 @@ class SnapshotReceiver:
             return [], None
         try:
             pending = image.step(LOAD_ITEMS)
+            if self._ended and not pending:
+                return [], Received(info, image.finish())
         except ProtocolError as error:
             self.failed_total += 1
             self.problem = f"{info.path}: {error}"
             self.reset()
             return [], None
-        if self._ended and not pending:
-            return [], Received(info, image)
         tasks: list[Task] = []
         if not self._ended and not pending and self._loads < BLOCKS_AHEAD:
             self._loads += 1

@@ -2,6 +2,7 @@
 
     [HEAD, FORMAT, feature_level, last_zxid, position, log_time, wall_time, index, term, faults, {setting: value}]
     [ROW, server, instance, boot, seq, boot_id]
+    [MEMBER, server, votes, address]
     [SESSION, id, password, timeout_ms, [server, instance, boot], attach_position, write_position]
     [ACL, number, [[bits, scheme, id], ...]]
     [ZNODE, path, data|nil, acl number, czxid, mzxid, pzxid, ctime, mtime, version, creates, aversion, whose]
@@ -25,5 +26,6 @@ SESSION: Final = 2
 ACL: Final = 3
 ZNODE: Final = 4
 END: Final = 5
+MEMBER: Final = 6
 
 DIGEST_BYTES: Final = 16

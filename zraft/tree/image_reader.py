@@ -8,13 +8,14 @@ import msgpack
 from attrs import frozen
 
 from zraft.errors import ProtocolError
-from zraft.ids import INSTANCE_BYTES, SERVER_ID_MAX, SERVER_ID_MIN
+from zraft.ids import INSTANCE_BYTES, SERVER_ID_MAX, SERVER_ID_MIN, ServerId
 from zraft.tree.acl import OPEN_ACL, Acl, AclTable
 from zraft.tree.children import SPLIT_AT, ManyNames
 from zraft.tree.digest import MODULUS, record_hash, session_hash
 from zraft.tree.features import check_level
-from zraft.tree.image_layout import ACL, DIGEST_BYTES, END, FORMAT, HEAD, ROW, SESSION, ZNODE
+from zraft.tree.image_layout import ACL, DIGEST_BYTES, END, FORMAT, HEAD, MEMBER, ROW, SESSION, ZNODE
 from zraft.tree.lifetime import TTL_MS_MAX
+from zraft.tree.members import OBSERVER, PARTICIPANT, WantedMember, is_change
 from zraft.tree.node import BORN, INT32_MAX, INT32_MIN, SHARD_COUNT, SHARD_SHIFT, Lifetime, NodeTable, Znode
 from zraft.tree.origins import BOOT_ID_BYTES_MAX, Origin, Row
 from zraft.tree.paths import ROOT, is_valid_name
@@ -36,6 +37,7 @@ _ZNODE_TYPES: Final = frozenset(
 )
 _SESSION_TYPES: Final = (int, int, bytes, int, tuple, int, int)
 _ROW_TYPES: Final = (int, int, bytes, int, int, bytes)
+_MEMBER_TYPES: Final = (int, int, bool, str)
 _HEAD_TYPES: Final = (*(int,) * 10, dict)
 _END_TYPES: Final = (int, int, int, bytes)
 
@@ -54,6 +56,7 @@ class ImageState:
     faults: int
     settings: Settings
     rows: dict[Origin, Row]
+    members: dict[ServerId, WantedMember]
     sessions: dict[int, Session]
     nodes: NodeTable
     acls: AclTable
@@ -86,6 +89,7 @@ class ImageReader:
         self._end: tuple[Any, ...] | None = None
         self._settings = Settings()
         self._rows: dict[Origin, Row] = {}
+        self._members: dict[ServerId, WantedMember] = {}
         self._sessions: dict[int, Session] = {}
         self._nodes = NodeTable()
         self._acls = AclTable()
@@ -182,6 +186,7 @@ class ImageReader:
             faults=faults,
             settings=self._settings,
             rows=self._rows,
+            members=self._members,
             sessions=self._sessions,
             nodes=self._nodes,
             acls=self._acls,
@@ -218,6 +223,8 @@ class ImageReader:
             self._take_acl(record)
         elif kind == ROW:
             self._take_row(record)
+        elif kind == MEMBER:
+            self._take_member(record)
         elif kind == END:
             if tuple(map(type, record)) != _END_TYPES or len(record[3]) != DIGEST_BYTES:
                 raise ProtocolError(
@@ -265,6 +272,15 @@ class ImageReader:
             raise ProtocolError(f"image: row of server {server}: out of bounds: {_shown(record)}")
         self._rows[origin] = row = Row()
         row.boot, row.seq, row.boot_id = boot, seq, boot_id
+
+    def _take_member(self, record: tuple[Any, ...]) -> None:
+        if tuple(map(type, record)) != _MEMBER_TYPES:
+            raise ProtocolError(f"image: member: wrong fields: {_shown(record)}")
+        _, server, voter, address = record
+        change = (server, PARTICIPANT if voter else OBSERVER, address)
+        if server in self._members or not is_change(change):
+            raise ProtocolError(f"image: member {server}: it comes twice, or is out of bounds: {_shown(record)}")
+        self._members[ServerId(server)] = WantedMember(voter, address)
 
     def _take_session(self, record: tuple[Any, ...]) -> int:
         if tuple(map(type, record)) != _SESSION_TYPES:

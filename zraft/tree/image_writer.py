@@ -12,7 +12,7 @@ import msgpack
 
 from zraft.tree.acl import OPEN_ACL, Acl
 from zraft.tree.digest import MODULUS, node_hash, session_hash
-from zraft.tree.image_layout import ACL, DIGEST_BYTES, END, FORMAT, HEAD, ROW, SESSION, ZNODE
+from zraft.tree.image_layout import ACL, DIGEST_BYTES, END, FORMAT, HEAD, MEMBER, ROW, SESSION, ZNODE
 from zraft.tree.node import SHARD_COUNT, SHARD_SHIFT, Znode
 from zraft.tree.sessions import Session
 from zraft.tree.small_items import small_shares
@@ -73,6 +73,8 @@ class ImageWriter:
         )  # fmt: skip
         for (server, instance), row in sorted(machine.rows.items()):
             self._out((ROW, server, instance, row.boot, row.seq, row.boot_id))
+        for server, member in sorted(machine.members.items()):
+            self._out((MEMBER, server, member.voter, member.address))
         machine.image_writer = self
         self._marks.tell(self._before_node, self._before_session)
         self._dirty_nodes = self._marks.dirty_nodes

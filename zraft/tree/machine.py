@@ -14,12 +14,13 @@ from typing import TYPE_CHECKING, Any, Final
 
 from zraft.errors import Code
 from zraft.ids import SERVER_ID_MAX, SERVER_ID_MIN, Instance, ServerId, zxid_after
-from zraft.tree.acl import Ids
+from zraft.tree.acl import WRITE, Ids, permits
 from zraft.tree.digest import DIGEST_EVERY, DIGESTS_KEPT, Digest
 from zraft.tree.events import Event
 from zraft.tree.features import FEATURE_LEVEL_MIN, LEVEL_OF_MEMBERS, check_level
+from zraft.tree.members import WantedMember, changed_members, config_text
 from zraft.tree.multi import execute_multi, part_handlers
-from zraft.tree.node import NodeTable
+from zraft.tree.node import CONFIG, NodeTable, Znode
 from zraft.tree.origins import BOOT_ID_BYTES_MAX, Origin, Origins, Row
 from zraft.tree.quota import Quotas
 from zraft.tree.remains import Remains
@@ -58,8 +59,6 @@ Handler = Callable[[Command, int], object]
 LEADER: Final = ServerId(0)
 """The server number of the leader's own batches, which are not deduplicated."""
 
-MEMBERS_BYTES_MAX: Final = 1024 * 1024
-"""Of the text in /zookeeper/config; 254 servers with long names need a twentieth of it."""
 _INT64_MAX: Final = 2**63 - 1
 _NO_OWNER: Final[Owner] = (LEADER, Instance(b""), 0)
 _NOTHING: Final[Mapping[int, Handler]] = {}
@@ -73,6 +72,7 @@ class Machine:
     - `last_zxid`, `position`: of the last command executed (D-15, D-16);
     - `log_time`, `wall_time`: of the current entry, milliseconds (D-12);
     - `index`, `term`: of the current entry;
+    - `members`: who is to belong to the cluster (`zraft.tree.members`), {} until it was written down;
     - `feature_level`: in force (`zraft.tree.features`);
     - `digests`: the newest (index, digest as of after that entry), noted when the entry after it begins (D-26);
     - `image_writer`: the one that is open, if any.
@@ -97,6 +97,7 @@ class Machine:
         "image_writer",
         "index",
         "last_zxid",
+        "members",
         "nodes",
         "origins",
         "position",
@@ -112,6 +113,7 @@ class Machine:
         self.origins = Origins()
         self.feature_level = FEATURE_LEVEL_MIN
         self.last_zxid = self.position = self.index = self.term = 0
+        self.members: dict[ServerId, WantedMember] = {}
         self.digests: deque[tuple[int, int]] = deque(maxlen=DIGESTS_KEPT)
         self._noted_index = 0
         self.image_writer: ImageWriter | None = None
@@ -129,17 +131,21 @@ class Machine:
             SET_ACL: tree.set_acl,
             MULTI: self._multi,
             CLOSE_SESSION: self._close_session,
+            MEMBERS: self._change_members,
         }
         self._origin_handlers: Mapping[int, Handler] = {
             CREATE_SESSION: self._create_session,
             ATTACH: self._attach,
             REGISTER: self._register,
+            MEMBERS: self._change_members,
+            SETTINGS: self._change_settings,
+            FEATURE: self._raise_feature_level,
         }
         self._leader_handlers: Mapping[int, Handler] = {
             EXPIRE: self._expire,
             REAP: tree.reap,
             SETTINGS: self._change_settings,
-            MEMBERS: self._show_members,
+            MEMBERS: self._change_members,
             FEATURE: self._raise_feature_level,
         }
         self._owner: Owner = _NO_OWNER
@@ -361,14 +367,28 @@ class Machine:
         self._tree.settings = settings
         return Code.OK
 
-    def _show_members(self, command: Command, zxid: int) -> Code:
-        """[MEMBERS, text]."""
+    def _change_members(self, command: Command, zxid: int) -> Znode | Code:
+        """[MEMBERS, replace, version, [[server, part, address], ...]]: the znode /zookeeper/config as changed.
+
+        `version` is what the wish must be of (the zxid of its last change), -1 for any. A client needs the right to
+        write the configuration; servers and the leader, whose operators hold the cluster's key, do not.
+        """
         if self.feature_level < LEVEL_OF_MEMBERS:
             return Code.UNIMPLEMENTED
-        if len(command) != 2 or command[1].__class__ is not bytes or len(command[1]) > MEMBERS_BYTES_MAX:
+        if len(command) != 4 or command[2].__class__ is not int:
             return Code.MARSHALLING_ERROR
-        self._tree.set_configuration(command[1], zxid)
-        return Code.OK
+        _, replace, version, changes = command
+        node = self.nodes.get(CONFIG)
+        assert node is not None, f"{CONFIG} cannot be deleted"
+        if self._tree.session is not None and not permits(node.acl, WRITE, self._tree.ids):
+            return Code.NO_AUTH
+        if version not in (-1, node.mzxid):
+            return Code.BAD_VERSION
+        members = changed_members(self.members, replace, changes)
+        if isinstance(members, Code):
+            return members
+        self.members = members
+        return self._tree.set_configuration(config_text(members, zxid), zxid)
 
     def _raise_feature_level(self, command: Command, zxid: int) -> Code:
         """[FEATURE, level]: BAD_ARGUMENTS if it is not higher than the one in force.
@@ -420,6 +440,7 @@ class Machine:
         self.index = state.index
         self.term = state.term
         self._next_zxid = zxid_after(state.last_zxid, state.term)
+        self.members = state.members
         self.origins.rows = state.rows
         self.origins.faults = state.faults
         # What this server had computed before is no statement about the state that it has now.

@@ -43,7 +43,7 @@ def changed_members(present: Wanted, replace: object, changes: object) -> dict[S
     wanted: dict[ServerId, WantedMember] = {} if replace else dict(present)
     assert isinstance(changes, tuple)
     for change in changes:
-        if not _is_change(change):
+        if not is_change(change):
             return Code.BAD_ARGUMENTS
         server, role, address = change
         if role == REMOVE:
@@ -56,7 +56,8 @@ def changed_members(present: Wanted, replace: object, changes: object) -> dict[S
     return {server: wanted[server] for server in sorted(wanted)}
 
 
-def _is_change(change: Any) -> bool:
+def is_change(change: Any) -> bool:
+    """Whether it is (server, part, address) within bounds."""
     if change.__class__ is not tuple or len(change) != 3:
         return False
     server, role, address = change

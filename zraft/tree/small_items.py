@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any, Protocol
 
 from zraft.tree.digest import item_hash
+from zraft.tree.members import Wanted
 from zraft.tree.origins import Origin, Row
 from zraft.tree.settings import Settings
 
@@ -32,6 +33,8 @@ class SmallState(Protocol):
     def settings(self) -> Settings: ...
     @property
     def rows(self) -> dict[Origin, Row]: ...
+    @property
+    def members(self) -> Wanted: ...
 
 
 def small_items(state: SmallState) -> tuple[tuple[str, tuple[tuple[Any, ...], ...]], ...]:
@@ -49,6 +52,7 @@ def small_items(state: SmallState) -> tuple[tuple[str, tuple[tuple[Any, ...], ..
     )
     return (
         ("row", rows),
+        ("member", tuple((server, m.voter, m.address) for server, m in sorted(state.members.items()))),
         ("setting", tuple(sorted(state.settings.known_at(state.feature_level).items()))),
         ("counter", counters),
     )

@@ -40,7 +40,8 @@ Commands of the leader's batch::
     [EXPIRE, session, attach_position, write_position, last_touch_ms, timeout_ms, leadership_start_ms]  (D-11)
     [SETTINGS, {name: value}]
     [REAP, path, czxid]                               a container or TTL znode that is due, if it still is
-    [MEMBERS, text]                                   bytes that become the data of /zookeeper/config; feature level 2
+    [MEMBERS, replace, version, [[server, part, address], ...]]    who is to belong to the cluster; also in runs of
+                                                      sessions and with session 0; feature level 2
     [FEATURE, level]                                  raises the feature level in force (zraft.tree.features)
 """
 

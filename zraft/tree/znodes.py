@@ -346,7 +346,7 @@ class Tree:
             return _NO_AUTH
         return _OK if version in (-1, node.version) else _BAD_VERSION
 
-    def set_configuration(self, text: bytes, zxid: int) -> None:
+    def set_configuration(self, text: bytes, zxid: int) -> Znode:
         """/zookeeper/config shows these members. Its version is -1 after each change, as ZooKeeper's reconfig leaves it."""
         node = self.nodes.get(CONFIG)
         assert node is not None, f"{CONFIG} cannot be deleted"
@@ -360,6 +360,7 @@ class Tree:
         if self.quotas.limited:
             self._count(CONFIG, 0, growth)
         self.events.append((NODE_DATA_CHANGED, CONFIG, node.acl))
+        return node
 
     def adopt(self, state: ImageState) -> Remains:
         """Become what an image says; tables that others hold keep their identity."""
