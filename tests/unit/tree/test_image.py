@@ -5,11 +5,9 @@ from __future__ import annotations
 import pytest
 
 from tests.unit.tree.histories import History, whole
-from tests.unit.tree.scenario import EPHEMERAL, ONE, TWO, Scenario, create
-from zraft.tree.children import SPLIT_AT, ManyNames
+from tests.unit.tree.scenario import ONE
 from zraft.tree.image import ImageReader, ImageState, ImageWriter
 from zraft.tree.machine import Machine
-from zraft.tree.node import Znode
 
 
 def written(writer: ImageWriter, items: int = 50, bytes_max: int = 4096) -> bytes:
