@@ -1,0 +1,193 @@
+"""Random histories with every kind of command, as plain calls that can be played to any machine."""
+
+from __future__ import annotations
+
+import random
+from typing import Any
+
+from tests.unit.tree.scenario import NOBODY, ONE, PASSWORD, TWO, Scenario, expire_command
+from zraft.errors import Code
+from zraft.tree.acl import ALL, READ
+from zraft.tree.machine import Machine
+from zraft.tree.multi import MultiFailed
+from zraft.tree.node import Znode
+from zraft.tree.sessions import Session
+from zraft.tree.txn import (
+    ATTACH,
+    CHECK,
+    CLOSE_SESSION,
+    CREATE,
+    CREATE2,
+    CREATE_CONTAINER,
+    CREATE_SESSION,
+    CREATE_TTL,
+    DELETE,
+    DELETE_CONTAINER,
+    FEATURE,
+    MEMBERS,
+    MULTI,
+    REAP,
+    REGISTER,
+    SET_ACL,
+    SET_DATA,
+    SETTINGS,
+    Command,
+)
+
+GUARDED = ((ALL, "ip", "10.0.0.0/8"), (READ, "world", "anyone"))
+OTHERS_ONLY = ((ALL, "ip", "192.168.0.0/16"),)
+NAMES = ("a", "b", "c", "s-", "é", "x" * 40)
+
+
+class History(Scenario):
+    """Draws commands near what exists and plays each to `machine`, and to `twin` too, if there is one."""
+
+    def __init__(self, seed: int) -> None:
+        super().__init__()
+        self.rng = random.Random(seed)
+        self.twin: Machine | None = None
+        self.kinds: set[str] = set()
+        self.calls: list[Any] = []
+        self.calls_kept = False
+        self.start_quota()
+
+    def start_quota(self) -> None:
+        for path in ("/q", "/zookeeper/quota/q"):
+            self.create(path)
+        self.create("/zookeeper/quota/q/zookeeper_limits", b"count=9,bytes=40")
+        self.create("/zookeeper/quota/q/zookeeper_stats", b"")
+
+    def step(self) -> Any:
+        """One entry with one command; its result, in plain words, and its events."""
+        rng = self.rng
+        sessions = sorted(self.machine.sessions)
+        origin, session, command = self.drawn(sessions)
+        if rng.random() < 0.01:
+            self.term += 1
+        return self.play(origin, session, command)
+
+    def play(self, origin: Any, session: int, command: Command) -> Any:
+        self.index += 1
+        self.wall_time += 1000
+        if origin is None:
+            head = (0, b"", 0, 0)
+        else:
+            head = (*origin, *self.next[origin])
+            self.next[origin] = head[2], head[3] + 1
+        machine = self.machine
+        frame = (self.index, self.term, machine.position + 1, machine.log_time + 700, self.wall_time)
+        told = run_on(machine, frame, head, session, command)
+        if self.twin is not None:
+            assert run_on(self.twin, frame, head, session, command) == told
+        self.kinds.add(f"{command[0]} {told[0] if told[0].__class__ is int else 'done'}")
+        return told
+
+    def drawn(self, sessions: list[int]) -> tuple[Any, int, Command]:
+        rng, machine = self.rng, self.machine
+        kind = rng.random()
+        if kind < 0.04 or not sessions:
+            return rng.choice((ONE, TWO)), 0, (CREATE_SESSION, 10_000, PASSWORD)
+        session = machine.sessions[rng.choice(sessions)]
+        origin = session.owner[:2]
+        if kind < 0.055 and len(sessions) > 2:
+            return origin, session.id, (CLOSE_SESSION,)
+        if kind < 0.07:
+            return None, 0, expire_command(session)
+        if kind < 0.09:
+            return rng.choice((ONE, TWO)), 0, (ATTACH, session.id, 9_000, PASSWORD)
+        if kind < 0.1:
+            return origin, 0, (REGISTER, rng.choice((b"boot", b"other")))
+        if kind < 0.11:
+            return None, 0, (SETTINGS, rng.choice(({"quota_enforced": 1}, {"tick_time_ms": 900}, {"no": 1})))
+        if kind < 0.115:
+            return None, 0, rng.choice(((FEATURE, 2), (FEATURE, 1), (FEATURE, "2")))
+        if kind < 0.125:
+            return None, 0, (MEMBERS, b"server.1=a:1:2;a:3")
+        if kind < 0.2 and machine.mortal:
+            path = rng.choice(sorted(machine.mortal))
+            node = machine.nodes.get(path)
+            assert node is not None
+            return None, 0, (REAP, path, node.czxid)
+        if kind < 0.45:
+            return origin, session.id, (MULTI, tuple(self.part() for _ in range(rng.randint(0, 5))))
+        return origin, session.id, self.single()
+
+    def path(self) -> str:
+        rng = self.rng
+        base = rng.choice(sorted(path for path, _ in self.machine.nodes.items()))
+        if rng.random() < 0.45:
+            return base
+        return f"{base if base != '/' else ''}/{rng.choice(NAMES)}"
+
+    def data(self) -> bytes | None:
+        return self.rng.choice((None, b"", b"x", b"some data", b"y" * 300))
+
+    def part(self) -> Command:
+        rng, path = self.rng, self.path()
+        match rng.choices(("create", "lasting", "delete", "set", "check"), (6, 2, 3, 4, 1))[0]:
+            case "create":
+                acl = rng.choice((None, None, None, GUARDED, OTHERS_ONLY))
+                return (rng.choice((CREATE, CREATE2)), path, self.data(), acl, rng.randint(0, 3), None)
+            case "lasting":
+                if rng.random() < 0.5:
+                    return (CREATE_CONTAINER, path, self.data(), None, 4, None)
+                return (CREATE_TTL, path, self.data(), None, rng.choice((5, 6)), rng.choice((1, 5_000)))
+            case "delete":
+                return (DELETE, path, rng.choice((-1, -1, 0, 1)))
+            case "set":
+                return (SET_DATA, path, self.data(), rng.choice((-1, -1, 0, 1)))
+        return (CHECK, path, rng.choice((-1, 0)))
+
+    def single(self) -> Command:
+        if self.rng.random() < 0.1:
+            return (SET_ACL, self.path(), self.rng.choice((None, GUARDED, OTHERS_ONLY)), -1)
+        if self.rng.random() < 0.05:
+            return (DELETE_CONTAINER, self.path())
+        return self.part()
+
+
+def run_on(
+    machine: Machine, frame: tuple[int, ...], head: tuple[Any, ...], session: int, command: Command
+) -> tuple[Any, ...]:
+    """One entry with one command on one machine: (result, events) as plain values."""
+    index, term, position, log_time, wall_time = frame
+    machine.begin_entry(index, term, position, log_time, wall_time)
+    assert machine.begin_batch(*head)
+    code = machine.begin_run(session, NOBODY)
+    told = (plain(machine.execute(command)), int(code), tuple(machine.events))
+    machine.events.clear()
+    return told
+
+
+def plain(result: Any) -> Any:
+    match result:
+        case Code():
+            return int(result)
+        case Znode():
+            return ("znode", result.data, result.acl, result.stat(), result.lifetime)
+        case Session():
+            return ("session", result.id, result.timeout_ms, result.owner, result.attach_position)
+        case MultiFailed():
+            return ("failed", result.index, result.results)
+        case tuple():
+            return ("list", *map(plain, result))
+    return result
+
+
+def whole(machine: Machine) -> tuple[Any, ...]:
+    """Everything that a machine is, derived and internal parts included."""
+    tree = machine._tree
+    users: dict[Any, int] = {}
+    for _, node in machine.nodes.items():
+        users[node.acl] = users.get(node.acl, 0) + 1
+    held = {acl: count for acl, (shared, count) in tree.acls._users.items() if shared == acl}
+    assert held == {acl: count for acl, count in users.items() if acl != ((ALL, "world", "anyone"),)}
+    return (
+        machine.image(),
+        machine.feature_level,
+        machine.nodes.data_bytes,
+        sorted(machine.mortal),
+        sorted(machine.quotas.limited),
+        sorted(held.items()),
+        {path: type(node.children) for path, node in machine.nodes.items()},
+    )
