@@ -22,6 +22,19 @@ class CorruptionError(StorageError):
         super().__init__(f"{path}: corrupt at offset {offset}: {found}; {advice}")
 
 
+class CompactedError(StorageError):
+    """These entries were compacted: a snapshot holds what they said, and the log begins at `first_index`."""
+
+    def __init__(self, path: str, group: int, index: int, first_index: int) -> None:
+        self.group = group
+        self.index = index
+        self.first_index = first_index
+        super().__init__(
+            f"{path}: group {group}: entry {index} was compacted, the log begins at {first_index}; "
+            "whoever needs it needs a snapshot"
+        )
+
+
 class FsyncError(StorageError):
     """An fsync failed, so the kernel may have dropped the pages: the process has to end and recover (D-10)."""
 

@@ -23,14 +23,16 @@ from zraft.storage.errors import CorruptionError
 from zraft.storage.filesystem import FileSystem
 from zraft.storage.records import FRAME_KIND, RECORD_BYTES_MAX
 
-FORMAT: Final = 1
+FORMAT: Final = 2
+"""Format 1 is the same without base frames; it is still read."""
+_FORMATS: Final = (1, FORMAT)
 SEGMENT_ID_BYTES: Final = 8
 READ_BYTES: Final = 1 << 20
 """How much of a segment is read at once; a larger frame is read whole."""
 
 _HEADER = struct.Struct(f">9s9sQ5s{SEGMENT_ID_BYTES}s13sQ8sB11s{INSTANCE_BYTES}s5s")
 _CRC = struct.Struct(">I")
-_FORMAT_KEY: Final = b"\x87\xa6format" + bytes([FORMAT])
+_FORMAT_KEY: Final = b"\x87\xa6format"
 _SEGMENT_KEY: Final = b"\xa7segment\xcf"
 _ID_KEY: Final = b"\xa2id\xc4" + bytes([SEGMENT_ID_BYTES])
 _FIRST_FRAME_KEY: Final = b"\xabfirst_frame\xcf"
@@ -48,13 +50,22 @@ _HEAD_CRC_AT: Final = HEAD_BYTES - 5  # the head's checksum covers what precedes
 
 @frozen
 class SegmentHeader:
-    """Who wrote this segment, and which frame it begins with. `id` is random and seeds the checksums."""
+    """Who wrote this segment, and which frame it begins with. `id` is random and seeds the checksums.
+
+    `begins_with_base`: its first frame restates what every group stood at. It was durable before the segment got its
+    name, so a crash cannot tear it.
+    """
 
     segment: int
     id: bytes
     first_frame: int
     server: ServerId
     instance: Instance
+    format: int = FORMAT
+
+    @property
+    def begins_with_base(self) -> bool:
+        return self.format > 1 and self.first_frame > 1
 
     @property
     def seed(self) -> int:
@@ -65,7 +76,7 @@ class SegmentHeader:
 def encode_header(header: SegmentHeader) -> bytes:
     """`HEADER_BYTES` bytes: one MessagePack map."""
     data = _HEADER.pack(
-        _FORMAT_KEY,
+        _FORMAT_KEY + bytes([header.format]),
         _SEGMENT_KEY,
         header.segment,
         _ID_KEY,
@@ -91,15 +102,15 @@ def decode_header(data: bytes, path: str) -> SegmentHeader:
     if len(data) < HEADER_BYTES:
         raise CorruptionError(path, 0, f"{len(data)} bytes, the header alone has {HEADER_BYTES}")
     data = data[:HEADER_BYTES]
-    if data[:8] == _FORMAT_KEY[:8] and data[8] != FORMAT:
+    if data[:8] == _FORMAT_KEY and data[8] not in _FORMATS:
         raise CorruptionError(
             path,
             8,
-            f"segment of format {data[8]}, this release knows {FORMAT}",
+            f"segment of format {data[8]}, this release knows {_FORMATS[0]} to {FORMAT}",
             advice="start the release that wrote it; if none of yours did, the disk is damaged",
         )
     fields = _HEADER.unpack_from(data)
-    header = SegmentHeader(fields[2], fields[4], fields[6], ServerId(fields[8]), Instance(fields[10]))
+    header = SegmentHeader(fields[2], fields[4], fields[6], ServerId(fields[8]), Instance(fields[10]), data[8])
     if encode_header(header) != data:
         raise CorruptionError(path, 0, "the segment's header does not match its checksum")
     return header

@@ -14,13 +14,16 @@ import msgpack
 from attrs import frozen
 
 from zraft.ids import INSTANCE_BYTES, SERVER_ID_MAX, SERVER_ID_MIN, GroupId, Instance, ServerId
-from zraft.raft.messages import Entry, EntryKind, HardState
+from zraft.raft.messages import NO_INDEX, Entry, EntryKind, HardState
+from zraft.raft.snapshot import SnapshotMeta
 
 FRAME_KIND: Final = 1  # the frame's own head, see frames.py
 ENTRY_KIND: Final = 2
 HARD_STATE_KIND: Final = 3
 TRUNCATE_KIND: Final = 4
 ROSTER_KIND: Final = 5
+BASE_KIND: Final = 6
+RESTORE_KIND: Final = 7
 
 RECORD_BYTES_MAX: Final = 256 << 20
 """Largest record and frame body: what recovery may have to hold in memory at once; batches are far smaller."""
@@ -67,7 +70,30 @@ class RosterRecord:
     roster: Roster
 
 
-Record = EntryRecord | HardStateRecord | TruncateRecord | RosterRecord
+@frozen
+class RestoreRecord:
+    """The group's whole log is dropped; it begins after the snapshot that `meta` describes, which is durable here."""
+
+    group: GroupId
+    meta: SnapshotMeta
+
+
+@frozen
+class BaseRecord:
+    """What a group stood at when a segment was begun: with it, no older segment is needed to know the rest.
+
+    `log` is the end of the log at that moment, index 0 while it is empty. The WAL itself writes these, one per
+    group, as the first frame of a segment.
+    """
+
+    group: GroupId
+    hard_state: HardState
+    roster: Roster | None
+    log: SnapshotMeta
+
+
+Record = EntryRecord | HardStateRecord | TruncateRecord | RosterRecord | RestoreRecord
+"""What callers of `Wal.append` write."""
 
 
 _END: Final = b"\0"
@@ -79,7 +105,7 @@ class RecordFormatError(ValueError):
     """A frame's body is not a sequence of records; the caller knows the file and offset and says so."""
 
 
-def encode_records(records: Sequence[Record]) -> bytes:
+def encode_records(records: Sequence[Record | BaseRecord]) -> bytes:
     """The records as concatenated MessagePack arrays."""
     packer = msgpack.Packer(autoreset=False)
     for record in records:
@@ -103,6 +129,20 @@ def encode_records(records: Sequence[Record]) -> bytes:
                 packer.pack((TRUNCATE_KIND, group, from_index))
             case RosterRecord(group, roster):
                 packer.pack((ROSTER_KIND, group, roster))
+            case RestoreRecord(group, meta):
+                packer.pack((RESTORE_KIND, group, *_numbers_of(meta), meta.membership))
+            case BaseRecord(group, hard_state, roster, log):
+                packer.pack(
+                    (
+                        BASE_KIND,
+                        group,
+                        hard_state.term,
+                        hard_state.voted_for,
+                        roster,
+                        *_numbers_of(log),
+                        log.membership,
+                    )
+                )
     return bytes(packer.bytes())
 
 
@@ -171,7 +211,11 @@ def entry_of(fields: EntryFields) -> Entry:
     return Entry(index, term, _ENTRY_KINDS[kind], position, count, payload)
 
 
-def decode_record(fields: Any) -> Record:
+def _numbers_of(meta: SnapshotMeta) -> tuple[int, int, int]:
+    return meta.index, meta.term, meta.next_position
+
+
+def decode_record(fields: Any) -> Record | BaseRecord:
     """One unpacked object as a record.
 
     Raises:
@@ -193,7 +237,42 @@ def decode_record(fields: Any) -> Record:
             return TruncateRecord(GroupId(group), from_index)
         case (int(kind), int(group), tuple(rows)) if kind == ROSTER_KIND and group >= 0:
             return RosterRecord(GroupId(group), tuple(_roster_row(row) for row in rows))
-    known = {ENTRY_KIND, HARD_STATE_KIND, TRUNCATE_KIND, ROSTER_KIND}
+        case (
+            int(kind),
+            int(group),
+            int(index),
+            int(term),
+            int(next_position),
+            bytes(membership),
+        ) if kind == RESTORE_KIND and group >= 0 and index > NO_INDEX and term > 0 and next_position >= 1:
+            return RestoreRecord(GroupId(group), SnapshotMeta(index, term, next_position, membership))
+        case (
+            int(kind),
+            int(group),
+            int(term),
+            None | int() as voted_for,
+            None | tuple() as rows,
+            int(last_index),
+            int(last_term),
+            int(next_position),
+            bytes(membership),
+        ) if (
+            kind == BASE_KIND
+            and group >= 0
+            and term >= 0
+            and (voted_for is None or _is_server(voted_for))
+            and last_index >= NO_INDEX
+            and last_term >= 0
+            and (last_index > NO_INDEX) == (last_term > 0)
+            and next_position >= 1
+        ):
+            return BaseRecord(
+                GroupId(group),
+                HardState(term, None if voted_for is None else ServerId(voted_for)),
+                None if rows is None else tuple(_roster_row(row) for row in rows),
+                SnapshotMeta(last_index, last_term, next_position, membership),
+            )
+    known = {ENTRY_KIND, HARD_STATE_KIND, TRUNCATE_KIND, ROSTER_KIND, BASE_KIND, RESTORE_KIND}
     if type(fields) is tuple and fields and type(fields[0]) is int and fields[0] not in known:
         raise RecordFormatError(f"record of kind {fields[0]}, this release knows {sorted(known)}")
     raise RecordFormatError(f"not a record: {str(fields)[:80]}")

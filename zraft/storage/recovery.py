@@ -13,7 +13,8 @@ from attrs import frozen
 
 from zraft.errors import StorageError
 from zraft.ids import GroupId, Instance, ServerId
-from zraft.raft.messages import Entry, HardState
+from zraft.raft.messages import Entry, EntryKind, HardState
+from zraft.raft.snapshot import SnapshotMeta
 from zraft.storage.durable import reading
 from zraft.storage.errors import CorruptionError
 from zraft.storage.filesystem import FileSystem
@@ -27,12 +28,15 @@ from zraft.storage.frames import (
 )
 from zraft.storage.group_log import GroupLog
 from zraft.storage.records import (
+    BaseRecord,
     EntryFields,
     RecordFormatError,
     RecordReader,
+    RestoreRecord,
     Roster,
     TruncateRecord,
     decode_record,
+    entry_of,
     is_entry,
 )
 from zraft.storage.settings import WalSettings
@@ -46,8 +50,10 @@ ENTRY_OVERHEAD_BYTES = 256
 class GroupRecovered:
     """What a group's member starts with.
 
-    `tail` is the end of its log, as much as `tail_bytes_max` allows but at least the last entry; what lies before
-    is read with `Wal.read_entries`. `term_runs` gives (first_index, term) of each run of equal terms.
+    Its log begins after `base`, None if it is whole; everything up to there is in a snapshot. `tail` is the end of the log,
+    as much as `tail_bytes_max` allows but at least the last entry, if there is one after the base; what lies before
+    is read with `Wal.read_entries`. `term_runs` gives (first_index, term) of each run of equal terms, `memberships`
+    the MEMBERSHIP entries of the log; what preceded them is the base's.
     """
 
     hard_state: HardState
@@ -56,6 +62,8 @@ class GroupRecovered:
     term_runs: tuple[tuple[int, int], ...]
     tail: tuple[Entry, ...]
     next_position: int
+    base: SnapshotMeta | None = None
+    memberships: tuple[Entry, ...] = ()
 
 
 @frozen
@@ -69,12 +77,17 @@ class TornTail:
 
 @frozen
 class RecoveryReport:
-    """For the log line at start-up. `entries` counts truncated ones too."""
+    """For the log line at start-up. `entries` counts truncated ones too, `frames` those that restate what groups stood at.
+
+    `restored` are the groups whose log ended before their snapshot or contradicted it, and therefore begins after it now:
+    the process before ended between installing the snapshot and dropping its log.
+    """
 
     torn_tail: TornTail | None
     segments: int
     frames: int
     entries: int
+    restored: tuple[GroupId, ...] = ()
 
 
 @frozen
@@ -85,13 +98,19 @@ class Recovered:
     report: RecoveryReport
 
 
+MISSING_ADVICE = (
+    "put the file back if it was moved; otherwise move the data directory aside and let the server join again "
+    "with an empty one, so that it is a new instance"
+)
+
+
 class GroupReplay:
     """One group while its records are read: the shape of its log, where its entries are, and its tail."""
 
     __slots__ = ("_tail_bytes", "_tail_bytes_max", "index", "log", "tail")
 
-    def __init__(self, settings: WalSettings) -> None:
-        self.log = GroupLog()
+    def __init__(self, settings: WalSettings, log: GroupLog | None = None) -> None:
+        self.log = log if log is not None else GroupLog()
         self.index = SparseIndex(settings.index_stride_bytes, settings.index_points_max)
         self.tail: deque[EntryFields] = deque()
         self._tail_bytes = 0
@@ -111,18 +130,34 @@ class GroupReplay:
         self.log.truncate(from_index, tail[-1][5] + tail[-1][6] if tail else None)
         self.index.truncate(from_index)
 
+    def restore(self, meta: SnapshotMeta) -> None:
+        self.tail.clear()
+        self._tail_bytes = 0
+        self.log.restore(meta)
+        self.index.reset()
+
 
 class SegmentSpan:
-    """One segment as far as it holds frames; `end` grows while it is the last."""
+    """One segment as far as it holds frames; `end` grows while it is the last.
 
-    __slots__ = ("end", "frames", "log_bytes", "number", "seed")
+    `bases` is where each group's log stood when it was begun, None if it does not say. `frames` leaves the frame out
+    that says so. `truncated` is the lowest index that a truncation in it names, by group.
+    """
 
-    def __init__(self, number: int, seed: int, log_bytes: int) -> None:
-        self.number = number
-        self.seed = seed
-        self.log_bytes = log_bytes  # length of all segments before it
+    __slots__ = ("bases", "end", "first_frame", "frames", "log_bytes", "number", "seed", "truncated")
+
+    def __init__(self, header: SegmentHeader, log_bytes: int) -> None:
+        self.number = header.segment
+        self.seed = header.seed
+        self.first_frame = header.first_frame
+        self.log_bytes = log_bytes  # length of all segments before it, since the start of the process
         self.end = HEADER_BYTES
         self.frames = 0
+        self.bases: dict[GroupId, SnapshotMeta] | None = {} if header.first_frame == 1 else None
+        self.truncated: dict[GroupId, int] = {}
+
+    def note_truncation(self, group: GroupId, from_index: int) -> None:
+        self.truncated[group] = min(from_index, self.truncated.get(group, from_index))
 
 
 class Replay:
@@ -153,7 +188,7 @@ def replay(
     instance: Instance,
     settings: WalSettings,
 ) -> Replay:
-    """Read segments `numbers`, which are 1 to n without gaps.
+    """Read segments `numbers`, which have no gaps. What preceded the first of them, it has to say itself.
 
     Raises:
         CorruptionError: something that was durable is damaged or missing.
@@ -172,6 +207,9 @@ def replay(
                 size = fs.size(file)
                 header = decode_header(fs.pread(file, HEADER_BYTES, 0), path)
             _check_header(header, path, number, server, instance)
+            if not result.segments:
+                _check_first(header, path)
+                result.next_frame = header.first_frame
             if header.first_frame != result.next_frame:
                 # A segment is begun only when all frames before it are durable, so this is never a torn tail.
                 before = result.segments[-1] if result.segments else None
@@ -181,7 +219,7 @@ def replay(
                     f"the log goes on with frame {header.first_frame} in segment {number}, "
                     f"but here ends before frame {result.next_frame}{stopped}",
                 )
-            span = SegmentSpan(number, header.seed, log_bytes)
+            span = SegmentSpan(header, log_bytes)
             result.segments.append(span)
             result.last_frame = None
             reader = FrameReader(
@@ -189,7 +227,15 @@ def replay(
             )
             with reading(path):
                 for frame in reader:
-                    _replay_frame(result, records, frame, span, path, settings)
+                    if header.begins_with_base and frame.number == header.first_frame:
+                        _replay_base(result, records, frame, span, path, settings)
+                    else:
+                        _replay_frame(result, records, frame, span, path, settings)
+                if header.begins_with_base and span.bases is None:
+                    # It was durable before the segment had a name, so no crash tore it.
+                    raise CorruptionError(
+                        path, reader.end, f"{reader.damage or 'zeros'} where the segment's first frame was"
+                    )
                 if number == numbers[-1]:
                     _judge_end(fs, file, reader, header, size, path, result)
             stopped = f" ({reader.damage})" if reader.damage else ""
@@ -209,6 +255,17 @@ def _check_header(
         )
     if header.segment != number:
         raise CorruptionError(path, 0, f"the header says segment {header.segment}: the file was renamed")
+
+
+def _check_first(header: SegmentHeader, path: str) -> None:
+    """The oldest segment can be understood without those before it."""
+    if header.first_frame > 1 and not header.begins_with_base:
+        raise CorruptionError(
+            segment_path(path.rpartition("/")[0], header.segment - 1),
+            0,
+            f"the file is missing, and segment {header.segment} cannot be understood without it",
+            advice=MISSING_ADVICE,
+        )
 
 
 def _judge_end(
@@ -252,10 +309,14 @@ def _replay_frame(
                 if group.index.wants(log_bytes):
                     group.index.add(index, Place(span.number, frame.offset, frame.number), log_bytes)
                 group.log.append(index, term, position + count)
+                if fields[4] == EntryKind.MEMBERSHIP:
+                    group.log.memberships = (*group.log.memberships, entry_of(fields))
                 group.push(fields)
                 result.entries += 1
                 continue
             record = decode_record(fields)
+            if isinstance(record, BaseRecord):
+                raise RecordFormatError("a group is restated in the middle of a segment")
             group = groups.get(record.group)
             if group is None:
                 group = groups[record.group] = GroupReplay(settings)
@@ -266,17 +327,57 @@ def _replay_frame(
                 )
             if isinstance(record, TruncateRecord):
                 group.truncate(record.from_index)
+                span.note_truncation(record.group, record.from_index)
+            elif isinstance(record, RestoreRecord):
+                group.restore(record.meta)
             else:
                 group.log.apply(record)
     except RecordFormatError as error:
-        # Its checksum is right, so this is what was written: by another release, or by a bug.
-        raise CorruptionError(
-            path,
-            frame.offset,
-            f"frame {frame.number}: {error}",
-            advice="start the release that wrote it, and report this if it is this one",
-        ) from error
+        raise _wrongly_written(path, frame, error) from error
+    _frame_read(result, frame, span)
+    span.frames += 1
+
+
+def _replay_base(
+    result: Replay, records: RecordReader, frame: Frame, span: SegmentSpan, path: str, settings: WalSettings
+) -> None:
+    """The first frame of a segment: in the oldest one it is the start, in the others it repeats what is known."""
+    oldest = len(result.segments) == 1
+    bases: dict[GroupId, SnapshotMeta] = {}
+    try:
+        for fields in records.arrays(frame.body):
+            record = decode_record(fields)
+            if not isinstance(record, BaseRecord) or record.group in bases:
+                raise RecordFormatError(f"expected each group restated once, found {str(fields)[:80]}")
+            bases[record.group] = record.log
+            if oldest:
+                result.groups[record.group] = GroupReplay(settings, GroupLog.from_base(record))
+                continue
+            known = result.groups.get(record.group)
+            problem = known.log.problem_with_base(record) if known else "restated, but unknown before"
+            if problem is not None or known is None:
+                raise RecordFormatError(f"group {record.group}: {problem}")
+            known.log.next_position = record.log.next_position
+    except RecordFormatError as error:
+        raise _wrongly_written(path, frame, error) from error
+    missing = sorted(set(result.groups) - set(bases))
+    if missing:
+        raise _wrongly_written(path, frame, RecordFormatError(f"group {missing[0]} is not restated"))
+    span.bases = bases
+    _frame_read(result, frame, span)
+
+
+def _wrongly_written(path: str, frame: Frame, error: RecordFormatError) -> CorruptionError:
+    """Its checksum is right, so this is what was written: by another release, or by a bug."""
+    return CorruptionError(
+        path,
+        frame.offset,
+        f"frame {frame.number}: {error}",
+        advice="start the release that wrote it, and report this if it is this one",
+    )
+
+
+def _frame_read(result: Replay, frame: Frame, span: SegmentSpan) -> None:
     result.next_frame = frame.number + 1
     result.last_frame = (frame.offset, frame.end)
     span.end = frame.end
-    span.frames += 1

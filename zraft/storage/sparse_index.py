@@ -63,6 +63,25 @@ class SparseIndex:
         del self._seams[bisect_left(self._seams, from_index) :]
         self._due = True
 
+    def reset(self) -> None:
+        """Forget everything: the log begins anew."""
+        self._indices.clear()
+        self._places.clear()
+        self._seams.clear()
+        self._due = True
+
+    def compact(self, first_index: int, place: Place, *, exists: bool) -> None:
+        """Forget what lies before `first_index`, which from now on is found from `place` on, if it exists yet."""
+        if not exists:
+            self.reset()
+            return
+        gone = bisect_left(self._indices, first_index)
+        del self._indices[:gone], self._places[:gone]
+        del self._seams[: bisect_left(self._seams, first_index)]
+        if not self._indices or self._indices[0] != first_index:
+            self._indices.insert(0, first_index)
+            self._places.insert(0, place)
+
     def find(self, index: int) -> tuple[Place, int | None]:
         """Where to start reading for `index`, and the first index that must not be taken from there (a seam)."""
         at = bisect_right(self._indices, index) - 1

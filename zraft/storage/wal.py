@@ -8,17 +8,18 @@ from __future__ import annotations
 
 import re
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Final
 
 from attrs import frozen
 
 from zraft.errors import StorageError
 from zraft.ids import GroupId
-from zraft.raft.messages import Entry
+from zraft.raft.messages import NO_INDEX, Entry, HardState
+from zraft.raft.snapshot import SnapshotMeta
 from zraft.storage.directory import DataDirectory
 from zraft.storage.durable import reading, sync_directory, sync_file, writing
-from zraft.storage.errors import CorruptionError, DiskFullError, FsyncError, WriteError
+from zraft.storage.errors import CompactedError, CorruptionError, DiskFullError, FsyncError, WriteError
 from zraft.storage.filesystem import FileSystem
 from zraft.storage.frames import (
     HEAD_BYTES,
@@ -30,20 +31,25 @@ from zraft.storage.frames import (
     encode_frame,
     encode_header,
 )
-from zraft.storage.group_log import GroupLog
+from zraft.storage.group_log import NO_BASE, GroupLog
 from zraft.storage.records import (
+    RESTORE_KIND,
     TRUNCATE_KIND,
+    BaseRecord,
     EntryFields,
     EntryRecord,
+    HardStateRecord,
     Record,
     RecordFormatError,
     RecordReader,
+    RestoreRecord,
     TruncateRecord,
     encode_records,
     entry_of,
     is_entry,
 )
 from zraft.storage.recovery import (
+    MISSING_ADVICE,
     GroupRecovered,
     Recovered,
     RecoveryReport,
@@ -57,15 +63,14 @@ from zraft.storage.sparse_index import Place, SparseIndex
 
 _SEGMENT_NAME: Final = re.compile(r"(\d{10})\.seg")
 _TEMPORARY_SUFFIX: Final = ".seg.tmp"
-_RESTORE: Final = (
-    "put the file back if it was moved; otherwise move the data directory aside and let the server join again "
-    "with an empty one, so that it is a new instance"
-)
+_ROLL_FRACTION: Final = 4
+"""A last segment is closed early if it holds compacted entries and is at least this part (a quarter) full."""
 
 
 @frozen
 class WalStatistics:
-    """`length` is the bytes of all segments up to their last frames, preallocated zeros left out."""
+    """`length` is the bytes of all segments up to their last frames, preallocated zeros left out; `frames` counts
+    those that were ever written."""
 
     segments: int
     frames: int
@@ -75,13 +80,15 @@ class WalStatistics:
 class Wal:
     """An open write-ahead log.
 
-    `append` and `close` belong to one thread (they block for the disk). `read_entries` and `statistics` may be
-    called from another at any time; they see what was durable when they were called.
+    `append`, `compact` and `close` belong to one thread (they block for the disk). `read_entries`, `base` and
+    `statistics` may be called from another at any time; they see what was durable when they were called.
     """
 
     __slots__ = (
         "_allocated",
+        "_compacted",
         "_directory",
+        "_doomed",
         "_failure",
         "_file",
         "_fs",
@@ -113,16 +120,28 @@ class Wal:
         self._file: int | None = None  # of the last segment
         self._allocated = 0
         self._failure: StorageError | None = None
+        self._compacted: dict[GroupId, int] = {}  # what `compact` was told, by group
+        self._doomed: list[int] = []  # segments that are no longer of the log, but may still be files
         self._mutex = threading.Lock()
 
     @classmethod
     def open(
-        cls, fs: FileSystem, directory: DataDirectory, *, settings: WalSettings | None = None
+        cls,
+        fs: FileSystem,
+        directory: DataDirectory,
+        *,
+        settings: WalSettings | None = None,
+        snapshots: Mapping[GroupId, SnapshotMeta] | None = None,
     ) -> tuple[Wal, Recovered]:
         """Recover the log of this data directory, or begin one. Blocks; memory is bounded by frame and tail sizes.
 
         All that is recovered is durable on return, also if the process before was killed before its fsync
         or ended by an fsync error.
+
+        Args:
+            snapshots: the newest durable and good snapshot of each group. A log that ends before it, or has an entry of
+                another term in its place, is dropped and begins after it: such a snapshot was installed, and the
+                process ended before its log said so. Hard state is kept.
 
         Raises:
             CorruptionError: acknowledged bytes are damaged or missing; names file, offset and what to do.
@@ -131,19 +150,23 @@ class Wal:
         """
         settings = settings if settings is not None else WalSettings()
         path = f"{directory.path}/wal"
-        numbers = _prepare(fs, directory, path)
+        numbers, leftovers = _prepare(fs, directory, path)
         replayed = replay(
             fs, path, numbers, server=directory.server, instance=directory.instance, settings=settings
         )
-        if len(numbers) > directory.newest_segment and replayed.segments[-1].frames:
+        if numbers and numbers[-1] > directory.newest_segment and replayed.segments[-1].frames:
             raise StorageError(
                 f"{segment_path(path, numbers[-1])}: holds frames, but {directory.path}/meta knows segments up to "
-                f"{directory.newest_segment} only: it was restored from a copy; {_RESTORE}"
+                f"{directory.newest_segment} only: it was restored from a copy; {MISSING_ADVICE}"
             )
         wal = cls(fs, directory, settings, replayed)
         try:
+            wal._check_snapshots(snapshots or {})
+            wal._doomed = leftovers
+            wal._unlink_doomed()
             wal._settle(replayed)
-            recovered = wal._recovered(replayed)
+            restored = wal._restore_to(snapshots or {}, replayed)
+            recovered = wal._recovered(replayed, restored)
         except BaseException:
             wal._close_file()
             raise
@@ -160,8 +183,7 @@ class Wal:
             FsyncError, WriteError: whether it was written is unknown; the process has to end.
         """
         assert records, "an empty frame says nothing"
-        if self._failure is not None:
-            raise WriteError(f"{self._path}: an earlier write failed, nothing can follow it: {self._failure}")
+        self._check_failure()
         # Tried on copies: what breaks a rule is our own mistake, and must not reach the disk.
         logs: dict[GroupId, GroupLog] = {}
         for record in records:
@@ -182,6 +204,45 @@ class Wal:
             raise
         self._commit(records, logs, span, len(frame))
 
+    def compact(self, group: GroupId, index: int) -> int:
+        """The group's entries up to `index` are in a durable snapshot: remove what no group needs any more.
+
+        Removes whole segments; how many is returned. Segments can go when the next one was begun after
+        all of their entries were covered, so the log may go on beginning somewhat before `index` (see `base`).
+        Closes the last segment if covered entries are what fills it, so that it can go next time. Blocks for two fsyncs, a few
+        more if it closes one; belongs to the thread that appends.
+
+        Raises:
+            DiskFullError: nothing is lost and a later call goes on.
+            FsyncError, WriteError: the process has to end.
+        """
+        self._check_failure()
+        log = self._logs.get(group)
+        if log is None:
+            return 0
+        assert NO_INDEX <= index <= log.last_index, f"{index=} of a log that ends at {log.last_index}"
+        self._compacted[group] = max(self._compacted.get(group, NO_INDEX), index)
+        try:
+            removed = self._unlink_covered()
+            if self._worth_rolling():
+                try:
+                    self._roll(0)
+                except DiskFullError:
+                    self._roll_due = True
+                removed += self._unlink_covered()
+        except DiskFullError:
+            raise
+        except StorageError as error:
+            self._failure = error
+            raise
+        return removed
+
+    def base(self, group: GroupId) -> SnapshotMeta | None:
+        """Where the group's log begins: entries up to there are no longer on this disk. None if it is whole."""
+        with self._mutex:
+            log = self._logs.get(group)
+            return log.base if log is not None and log.base != NO_BASE else None
+
     def read_entries(self, group: GroupId, lo: int, hi: int, bytes_max: int) -> list[Entry]:
         """The group's entries with lo <= index < hi, as far as they are in the log, in order.
 
@@ -189,22 +250,40 @@ class Wal:
         one if `lo` exists. Blocks for the disk; reads up to `index_stride_bytes` and one frame more than it returns.
 
         Raises:
+            CompactedError: the log begins after `lo`, or does so since this call began.
             CorruptionError: the bytes are no longer what was written.
             StorageError: the disk cannot be read.
         """
         assert 1 <= lo <= hi, f"{lo=} {hi=}"
+        try:
+            return self._read_entries(group, lo, hi, bytes_max)
+        except StorageError:
+            # Segments may have been removed under the reader.
+            base = self.base(group)
+            if base is not None and base.index >= lo:
+                raise CompactedError(self._path, group, lo, base.index + 1) from None
+            raise
+
+    def _read_entries(self, group: GroupId, lo: int, hi: int, bytes_max: int) -> list[Entry]:
         # The whole plan is made under the lock, so that a truncation meanwhile cannot mix old and new entries.
         plan: list[tuple[Place, int]] = []
         with self._mutex:
             log = self._logs.get(group)
+            if log is not None and lo <= log.base.index:
+                raise CompactedError(self._path, group, lo, log.base.index + 1)
             hi = min(hi, log.last_index + 1) if log is not None else lo
             at = lo
             while at < hi:
                 place, seam = self._indexes[group].find(at)
                 at = hi if seam is None else min(hi, seam)
                 plan.append((place, at))
-            first = plan[0][0].segment if plan else len(self._segments) + 1
-            spans = [(span.number, span.seed, span.end) for span in self._segments[first - 1 :]]
+            if not plan:
+                return []
+            first = plan[0][0].segment
+            spans = [
+                (span.number, span.seed, span.end)
+                for span in self._segments[first - self._segments[0].number :]
+            ]
         found: list[Entry] = []
         size = 0
         for place, limit in plan:
@@ -220,7 +299,8 @@ class Wal:
         """Counts for metrics."""
         with self._mutex:
             last = self._segments[-1]
-            return WalStatistics(len(self._segments), self._next_frame - 1, last.log_bytes + last.end)
+            length = last.log_bytes + last.end - self._segments[0].log_bytes
+            return WalStatistics(len(self._segments), self._next_frame - 1, length)
 
     def close(self) -> None:
         """Cut the last segment to its length and close it. After a failed write the file is only closed."""
@@ -254,23 +334,69 @@ class Wal:
             sync_file(self._fs, self._file, path)
         self._announce_segment()
 
-    def _recovered(self, replayed: Replay) -> Recovered:
+    def _check_snapshots(self, snapshots: Mapping[GroupId, SnapshotMeta]) -> None:
+        """Every log that does not begin with its first entry has a snapshot of what precedes it."""
+        for group, log in self._logs.items():
+            snapshot = snapshots.get(group, NO_BASE)
+            if log.base.index > snapshot.index:
+                held = f"the newest good one ends at {snapshot.index}" if snapshot.index else "there is none"
+                raise CorruptionError(
+                    segment_path(self._path, max(1, self._segments[0].number - 1)),
+                    0,
+                    f"the file is missing, or a snapshot of group {group} is: the log begins after entry {log.base.index} "
+                    f"and needs a snapshot that reaches there, but {held}",
+                    advice=MISSING_ADVICE,
+                )
+
+    def _restore_to(
+        self, snapshots: Mapping[GroupId, SnapshotMeta], replayed: Replay
+    ) -> tuple[GroupId, ...]:
+        """Let logs begin after snapshots that they end before or contradict."""
+        records: list[Record] = []
+        restored: list[GroupId] = []
+        for group, meta in snapshots.items():
+            log = self._logs.get(group)
+            if log is not None and log.last_index >= meta.index and log.term_at(meta.index) == meta.term:
+                continue
+            if log is None or log.hard_state.term < meta.term:
+                # A log of a term means that this server has heard of the term; it did not vote in it.
+                records.append(HardStateRecord(group, HardState(meta.term, None)))
+            records.append(RestoreRecord(group, meta))
+            restored.append(group)
+            if group in replayed.groups:
+                replayed.groups[group].tail.clear()
+        if records:
+            self.append(records)
+        return tuple(restored)
+
+    def _recovered(self, replayed: Replay, restored: tuple[GroupId, ...]) -> Recovered:
         groups: dict[GroupId, GroupRecovered] = {}
-        for id, group in replayed.groups.items():
-            log = group.log
-            tail = tuple(entry_of(fields) for fields in group.tail)
-            if (
-                not tail and log.last_index
-            ):  # the tail was truncated, and what precedes it no longer in memory
+        for id, log in self._logs.items():
+            tail: tuple[Entry, ...] = ()
+            if id in replayed.groups:
+                tail = tuple(entry_of(fields) for fields in replayed.groups[id].tail)
+                replayed.groups[id].tail.clear()
+            if not tail and log.last_index > log.base.index:
+                # The tail was truncated, and what precedes it no longer in memory.
                 tail = tuple(self.read_entries(id, log.last_index, log.last_index + 1, 0))
                 log.next_position = tail[-1].next_position
             assert log.next_position is not None
             groups[id] = GroupRecovered(
-                log.hard_state, log.roster, log.last_index, log.term_runs, tail, log.next_position
+                log.hard_state,
+                log.roster,
+                log.last_index,
+                log.term_runs,
+                tail,
+                log.next_position,
+                log.base if log.base != NO_BASE else None,
+                log.memberships,
             )
-            group.tail.clear()
         report = RecoveryReport(
-            replayed.torn_tail, len(replayed.segments), replayed.next_frame - 1, replayed.entries
+            replayed.torn_tail,
+            len(replayed.segments),
+            replayed.next_frame - replayed.segments[0].first_frame,
+            replayed.entries,
+            restored,
         )
         return Recovered(groups, report)
 
@@ -314,22 +440,28 @@ class Wal:
                         index.add(record.entry.index, place, log_bytes)
                 elif isinstance(record, TruncateRecord):
                     index.truncate(record.from_index)
+                    span.note_truncation(record.group, record.from_index)
+                elif isinstance(record, RestoreRecord):
+                    index.reset()
+                    # The next segment begins after what was dropped, so that the older ones can go.
+                    self._roll_due = True
             span.end += size
             span.frames += 1
             self._next_frame += 1
 
+    def _check_failure(self) -> None:
+        if self._failure is not None:
+            raise WriteError(f"{self._path}: an earlier write failed, nothing can follow it: {self._failure}")
+
     def _make_room(self, body_bytes: int) -> SegmentSpan:
         """The segment the next frame goes to, its bytes allocated there."""
-        if len(self._segments) > self._directory.newest_segment:
+        if self._segments[-1].number > self._directory.newest_segment:
             self._announce_segment()
         span = self._segments[-1]
         frame_bytes = body_bytes + HEAD_BYTES
         end = span.end + frame_bytes
         if self._roll_due or (end > self._settings.segment_bytes_max and span.frames):
-            self._cut()
-            self._create_segment(frame_bytes)
-            self._roll_due = False
-            self._announce_segment()
+            self._roll(frame_bytes)
             return self._segments[-1]
         if end > self._allocated:
             assert self._file is not None
@@ -339,10 +471,24 @@ class Wal:
             self._allocated = size
         return span
 
+    def _roll(self, frame_bytes: int) -> None:
+        """Close the last segment and begin the next, with room for a frame of that size."""
+        if self._segments[-1].number > self._directory.newest_segment:
+            self._announce_segment()
+        self._cut()
+        self._create_segment(frame_bytes)
+        self._roll_due = False
+        self._announce_segment()
+
     def _create_segment(self, frame_bytes: int) -> None:
-        """Begin the next segment, with room for a frame of that size. Durable, header and name, before it is used."""
+        """Begin the next segment, with room for a frame of that size.
+
+        Header, base and name are durable before it is used: so a segment that can be found always says what every
+        group stood at, and an older one that said so can go.
+        """
         fs = self._fs
-        number = len(self._segments) + 1
+        last = self._segments[-1] if self._segments else None
+        number = last.number + 1 if last else 1
         path = segment_path(self._path, number)
         temporary = f"{self._path}/{number:010d}{_TEMPORARY_SUFFIX}"
         header = SegmentHeader(
@@ -352,12 +498,16 @@ class Wal:
             self._directory.server,
             self._directory.instance,
         )
-        size = max(self._settings.segment_bytes_max, HEADER_BYTES + frame_bytes)
+        bases = self._bases() if header.begins_with_base else []
+        start = encode_header(header)
+        if bases:
+            start += encode_frame(self._next_frame, encode_records(bases), header.seed)
+        size = max(self._settings.segment_bytes_max, len(start) + frame_bytes)
         with writing(path):
             file = fs.create(temporary)
             try:
                 fs.fallocate(file, size)
-                fs.pwrite(file, encode_header(header), 0)
+                fs.pwrite(file, start, 0)
                 sync_file(fs, file, temporary)
                 fs.rename(temporary, path)
             except FsyncError:
@@ -373,18 +523,107 @@ class Wal:
         except StorageError:
             fs.close(file)
             raise
-        last = self._segments[-1] if self._segments else None
         self._close_file()
         self._file = file
         self._allocated = size
-        span = SegmentSpan(number, header.seed, last.log_bytes + last.end if last else 0)
+        span = SegmentSpan(header, last.log_bytes + last.end if last else 0)
+        span.end = len(start)
+        if bases:
+            span.bases = {record.group: record.log for record in bases}
         with self._mutex:
             self._segments.append(span)
+            if bases:
+                self._next_frame += 1
+
+    def _bases(self) -> list[BaseRecord]:
+        """What every group stands at. Reads a log's last entry if it was uncovered by a truncation just now."""
+        bases = []
+        for group, log in sorted(self._logs.items()):
+            if log.next_position is None:
+                last = self.read_entries(group, log.last_index, log.last_index + 1, 0)[-1]
+                log.next_position = last.next_position
+            bases.append(BaseRecord(group, log.hard_state, log.roster, log.end))
+        return bases
+
+    # --- compacting
+
+    def _worth_rolling(self) -> bool:
+        """Whether what compaction cannot remove yet is mostly in the last segment."""
+        last = self._segments[-1]
+        if not last.frames:
+            return False
+        if self._roll_due:
+            return True
+        covered = any(
+            index > (last.bases or {}).get(group, NO_BASE).index for group, index in self._compacted.items()
+        )
+        return covered and last.end >= self._settings.segment_bytes_max // _ROLL_FRACTION
+
+    def _unlink_covered(self) -> int:
+        """Remove the segments that nobody needs any more; how many were."""
+        gone = self._oldest_needed() - self._segments[0].number
+        if gone:
+            self._forget_segments(gone)
+        return self._unlink_doomed()
+
+    def _unlink_doomed(self) -> int:
+        removed = 0
+        while self._doomed:
+            path = segment_path(self._path, self._doomed[-1])
+            with writing(path):
+                self._fs.unlink(path)
+            self._doomed.pop()
+            removed += 1
+            if removed == 1 or not self._doomed:
+                # The newest goes first, for good, and leaves a gap: so a start after a crash sees which ones
+                # are leftovers, whatever subset of the others it still finds.
+                sync_directory(self._fs, self._path)
+        return removed
+
+    def _oldest_needed(self) -> int:
+        """Number of the newest segment that everything older can be removed from under.
+
+        All entries written before it was begun are covered, and no truncation in it or after it reaches back to them: it
+        would refer to entries that are gone.
+        """
+        truncated: dict[GroupId, int] = {}
+        for span in reversed(self._segments[1:]):
+            for group, index in span.truncated.items():
+                truncated[group] = min(index, truncated.get(group, index))
+            if (
+                span.bases is not None
+                and span.number <= self._directory.newest_segment
+                and all(
+                    base.index <= max(self._logs[group].base.index, self._compacted.get(group, NO_INDEX))
+                    and base.index < truncated.get(group, base.index + 1)
+                    for group, base in span.bases.items()
+                )
+            ):
+                return span.number
+        return self._segments[0].number
+
+    def _forget_segments(self, count: int) -> None:
+        """From now on the log begins with another segment; nobody is to begin reading in the `count` oldest ones."""
+        with self._mutex:
+            self._doomed += [span.number for span in self._segments[:count]]
+            del self._segments[:count]
+            first = self._segments[0]
+            assert first.bases is not None
+            place = Place(first.number, HEADER_BYTES, first.first_frame)
+            for group, base in first.bases.items():
+                log = self._logs[group]
+                if base.index <= log.base.index:
+                    continue
+                log = log.fork()
+                log.compact(base)
+                self._logs[group] = log
+                self._indexes[group].compact(base.index + 1, place, exists=log.last_index > base.index)
 
     def _announce_segment(self) -> None:
         """Let `meta` know the newest segment before it holds a frame, so that the loss of its file is noticed."""
-        if len(self._segments) > self._directory.newest_segment:
-            self._directory.note_segment(len(self._segments))
+        newest = self._segments[-1].number
+        if newest > self._directory.newest_segment:
+            self._directory.note_segment(newest)
 
     def _cut(self) -> None:
         """Cut the last segment to its frames. After a power failure zeros may still follow them; readers stop there."""
@@ -452,18 +691,23 @@ def _surviving(records: RecordReader, frame: Frame, group: GroupId, path: str) -
                     found.append(fields)
             elif fields[0] == TRUNCATE_KIND and fields[1] == group:
                 found = [entry for entry in found if entry[2] < fields[2]]
+            elif fields[0] == RESTORE_KIND and fields[1] == group:
+                found = []
     except RecordFormatError as error:
         raise CorruptionError(path, frame.offset, f"frame {frame.number}: {error}") from error
     return found
 
 
-def _prepare(fs: FileSystem, directory: DataDirectory, path: str) -> list[int]:
-    """The segments' numbers, after the traces of an interrupted start or roll were removed."""
+def _prepare(fs: FileSystem, directory: DataDirectory, path: str) -> tuple[list[int], list[int]]:
+    """The segments' numbers, without gaps, and the numbers of those that an interrupted compaction left before them.
+
+    The traces of an interrupted start or roll are removed.
+    """
     with reading(path):
         present = "wal" in fs.listdir(directory.path)
     if not present:
         if directory.newest_segment:
-            raise CorruptionError(path, 0, "the directory is missing", advice=_RESTORE)
+            raise CorruptionError(path, 0, "the directory is missing", advice=MISSING_ADVICE)
         with writing(path):
             fs.mkdir(path)
     # The process before may have been killed between making a name and fsyncing it.
@@ -476,12 +720,14 @@ def _prepare(fs: FileSystem, directory: DataDirectory, path: str) -> list[int]:
             with writing(f"{path}/{name}"):
                 fs.unlink(f"{path}/{name}")
     numbers = sorted(int(match[1]) for match in map(_SEGMENT_NAME.fullmatch, names) if match)
-    for expected in range(1, max(directory.newest_segment, len(numbers)) + 1):
-        if expected > len(numbers) or numbers[expected - 1] != expected:
-            raise CorruptionError(segment_path(path, expected), 0, "the file is missing", advice=_RESTORE)
-    if len(numbers) > directory.newest_segment + 1:
+    newest = directory.newest_segment
+    if newest and (not numbers or numbers[-1] < newest):
+        raise CorruptionError(segment_path(path, newest), 0, "the file is missing", advice=MISSING_ADVICE)
+    if numbers and numbers[-1] > newest + 1:
         raise StorageError(
-            f"{path}: has {len(numbers)} segments, but {directory.path}/meta knows {directory.newest_segment}: "
-            f"it was restored from a copy; {_RESTORE}"
+            f"{path}: has segments up to {numbers[-1]}, but {directory.path}/meta knows {newest}: "
+            f"it was restored from a copy; {MISSING_ADVICE}"
         )
-    return numbers
+    # What lies before a gap was being compacted; whether it could be is for the snapshots to say.
+    gap = max((at for at, number in enumerate(numbers) if at and numbers[at - 1] != number - 1), default=0)
+    return numbers[gap:], numbers[:gap]
