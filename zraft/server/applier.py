@@ -18,6 +18,7 @@ from zraft.raft.snapshot import SnapshotMeta
 from zraft.server.audit import AuditTap
 from zraft.server.clients import Clients
 from zraft.server.connection import Connection, Phase
+from zraft.server.errands import Errand
 from zraft.server.expiry import SessionExpiry
 from zraft.server.origin import NumberedBatch, OriginStream
 from zraft.server.touches import TouchReporter
@@ -150,7 +151,9 @@ class Applier:
     def _disown(self, batch: NumberedBatch) -> None:
         """Results of commands that are not the ones sent must not pass for the answers to these."""
         for owner in dict.fromkeys(batch.owners):
-            if owner is not None and owner.phase is not Phase.CLOSED:
+            if isinstance(owner, Errand):
+                owner.complete(Code.SYSTEM_ERROR, self._machine.last_zxid)
+            elif owner is not None and owner.phase is not Phase.CLOSED:
                 self._clients.refuse(
                     owner,
                     f"the log holds another batch {batch.message.seq} of this server than it sent: a peer changed it",

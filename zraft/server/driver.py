@@ -34,6 +34,7 @@ from zraft.server.connection import Connection
 from zraft.server.contact import Contact
 from zraft.server.driver_types import DriverSettings, Effects, Identity, Stored
 from zraft.server.divergence import check_verdict
+from zraft.server.errands import Errand
 from zraft.server.group_commit import GroupCommit
 from zraft.server.joining import Joining
 from zraft.server.leadership import Leadership
@@ -63,13 +64,16 @@ from zraft.transport.messages import (
 )
 from zraft.tree.machine import Machine
 from zraft.tree.remains import Remains
-from zraft.tree.txn import REGISTER
+from zraft.tree.txn import REGISTER, Command
 
 IDLE_TURN_MS: Final = 20
 """Longest time between two turns; finer than every timeout, coarse enough to cost nothing when idle."""
 
 MISTAKES_KEPT_MAX: Final = 16
 """Messages that no correct peer sends, remembered between two turns for the log; all are counted."""
+
+ERRAND_BYTES: Final = 512
+"""What an operator's command counts for in its batch."""
 
 REMAINS_PER_TURN: Final = 3_000
 """Parts of a replaced state freed per turn: about a millisecond."""
@@ -438,6 +442,15 @@ class Driver:
             case Verdict():
                 if raft is not None and server == self._leader:
                     check_verdict(dict(self.machine.digests), message.digests)
+
+    def submit(self, command: Command, done: Callable[[object], None]) -> None:
+        """Put an operator's command into the log; `done` gets its result when it is applied here."""
+        self.origin.add(Errand(done), 0, (), [command], ERRAND_BYTES)
+        self._stirred = True
+
+    def address_of(self, server: ServerId | None) -> str | None:
+        """Where a server is, as far as this one was told."""
+        return self._addresses.get(server) if server is not None else None
 
     def _tell_stranger(self, leadership: Leadership, raft: Raft, server: ServerId, instance: Instance) -> None:
         """Consensus messages of who was removed: it may not know yet, and must not go on asking for votes."""

@@ -118,7 +118,7 @@ class MembershipKeeper:
         if machine.position == 0 or self._proposed_at_position >= machine.position:
             return []
         commands: list[Command] = []
-        level = self._level_of_all(raft.membership)
+        level = self.level_of_all(raft.membership)
         if level > machine.feature_level:
             commands.append((FEATURE, level))
         elif machine.feature_level >= LEVEL_OF_MEMBERS and not machine.members and raft.membership_committed:
@@ -131,7 +131,12 @@ class MembershipKeeper:
             self._proposed_at_position = machine.position
         return commands
 
-    def _level_of_all(self, membership: Membership) -> int:
+    def features_of(self, server: ServerId, instance: Instance) -> int | None:
+        """The highest feature level that a member announced to this leader."""
+        announced = self._announced.get(server)
+        return announced[1] if announced is not None and announced[0] == instance else None
+
+    def level_of_all(self, membership: Membership) -> int:
         """The highest level that every member announced; 0 while one is silent."""
         level = self._features
         for server, member in membership.members.items():

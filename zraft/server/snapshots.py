@@ -8,6 +8,7 @@ Pure.
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable, Iterable
 from typing import Final
 
@@ -36,6 +37,8 @@ from zraft.server.snapshot_transfer import Received, SnapshotReceiver, SnapshotS
 from zraft.storage.snapshots import SnapshotInfo
 from zraft.transport.messages import PeerMessage, SnapshotChunk, SnapshotOffer, SnapshotRequest
 from zraft.tree.machine import Machine
+
+OPERATOR_READS_MAX: Final = 64
 
 COMPACT_INTERVAL_MS: Final = 1_000
 """How often the log's beginning is reconsidered."""
@@ -68,6 +71,7 @@ class Snapshots:
         self._compact_at = 0
         self.problems: list[str] = []
         self.restored_total = 0
+        self._operators: deque[tuple[Read, Callable[[Result], None]]] = deque()
 
     def turn(
         self,
@@ -137,6 +141,10 @@ class Snapshots:
     def performed(self, task: Task, result: Result, term: int, now_ms: int) -> None:
         """The disk has done a task."""
         match task:
+            case Read() if task.server == 0:
+                # Tasks are done in the order in which they were given.
+                _, done = self._operators.popleft()
+                done(result)
             case Read():
                 if self.sender is not None:
                     chunk = self.sender.performed(task, result, term)
@@ -165,6 +173,14 @@ class Snapshots:
     def discard(self) -> None:
         """What arrived is no longer needed: the log has brought us further meanwhile."""
         self.receiver.reset()
+
+    def read_for_operator(self, read: Read, done: Callable[[Result], None]) -> None:
+        """A piece of a finished snapshot, for whoever saves it."""
+        if len(self._operators) >= OPERATOR_READS_MAX:
+            done(None)
+            return
+        self._operators.append((read, done))
+        self._tasks.append(read)
 
     def take_tasks(self) -> list[Task]:
         """What the disk is to do, in this order."""

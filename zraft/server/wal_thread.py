@@ -12,11 +12,22 @@ from collections.abc import Callable, Sequence
 from queue import SimpleQueue
 from typing import Final
 
+from attrs import frozen
+
+from zraft.ids import GroupId
 from zraft.storage.errors import DiskFullError
 from zraft.storage.records import Record
 from zraft.storage.wal import Wal
 
 RETRY_FULL_DISK_S: Final = 0.5
+
+
+@frozen
+class Compaction:
+    """Entries of `group` up to `index` are no longer needed."""
+
+    group: GroupId
+    index: int
 
 
 class WalThread:
@@ -38,7 +49,7 @@ class WalThread:
         self._on_written = on_written
         self._on_full = on_full
         self._on_failed = on_failed
-        self._frames: SimpleQueue[Sequence[Record] | None] = SimpleQueue()
+        self._frames: SimpleQueue[Sequence[Record] | Compaction | None] = SimpleQueue()
         self._stopping = threading.Event()
         self._thread = threading.Thread(target=self._run, name="zraft-wal", daemon=True)
         self._thread.start()
@@ -46,6 +57,10 @@ class WalThread:
     def submit(self, records: Sequence[Record]) -> None:
         """Write one frame; not before the last one was reported as written."""
         self._frames.put(records)
+
+    def compact(self, group: GroupId, index: int) -> None:
+        """After what was submitted before: give the disk space of entries up to `index` back."""
+        self._frames.put(Compaction(group, index))
 
     def stop(self) -> None:
         """Finish the frame under way and end the thread."""
@@ -56,6 +71,9 @@ class WalThread:
     def _run(self) -> None:
         try:
             while (records := self._frames.get()) is not None:
+                if isinstance(records, Compaction):
+                    self._compact(records)
+                    continue
                 began = time.perf_counter()
                 if not self._append(records):
                     return
@@ -63,6 +81,14 @@ class WalThread:
         except BaseException as error:
             # Carried to the loop, which ends the process with it: a server without its log is no server.
             self._on_failed(error)
+
+    def _compact(self, compaction: Compaction) -> None:
+        try:
+            self._wal.compact(compaction.group, compaction.index)
+        except DiskFullError as error:
+            # Space is given back all the same the next time; nothing is lost meanwhile.
+            self._on_full(error)
+            self._on_full(None)
 
     def _append(self, records: Sequence[Record]) -> bool:
         """True when the frame is durable, False if the server stops while the disk is full."""

@@ -10,11 +10,13 @@ import random
 from collections.abc import Callable, Sequence
 from typing import Final
 
-from zraft.ids import ServerId
+from zraft.ids import COORDINATION_GROUP, ServerId
 from zraft.server.driver_types import Identity, Stored
-from zraft.server.stored import stored_group
+from zraft.server.snapshot_tasks import Result, SnapshotDisk, Task
+from zraft.server.stored import restore_machine, stored_group
 from zraft.storage.directory import DataDirectory
 from zraft.storage.records import Record
+from zraft.storage.snapshots import SnapshotStore
 from zraft.storage.settings import WalSettings
 from zraft.storage.wal import Wal
 from zraft.testing.disk import ProcessDied, SimulatedDisk, Trouble
@@ -35,17 +37,23 @@ class DiskImage:
         self._rng = rng
         self.disk = SimulatedDisk()
         self._wal: Wal | None = None
+        self._snapshots: SnapshotDisk | None = None
         self.directory: DataDirectory | None = None
 
     def open(self, entropy: Callable[[int], bytes]) -> tuple[Identity, Stored]:
         """Open the data directory and recover the log, as a starting server does."""
         fs = self.disk
         self.directory = directory = DataDirectory.open(fs, PATH, server=self._server, entropy=entropy)
-        self._wal, recovered = Wal.open(fs, directory, settings=WAL_SETTINGS)
+        store = SnapshotStore.open(fs, directory, COORDINATION_GROUP)
+        newest = store.newest
+        bases = {COORDINATION_GROUP: newest.header.meta} if newest is not None else {}
+        self._wal, recovered = Wal.open(fs, directory, settings=WAL_SETTINGS, snapshots=bases)
+        self._snapshots = SnapshotDisk(store)
+        machine = restore_machine(store, newest) if newest is not None else None
         identity = Identity(
             self._server, directory.instance, directory.boot, directory.boot_id, directory.cluster
         )
-        return identity, stored_group(self._wal, recovered)
+        return identity, stored_group(self._wal, recovered, newest, machine)
 
     @property
     def joined(self) -> bool:
@@ -61,17 +69,33 @@ class DiskImage:
         assert self._wal is not None
         self._wal.append(records)
 
-    def tear(self, records: Sequence[Record]) -> None:
-        """The power fails while this frame is being written: nothing of it, a part, or all of it may survive."""
+    def compact(self, index: int) -> None:
+        """Give back what a durable snapshot covers."""
         assert self._wal is not None
+        self._wal.compact(COORDINATION_GROUP, index)
+
+    def perform(self, task: Task) -> Result:
+        """A task of the snapshot disk."""
+        assert self._snapshots is not None
+        return self._snapshots.perform(task)
+
+    def tear(
+        self, records: Sequence[Record] | None, task: Task | None = None, compact_to: int | None = None
+    ) -> None:
+        """The power fails while this is being done: nothing of it, a part, or all of it may survive."""
         rng = self._rng
         if rng.random() < 0.25:
             return
-        # Appending takes two steps, or about a dozen when it begins a segment.
+        # Appending takes two steps, or about a dozen when it begins a segment; a snapshot's end takes as many.
         step = rng.choice((1, 2, 2, 2, 3, 5, 8, 12))
         self.disk.fail_at(step, rng.choice((Trouble.DIE_BEFORE, Trouble.DIE_DURING, Trouble.DIE_AFTER)), rng)
         try:
-            self._wal.append(records)
+            if records is not None:
+                self.append(records)
+            if compact_to is not None:
+                self.compact(compact_to)
+            if task is not None:
+                self.perform(task)
         except ProcessDied:
             pass
 
@@ -81,4 +105,4 @@ class DiskImage:
             self.disk.crash(self._rng)
         else:
             self.disk.kill()
-        self._wal = self.directory = None
+        self._wal = self._snapshots = self.directory = None

@@ -19,6 +19,7 @@ from zraft.raft.messages import HardState
 from zraft.raft.role import Role
 from zraft.server.driver import Driver
 from zraft.server.driver_types import DriverSettings, Effects, Stored
+from zraft.server.snapshot_tasks import Result, Task
 from zraft.storage.records import Record
 from zraft.testing.broken import BrokenPromiseError
 from zraft.testing.disk_image import DiskImage
@@ -87,6 +88,10 @@ class Process:
         self._frame: list[Record] | None = None
         self._frame_number = 0
         self._frame_done = False
+        self._compact_to: int | None = None
+        self._tasks: deque[Task] = deque()
+        self._task_number = 0
+        self._performed: list[tuple[Task, Result]] = []
         self.turns = 0
 
     @property
@@ -138,11 +143,18 @@ class Process:
         """Power is gone: the process and what was not fsynced."""
         if self.driver is None:
             return
+        task = self._tasks[0] if self._tasks else None
         if self._frame is not None and not self._frame_done:
-            self.image.tear(self._frame)
+            self.image.tear(self._frame, task)
         else:
             self._frame = None
+            if task is not None or self._compact_to is not None:
+                self.image.tear(None, task, self._compact_to)
         self.image.crash()
+        self._compact_to = None
+        self._tasks.clear()
+        self._performed.clear()
+        self._task_number += 1
         self.driver = None
         self._frame_done = False
         self._frame_number += 1
@@ -215,6 +227,9 @@ class Process:
         if self._frame_done:
             self._frame, self._frame_done = None, False
             driver.persisted()
+        performed, self._performed = self._performed, []
+        for task, result in performed:
+            driver.performed(task, result)
         while self._inbox:
             sender, data = self._inbox.popleft()
             driver.receive(sender, self._decode(data))
@@ -261,6 +276,15 @@ class Process:
         if effects.write is not None:
             assert self._frame is None, "a second frame while one is in flight"
             self._write(effects.write)
+        if effects.compact_to is not None:
+            self._compact_to = effects.compact_to
+            if self._frame is None:
+                self._compact()
+        if effects.tasks:
+            idle = not self._tasks
+            self._tasks.extend(effects.tasks)
+            if idle:
+                self._begin_task()
         now = self._schedule.now_ms
         self._request_turn(max(now + 1, now + effects.wake_at - self.clock_ms))
 
@@ -285,6 +309,25 @@ class Process:
         self.image.append(self._frame)
         self._observer.durable(self, self._frame)
         self._frame_done = True
+        self._compact()
+        self._request_turn(self._schedule.now_ms)
+
+    def _compact(self) -> None:
+        if self._compact_to is not None:
+            self.image.compact(self._compact_to)
+            self._compact_to = None
+
+    def _begin_task(self) -> None:
+        self._schedule.after(self._rng.randint(0, self._profile.fsync_ms_max), self._perform, self._task_number)
+
+    def _perform(self, number: int) -> None:
+        """The snapshot disk has done its first task."""
+        if self.driver is None or number != self._task_number:
+            return
+        task = self._tasks.popleft()
+        self._performed.append((task, self.image.perform(task)))
+        if self._tasks:
+            self._begin_task()
         self._request_turn(self._schedule.now_ms)
 
 

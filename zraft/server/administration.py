@@ -1,0 +1,301 @@
+"""What a server does for its operators: lists and changes members, takes snapshots, changes replicated settings.
+
+Requests come from whoever holds the cluster key (`zraft.operator`). Nothing here waits: a reply may be given later,
+when its command was applied or the disk has done its part.
+
+Pure.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Final, assert_never
+
+from attrs import asdict, frozen
+
+from zraft.errors import Code
+from zraft.ids import ServerId
+from zraft.operator.requests import (
+    Done,
+    FeatureRaise,
+    MemberAdd,
+    MemberLine,
+    MemberList,
+    MemberListing,
+    MemberPromote,
+    MemberRemove,
+    OperatorReply,
+    OperatorRequest,
+    Refused,
+    SettingLine,
+    SettingsListing,
+    SettingsSet,
+    SettingsShow,
+    SnapshotFile,
+    SnapshotPart,
+    SnapshotRead,
+    SnapshotTake,
+    Transfer,
+)
+from zraft.raft.core import Raft
+from zraft.raft.messages import MemberRole
+from zraft.raft.role import Role
+from zraft.server.driver import Driver
+from zraft.server.snapshot_tasks import Read, Result
+from zraft.storage.snapshots import SnapshotInfo
+from zraft.tree.features import FEATURE_LEVEL_MAX, LEVEL_OF_MEMBERS
+from zraft.tree.members import OBSERVER, PARTICIPANT, REMOVE
+from zraft.tree.txn import FEATURE, MEMBERS, SETTINGS, Command
+
+Reply = Callable[[OperatorReply], None]
+
+PART_BYTES_MAX: Final = 256 * 1024
+WAITING_MAX: Final = 64
+
+_WHY: Final = {
+    Code.NEW_CONFIG_NO_QUORUM: "the change would leave no server that votes; add another one first",
+    Code.BAD_ARGUMENTS: "there is no such member, or the request is out of bounds",
+    Code.UNIMPLEMENTED: f"the cluster works at a feature level below {LEVEL_OF_MEMBERS}: upgrade all servers first, or "
+    "raise the knob features_max that holds it down",
+    Code.BAD_VERSION: "the members were changed by somebody else meanwhile; look and try again",
+}
+
+
+@frozen
+class _Transferring:
+    target: ServerId
+    since_ms: int
+    reply: Reply
+
+
+class Administration:
+    """Answers operators of one server; `turn` looks after those that wait."""
+
+    def __init__(self, driver: Driver) -> None:
+        self._driver = driver
+        self._taking: list[tuple[SnapshotInfo | None, Reply]] = []
+        self._transfers: list[_Transferring] = []
+
+    def handle(self, request: OperatorRequest, reply: Reply) -> None:
+        """Answer through `reply`, now or later, once."""
+        driver = self._driver
+        raft = driver.raft
+        if raft is None or driver.problem is not None:
+            reply(Refused(f"this server is not part of its cluster: {driver.problem or 'it is starting'}", retriable=True))
+            return
+        match request:
+            case MemberList():
+                self._as_leader(raft, reply, lambda: self._list(raft))
+            case MemberAdd(server, address, observer):
+                part = OBSERVER if observer else PARTICIPANT
+                self._change(server, part, address, reply, f"server {server} is taken in as it shows up")
+            case MemberRemove(server):
+                if server not in driver.machine.members:
+                    reply(Refused(f"server {server} is no member; the members are {self._names()}"))
+                    return
+                self._change(server, REMOVE, "", reply, f"server {server} is taken out")
+            case MemberPromote(server):
+                member = driver.machine.members.get(server)
+                if member is None:
+                    reply(Refused(f"server {server} is no member; the members are {self._names()}"))
+                    return
+                self._change(
+                    server, PARTICIPANT, member.address, reply, f"server {server} votes as soon as it has caught up"
+                )
+            case Transfer(target):
+                self._transfer(raft, target, reply)
+            case SnapshotTake():
+                if len(self._taking) >= WAITING_MAX:
+                    reply(Refused("too many snapshots were asked for at once", retriable=True))
+                    return
+                self._taking.append((driver.snapshots.keeper.newest, reply))
+                driver.snapshots.keeper.request()
+            case SnapshotRead(id, offset, length):
+                driver.snapshots.read_for_operator(
+                    Read(0, id, offset, min(length, PART_BYTES_MAX)), lambda result: _give_part(offset, result, reply)
+                )
+            case SettingsShow():
+                reply(self._settings())
+            case SettingsSet(name, value):
+                self._set(name, value, reply)
+            case FeatureRaise(level):
+                self._raise(raft, level, reply)
+            case _:
+                assert_never(request)
+
+    def turn(self) -> None:
+        """Give those who wait what they wait for."""
+        driver = self._driver
+        if self._taking:
+            newest = driver.snapshots.keeper.newest
+            if newest is not None:
+                waiting, self._taking = self._taking, []
+                for before, reply in waiting:
+                    if before is newest:
+                        self._taking.append((before, reply))
+                    else:
+                        meta = newest.header.meta
+                        reply(
+                            SnapshotFile(
+                                driver.identity.server, newest.header.id, newest.size, meta.index, newest.zxid
+                            )
+                        )
+        if self._transfers and driver.raft is not None:
+            waiting_transfers, self._transfers = self._transfers, []
+            for transfer in waiting_transfers:
+                self._look_at_transfer(driver.raft, transfer)
+
+    # -- members
+
+    def _names(self) -> str:
+        return ", ".join(map(str, self._driver.machine.members)) or "not written down yet"
+
+    def _leader_address(self) -> str | None:
+        driver = self._driver
+        member = driver.machine.members.get(driver.leader) if driver.leader is not None else None
+        return member.address if member is not None and member.address else driver.address_of(driver.leader)
+
+    def _as_leader(self, raft: Raft, reply: Reply, answer: Callable[[], OperatorReply]) -> None:
+        if raft.role is Role.LEADER:
+            reply(answer())
+        elif self._driver.leader is None:
+            reply(Refused("no server leads at the moment", retriable=True))
+        else:
+            leader = self._driver.leader
+            reply(Refused(f"server {leader} leads", leader=self._leader_address(), retriable=True))
+
+    def _list(self, raft: Raft) -> MemberListing:
+        driver = self._driver
+        leadership = driver.leadership
+        silences = raft.silences
+        matches = {follower.server: follower.match_index for follower in raft.statistics().followers}
+        lines = []
+        for server, member in raft.membership.members.items():
+            leads = server == driver.identity.server
+            features = driver.settings.features if leads else None
+            if leadership is not None and not leads:
+                features = leadership.members.features_of(server, member.instance)
+            lines.append(
+                MemberLine(
+                    server,
+                    member.address or driver.address_of(server) or "",
+                    member.role.name.lower(),
+                    member.instance,
+                    leads,
+                    raft.log.last_index if leads else matches.get(server),
+                    None if leads else silences.get(server),
+                    features,
+                )
+            )
+        for server, wish in driver.machine.members.items():
+            if server not in raft.membership.members:
+                lines.append(
+                    MemberLine(server, wish.address, MemberRole.LEARNER.name.lower(), b"", False, None, None, None)  # type: ignore[arg-type]
+                )
+        return MemberListing(
+            driver.cluster or b"",
+            raft.members_changed_index,
+            raft.log.last_index,
+            raft.membership.joint or not raft.membership_committed,
+            tuple(lines),
+        )
+
+    def _change(self, server: ServerId, part: int, address: str, reply: Reply, text: str) -> None:
+        self._submit((MEMBERS, False, -1, ((server, part, address),)), reply, text)
+
+    def _submit(self, command: Command, reply: Reply, text: str) -> None:
+        """Into the log, and answered when it is applied here."""
+
+        def done(result: object) -> None:
+            if isinstance(result, Code) and result is not Code.OK:
+                reply(Refused(_WHY.get(result, f"the cluster answered {result.name}")))
+            else:
+                reply(Done(text))
+
+        self._driver.submit(command, done)
+
+    def _transfer(self, raft: Raft, target: ServerId | None, reply: Reply) -> None:
+        if raft.role is not Role.LEADER:
+            self._as_leader(raft, reply, lambda: Done(""))
+            return
+        if target is None:
+            voters = [server for server in raft.membership.voters if server != self._driver.identity.server]
+            matches = {f.server: f.match_index for f in raft.statistics().followers}
+            heard = raft.silences
+            voters.sort(key=lambda server: (heard.get(server, 1 << 40) > 1_000, -matches.get(server, 0)))
+            target = voters[0] if voters else None
+        if target == self._driver.identity.server:
+            reply(Done(f"server {target} leads already"))
+        elif target is None or target not in raft.membership.voters:
+            reply(Refused(f"the leadership can only go to a voter other than this one: {raft.membership.voters}"))
+        elif not raft.transfer_leadership(target):
+            reply(Refused("the leadership is being handed over already", retriable=True))
+        else:
+            self._transfers.append(_Transferring(target, self._driver.clock.now, reply))
+
+    def _look_at_transfer(self, raft: Raft, transfer: _Transferring) -> None:
+        if raft.role is Role.LEADER and not raft.transferring:
+            transfer.reply(
+                Refused(
+                    f"server {transfer.target} did not take over within the election timeout; this server leads on",
+                    retriable=True,
+                )
+            )
+        elif raft.leader == transfer.target:
+            transfer.reply(Done(f"server {transfer.target} leads"))
+        elif raft.leader is not None and raft.leader != self._driver.identity.server:
+            transfer.reply(Refused(f"server {raft.leader} was elected instead", leader=self._leader_address()))
+        elif self._driver.clock.now - transfer.since_ms > 20 * self._driver.settings.raft.election_timeout_ticks:
+            transfer.reply(Refused("no leader was elected so far", retriable=True))
+        else:
+            self._transfers.append(transfer)
+
+    # -- settings
+
+    def _settings(self) -> SettingsListing:
+        driver = self._driver
+        configured = asdict(driver.settings.tree)
+        machine = driver.machine
+        level = machine.feature_level
+        possible = driver.settings.features
+        if driver.leadership is not None and driver.raft is not None:
+            possible = max(level, driver.leadership.members.level_of_all(driver.raft.membership))
+        return SettingsListing(
+            tuple(
+                SettingLine(name, value, configured.get(name))
+                for name, value in sorted(machine.settings.known_at(level).items())
+            ),
+            level,
+            possible,
+        )
+
+    def _set(self, name: str, value: int, reply: Reply) -> None:
+        machine = self._driver.machine
+        known = machine.settings.known_at(machine.feature_level)
+        if name not in known:
+            reply(Refused(f"{name!r} is no replicated setting; there are {', '.join(sorted(known))}"))
+        elif machine.settings.changed({name: value}, machine.feature_level) is None:
+            reply(Refused(f"{name} = {value} is out of bounds, or contradicts another setting"))
+        else:
+            self._submit((SETTINGS, {name: value}), reply, f"{name} is {value} now, on all servers")
+
+    def _raise(self, raft: Raft, level: int | None, reply: Reply) -> None:
+        leadership = self._driver.leadership
+        if raft.role is not Role.LEADER or leadership is None:
+            self._as_leader(raft, reply, lambda: Refused("this server has only just been elected", retriable=True))
+            return
+        possible = leadership.members.level_of_all(raft.membership)
+        wanted = possible if level is None else level
+        if wanted <= self._driver.machine.feature_level:
+            reply(Done(f"the cluster works at feature level {self._driver.machine.feature_level} already"))
+        elif wanted > possible or wanted > FEATURE_LEVEL_MAX:
+            reply(Refused(f"not all members can do level {wanted}; the highest that all announced is {possible}"))
+        else:
+            self._submit((FEATURE, wanted), reply, f"the cluster works at feature level {wanted}")
+
+
+def _give_part(offset: int, result: Result, reply: Reply) -> None:
+    if isinstance(result, bytes):
+        reply(SnapshotPart(offset, result))
+    else:
+        reply(Refused(f"the snapshot is no longer there: {result}"))
