@@ -15,6 +15,7 @@ from attrs import Factory, field, fields, frozen
 from zraft.address import Address
 from zraft.errors import ConfigError
 from zraft.ids import SERVER_ID_MAX, SERVER_ID_MIN, ServerId
+from zraft.tree.features import FEATURE_LEVEL_MAX, FEATURE_LEVEL_MIN
 
 CLUSTER_KEYS_MAX: Final = 2
 """The key in use and, while a key is being rotated, its successor (D-6)."""
@@ -185,6 +186,49 @@ class TreeConfig:
 
 
 @frozen(kw_only=True)
+class SnapshotConfig:
+    """Snapshots of the state, and how much of the log is kept behind them."""
+
+    log_bytes_min: int = _count(
+        33_554_432,
+        4_096,
+        1_099_511_627_776,
+        "No snapshot is written before the log since the last one is this long, or `commands_min` is reached.",
+    )
+    log_ratio_percent: int = _count(
+        200,
+        1,
+        10_000,
+        "... nor before it is this many percent of the state's own size; a busy server waits for twice as much.",
+    )
+    commands_min: int = _count(
+        250_000,
+        1,
+        1_000_000_000,
+        "The same in commands, which a restart has to replay; more with many znodes (half as many as there are).",
+    )
+    keep: int = _count(3, 1, 1_000, "Snapshots kept; older ones are removed (autopurge.snapRetainCount).")
+    retain_bytes: int = _count(
+        8_388_608,
+        0,
+        1_099_511_627_776,
+        "The log before the newest snapshot that is always kept, so that a short absence needs no snapshot.",
+    )
+    retain_bytes_max: int = _count(
+        268_435_456,
+        0,
+        1_099_511_627_776,
+        "The most that is kept before the newest snapshot for followers that answer but are behind.",
+    )
+    send_bytes_per_s: int = _count(
+        67_108_864,
+        65_536,
+        10_737_418_240,
+        "What a leader sends of snapshots per second, to all followers together; live traffic keeps its latency.",
+    )
+
+
+@frozen(kw_only=True)
 class PeerConfig:
     """Datagrams between servers."""
 
@@ -336,6 +380,12 @@ class ServerConfig:
     )
     session_timeout_ms_min: int = field(default=Factory(lambda self: 2 * self.tick_time_ms, takes_self=True))
     session_timeout_ms_max: int = field(default=Factory(lambda self: 20 * self.tick_time_ms, takes_self=True))
+    features_max: int = _count(
+        FEATURE_LEVEL_MAX,
+        FEATURE_LEVEL_MIN,
+        FEATURE_LEVEL_MAX,
+        "Highest feature level announced to the cluster: hold it down while an upgrade may have to be taken back.",
+    )
     log_format: str = "console"
     log_level: str = "info"
     raft: RaftConfig = RaftConfig()
@@ -343,6 +393,7 @@ class ServerConfig:
     client: ClientConfig = ClientConfig()
     peer: PeerConfig = PeerConfig()
     tree: TreeConfig = TreeConfig()
+    snapshot: SnapshotConfig = SnapshotConfig()
     tls: TlsConfig = TlsConfig()
     auth: AuthConfig = AuthConfig()
     audit: AuditConfig = AuditConfig()
@@ -357,6 +408,7 @@ SECTIONS: Final[Mapping[str, type[Any]]] = {
     "client": ClientConfig,
     "peer": PeerConfig,
     "tree": TreeConfig,
+    "snapshot": SnapshotConfig,
     "tls": TlsConfig,
     "auth": AuthConfig,
     "audit": AuditConfig,

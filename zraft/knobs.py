@@ -239,6 +239,8 @@ def _knobs() -> Iterable[Knob]:
     yield Knob(
         "session_timeout_ms_max", session_timeout, "Longest session timeout granted.", "20 * tick_time_ms"
     )
+    features = getattr(fields(ServerConfig), "features_max")  # noqa: B009
+    yield Knob("features_max", _count_of(features), features.metadata["help"], str(features.default))
     yield Knob(
         "log_format", _parse_choice(LOG_FORMATS), "One of " + ", ".join(LOG_FORMATS) + ".", LOG_FORMATS[0]
     )

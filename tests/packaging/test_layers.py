@@ -26,7 +26,7 @@ ALLOWED: Final[dict[str, tuple[str, ...]]] = {
     "zraft.storage": (*SHARED, *STATE),
     "zraft.transport": (*SHARED, *STATE),
     "zraft.address": SHARED,
-    "zraft.config": (*SHARED, *SETTINGS),
+    "zraft.config": (*SHARED, *SETTINGS, "zraft.tree.features"),
     "zraft.properties": SHARED,
     "zraft.zoo_cfg": (*SHARED, *SETTINGS),
     "zraft.zoo_env": (*SHARED, "zraft.zoo_cfg"),

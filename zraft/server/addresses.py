@@ -29,9 +29,15 @@ class PeerAddresses:
         self.known: dict[ServerId, SocketAddress] = {}
         self._told: set[ServerId] = set()
 
+    def set_peers(self, peers: Mapping[ServerId, Address]) -> None:
+        """The members changed: new ones are looked up soon, those that went are forgotten."""
+        self._peers = peers
+        for server in [server for server in self.known if server not in peers]:
+            del self.known[server]
+
     async def refresh(self) -> None:
         """Look all peers up once; what cannot be found keeps its last address."""
-        for server, address in self._peers.items():
+        for server, address in tuple(self._peers.items()):
             try:
                 self.known[server] = await resolve(address.host, address.port, self._family)
                 self._told.discard(server)

@@ -21,11 +21,14 @@ import structlog
 import uvloop
 
 from zraft.address import Address as ListenAddress
+from zraft.address import parse_address
 from zraft.config import ServerConfig
 from zraft.errors import ConfigError, ZraftError
-from zraft.ids import ServerId
+from zraft.ids import COORDINATION_GROUP, ServerId
+from zraft.raft.membership import Membership
 from zraft.raft.role import Role
 from zraft.raft.settings import RaftSettings
+from zraft.server.administration import Administration
 from zraft.server.addresses import PeerAddresses
 from zraft.server.admin_listener import AdminListener
 from zraft.server.audit import AuditTap, server_line
@@ -45,18 +48,23 @@ from zraft.server.reloading import Polled, Reloading, keep_fresh
 from zraft.server.report import Report
 from zraft.server.sasl_users import read_users
 from zraft.server.statistics import ProcessStatistics
-from zraft.server.stored import stored_group
+from zraft.server.snapshot_keeper import SnapshotSettings
+from zraft.server.snapshot_tasks import Result, SnapshotDisk, Task
+from zraft.server.snapshot_thread import SnapshotThread
+from zraft.server.stored import restore_machine, stored_group
 from zraft.server.wal_thread import WalThread
 from zraft.storage.directory import DataDirectory
 from zraft.storage.errors import DiskFullError
 from zraft.storage.filesystem import RealFileSystem
 from zraft.storage.settings import WalSettings
+from zraft.storage.snapshots import SnapshotInfo, SnapshotStore
 from zraft.storage.wal import Wal
 from zraft.transport.keys import read_key_file
 from zraft.transport.link import LinkStatistics, PeerLinks
 from zraft.transport.messages import PeerMessage, Sender
 from zraft.transport.packing import UnsendableError
 from zraft.transport.udp import Address, UdpEndpoint, UdpStatistics
+from zraft.tree.machine import Machine
 from zraft.tree.settings import Settings
 from zraft.wire import four_letter
 from zraft.wire.statistics import Metric
@@ -68,6 +76,9 @@ IDLE_FOLD_ITEMS: Final = 200
 """Changed items hashed per idle tick: less than a millisecond."""
 
 LISTEN_BACKLOG: Final = 4096
+
+PROGRESS_INTERVAL_S: Final = 2.0
+"""How often a long restore says how far it is."""
 
 QUOTA_LOG_INTERVAL_S: Final = 60.0
 """Soft limits of quotas are mentioned at most this often, however many writes exceed them."""
@@ -101,27 +112,34 @@ class Node:
         self._tls = ClientTls(config, time.perf_counter) if config.tls.certificate is not None else None
         self._users = _sasl_users(config)
         settings = _driver_settings(config, self._users)
+        directory = self._directory
+        store = SnapshotStore.open(self._fs, directory, COORDINATION_GROUP)
+        newest = store.newest
         wal, recovered = Wal.open(
             self._fs,
-            self._directory,
+            directory,
             settings=WalSettings(
                 segment_bytes_max=config.wal.segment_bytes_max, tail_bytes_max=config.wal.tail_bytes_max
             ),
+            snapshots={COORDINATION_GROUP: newest.header.meta} if newest is not None else {},
         )
         self._wal = wal
-        directory = self._directory
+        self._snapshot_store = store
+        machine = self._restore(store, newest) if newest is not None else None
         self.driver = Driver(
             settings=settings,
             identity=Identity(
                 config.id, directory.instance, directory.boot, directory.boot_id, directory.cluster
             ),
             peers=tuple(sorted(config.cluster)),
-            stored=stored_group(wal, recovered),
+            stored=stored_group(wal, recovered, newest, machine),
             rng=random.Random(os.urandom(16)),
             entropy=os.urandom,
             four_letter_word=self._four_letter_word,
             now_ms=self._started,
+            addresses={server: str(address) for server, address in config.cluster.items()},
         )
+        self.administration = Administration(self.driver)
         self._audit = self._open_audit(config)
         self.report = Report(
             driver=self.driver,
@@ -152,10 +170,16 @@ class Node:
         self._leaderless_since: float | None = time.monotonic()
         self._settings_compared = False
         self._shown: tuple[object, ...] = ()
+        self._members_known: Membership | None = None
         self._wal_thread = WalThread(
             wal,
             on_written=lambda seconds: self._from_thread(self._on_written, seconds),
             on_full=lambda error: self._from_thread(self._on_full, error),
+            on_failed=lambda error: self._from_thread(self._fail, error),
+        )
+        self._snapshot_thread = SnapshotThread(
+            SnapshotDisk(store),
+            on_performed=lambda done: self._from_thread(self._on_performed, done),
             on_failed=lambda error: self._from_thread(self._fail, error),
         )
         if recovered.report.torn_tail is not None:
@@ -174,6 +198,26 @@ class Node:
             entries=recovered.report.entries,
             segments=recovered.report.segments,
         )
+
+    def _restore(self, store: SnapshotStore, newest: SnapshotInfo) -> Machine:
+        """The state of the newest snapshot; takes seconds if it is large, so it says so."""
+        began = time.monotonic()
+        said = began
+
+        def on_progress(items: int, of: int) -> None:
+            nonlocal said
+            if time.monotonic() - said >= PROGRESS_INTERVAL_S:
+                said = time.monotonic()
+                log.info("snapshot is being read", items=items, of=of)
+
+        machine = restore_machine(store, newest, on_progress)
+        log.info(
+            "snapshot read",
+            index=newest.header.meta.index,
+            items=newest.items,
+            seconds=round(time.monotonic() - began, 3),
+        )
+        return machine
 
     def _open_audit(self, config: ServerConfig) -> AuditFile | None:
         if config.audit.file is None:
@@ -244,6 +288,7 @@ class Node:
         if self._audit is not None:
             self._audit.write(server_line("serverStop"))
             self._audit.stop()
+        self._snapshot_thread.stop()
         self._wal_thread.stop()
         self._wal.close()
         self._directory.close()
@@ -296,6 +341,7 @@ class Node:
                 protocol.on_deadline()
         driver = self.driver
         self._show(driver)
+        self.administration.turn()
         self._collector.step(now_ms(), idle=driver.origin.idle)
         if driver.origin.idle and driver.machine.undigested:
             driver.machine.fold_digest(IDLE_FOLD_ITEMS)
@@ -327,6 +373,10 @@ class Node:
         if effects.write is not None:
             # Last: from here on the disk thread wants the interpreter, and the loop is about to wait for sockets.
             self._wal_thread.submit(effects.write)
+        if effects.compact_to is not None:
+            self._wal_thread.compact(COORDINATION_GROUP, effects.compact_to)
+        for task in effects.tasks:
+            self._snapshot_thread.submit(task)
         ended = now_ms_exactly()
         driver.latencies.answered(ended)
         self._process.turns.add((ended - began) / 1000)
@@ -384,6 +434,10 @@ class Node:
         if not self._scheduled and self.driver.wants_turn:
             self._scheduled = True
             self._turn()
+
+    def _on_performed(self, done: tuple[Task, Result]) -> None:
+        self.driver.performed(*done)
+        self.schedule()
 
     def _on_full(self, error: DiskFullError | None) -> None:
         self._process.disk_full = error is not None
@@ -485,6 +539,17 @@ class Node:
                     configured=ours,
                     in_force=theirs,
                 )
+        if driver.raft is not None and driver.raft.membership is not self._members_known:
+            self._members_known = driver.raft.membership
+            self._on_members(driver.raft.membership)
+        while driver.snapshots.problems:
+            log.error("snapshot failed", problem=driver.snapshots.problems.pop())
+        if driver.leadership is not None:
+            members = driver.leadership.members
+            while members.notices:
+                log.warning("members", notice=members.notices.pop(0))
+            while members.digests.disagreements:
+                log.error("states differ", problem=members.digests.disagreements.pop(0))
         while driver.mistakes:
             server, mistake = driver.mistakes.popleft()
             log.error("message dropped, no correct peer sends it", peer=server, error=mistake)
@@ -499,6 +564,24 @@ class Node:
             self._quotas_logged = self._last_tick
             log.warning("quota exceeded", paths=sorted(exceeded)[:QUOTAS_SHOWN_MAX], count=len(exceeded))
             exceeded.clear()
+
+    def _on_members(self, membership: Membership) -> None:
+        """The configuration changed: speak to its members, wherever they are.
+
+        What this server's own configuration says of a server's address counts more than what was replicated: it is
+        the way from here.
+        """
+        mine = self.config.id
+        peers = {server: address for server, address in self.config.cluster.items() if server != mine}
+        for server, member in membership.members.items():
+            if server != mine and server not in peers and member.address:
+                try:
+                    peers[server] = parse_address(member.address, f"address of server {server}")
+                except ConfigError as error:
+                    log.error("member has no usable address", server=server, error=str(error))
+        self._links.set_peers(dict.fromkeys(peers, self.config.peer.datagram_bytes))
+        if self._addresses is not None:
+            self._addresses.set_peers(peers)
 
     def _four_letter_word(self, word: str, argument: bytes) -> bytes:
         return four_letter.answer(word, self.report, self._words, argument)
@@ -567,6 +650,16 @@ def _driver_settings(config: ServerConfig, users: Reloading[Mapping[str, str]] |
             container_never_used_ms_max=config.tree.container_never_used_ms_max,
         ),
         reap_interval_ms=config.tree.reap_interval_ms,
+        snapshots=SnapshotSettings(
+            log_bytes_min=config.snapshot.log_bytes_min,
+            log_ratio_percent=config.snapshot.log_ratio_percent,
+            commands_min=config.snapshot.commands_min,
+            keep=config.snapshot.keep,
+            retain_bytes=config.snapshot.retain_bytes,
+            retain_bytes_max=config.snapshot.retain_bytes_max,
+            send_bytes_per_s=config.snapshot.send_bytes_per_s,
+        ),
+        features=config.features_max,
         entry_bytes_max=raft.batch_bytes_max,
     )
 
