@@ -10,7 +10,14 @@ from __future__ import annotations
 from zraft.ids import COORDINATION_GROUP
 from zraft.raft.ready import Write
 from zraft.server.bootstrap import Roster
-from zraft.storage.records import EntryRecord, HardStateRecord, Record, RosterRecord, TruncateRecord
+from zraft.storage.records import (
+    EntryRecord,
+    HardStateRecord,
+    Record,
+    RestoreRecord,
+    RosterRecord,
+    TruncateRecord,
+)
 
 
 class GroupCommit:
@@ -44,6 +51,8 @@ class GroupCommit:
         for write in writes:
             if write.hard_state is not None:
                 records.append(HardStateRecord(COORDINATION_GROUP, write.hard_state))
+            if write.restore is not None:
+                records.append(RestoreRecord(COORDINATION_GROUP, write.restore))
             if write.truncate_from is not None:
                 records.append(TruncateRecord(COORDINATION_GROUP, write.truncate_from))
             records.extend(EntryRecord(COORDINATION_GROUP, entry) for entry in write.entries)

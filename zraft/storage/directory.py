@@ -18,7 +18,7 @@ from crc32c import crc32c
 
 from zraft.errors import StorageError
 from zraft.ids import INSTANCE_BYTES, SERVER_ID_MAX, SERVER_ID_MIN, Instance, ServerId
-from zraft.storage.durable import reading, sync_directory, sync_file, writing
+from zraft.storage.durable import make_directories, reading, sync_directory, sync_file, writing
 from zraft.storage.errors import CorruptionError
 from zraft.storage.filesystem import FileSystem
 
@@ -143,7 +143,7 @@ class DataDirectory:
         """
         assert SERVER_ID_MIN <= server <= SERVER_ID_MAX, f"{server=}"
         path = path.rstrip("/") or "/"
-        _make_directories(fs, path)
+        make_directories(fs, path)
         lock_file = _lock(fs, f"{path}/lock")
         try:
             meta = _load(fs, path)
@@ -216,20 +216,6 @@ class DataDirectory:
         self._meta = meta
 
 
-def _make_directories(fs: FileSystem, path: str) -> None:
-    with reading(path):
-        try:
-            fs.listdir(path)
-            return
-        except FileNotFoundError:
-            pass
-    parent = path.rpartition("/")[0] or ("/" if path.startswith("/") else ".")
-    _make_directories(fs, parent)
-    with writing(path):
-        fs.mkdir(path)
-    sync_directory(fs, parent)
-
-
 def _lock(fs: FileSystem, path: str) -> int:
     with writing(path):
         try:
@@ -254,9 +240,10 @@ def _load(fs: FileSystem, path: str) -> Meta | None:
     meta_path = f"{path}/meta"
     if "meta" not in names:
         foreign = [name for name in names if name not in _EMPTY_ENOUGH]
-        if "wal" in foreign:
-            # Formatting it anew would make a voter that forgot its votes and entries (D-1).
-            raise StorageError(f"{meta_path}: is missing although {path}/wal exists; {_START_ANEW}")
+        for ours in ("wal", "groups"):
+            if ours in foreign:
+                # Formatting it anew would make a voter that forgot its votes and entries (D-1).
+                raise StorageError(f"{meta_path}: is missing although {path}/{ours} exists; {_START_ANEW}")
         if foreign:
             raise StorageError(
                 f"{path}: is neither empty nor a data directory (found {', '.join(foreign[:3])}); name another one"

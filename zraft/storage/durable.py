@@ -61,6 +61,21 @@ def sync_directory(fs: FileSystem, path: str) -> None:
         raise _fsync_error(path, error) from error
 
 
+def make_directories(fs: FileSystem, path: str) -> None:
+    """Make the directory and those above it, as far as they are missing. Durable on return if it was missing."""
+    with reading(path):
+        try:
+            fs.listdir(path)
+            return
+        except FileNotFoundError:
+            pass
+    parent = path.rpartition("/")[0] or ("/" if path.startswith("/") else ".")
+    make_directories(fs, parent)
+    with writing(path):
+        fs.mkdir(path)
+    sync_directory(fs, parent)
+
+
 def _fsync_error(path: str, error: OSError) -> FsyncError:
     return FsyncError(
         f"{path}: fsync failed ({_reason(error)}); the server has to end: check the disk, then start it again"

@@ -1,6 +1,7 @@
 """What can go wrong between us and the disk.
 
-One rule for callers: `DiskFullError` may be waited out, every other `StorageError` ends the process.
+One rule for callers: `DiskFullError` may be waited out, and `CompactedError`, `SnapshotGoneError` and
+`SnapshotRejectedError` concern one request; every other `StorageError` ends the process.
 """
 
 from __future__ import annotations
@@ -33,6 +34,16 @@ class CompactedError(StorageError):
             f"{path}: group {group}: entry {index} was compacted, the log begins at {first_index}; "
             "whoever needs it needs a snapshot"
         )
+
+
+class SnapshotGoneError(StorageError):
+    """No finished snapshot of that id is here (any more): the newest one is to be offered instead."""
+
+
+class SnapshotRejectedError(StorageError):
+    """What another server sent is not the snapshot that it offered; nothing of it was kept, it has to be fetched anew."""
+
+    retriable = True
 
 
 class FsyncError(StorageError):

@@ -110,7 +110,9 @@ def decode_header(data: bytes, path: str) -> SegmentHeader:
             advice="start the release that wrote it; if none of yours did, the disk is damaged",
         )
     fields = _HEADER.unpack_from(data)
-    header = SegmentHeader(fields[2], fields[4], fields[6], ServerId(fields[8]), Instance(fields[10]), data[8])
+    header = SegmentHeader(
+        fields[2], fields[4], fields[6], ServerId(fields[8]), Instance(fields[10]), data[8]
+    )
     if encode_header(header) != data:
         raise CorruptionError(path, 0, "the segment's header does not match its checksum")
     return header

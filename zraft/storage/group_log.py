@@ -109,7 +109,9 @@ class GroupLog:
                     return f"truncation from {from_index} of a log that {begins}ends at {self.last_index}"
             case RestoreRecord(_, meta):
                 if meta.index <= NO_INDEX or meta.term <= 0 or meta.next_position < 1:
-                    return f"restored to entry {meta.index} of term {meta.term}, position {meta.next_position}"
+                    return (
+                        f"restored to entry {meta.index} of term {meta.term}, position {meta.next_position}"
+                    )
             case RosterRecord():
                 pass
         return None

@@ -209,8 +209,8 @@ class Wal:
 
         Removes whole segments; how many is returned. Segments can go when the next one was begun after
         all of their entries were covered, so the log may go on beginning somewhat before `index` (see `base`).
-        Closes the last segment if covered entries are what fills it, so that it can go next time. Blocks for two fsyncs, a few
-        more if it closes one; belongs to the thread that appends.
+        Closes the last segment if covered entries are what fills it, so that it can go next time. Blocks for two
+        fsyncs, a few more if it closes one; belongs to the thread that appends.
 
         Raises:
             DiskFullError: nothing is lost and a later call goes on.
@@ -348,9 +348,7 @@ class Wal:
                     advice=MISSING_ADVICE,
                 )
 
-    def _restore_to(
-        self, snapshots: Mapping[GroupId, SnapshotMeta], replayed: Replay
-    ) -> tuple[GroupId, ...]:
+    def _restore_to(self, snapshots: Mapping[GroupId, SnapshotMeta], replayed: Replay) -> tuple[GroupId, ...]:
         """Let logs begin after snapshots that they end before or contradict."""
         records: list[Record] = []
         restored: list[GroupId] = []

@@ -2,16 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from random import Random
 
-from attrs import define, field
+import pytest
+from attrs import define, evolve, field
 
 from zraft.ids import GroupId, Instance, ServerId
 from zraft.raft.messages import Entry, EntryKind, HardState
+from zraft.raft.snapshot import SnapshotMeta
 from zraft.storage.directory import DataDirectory
+from zraft.storage.errors import CompactedError
 from zraft.storage.filesystem import FileSystem
-from zraft.storage.records import EntryRecord, HardStateRecord, Record, Roster, RosterRecord, TruncateRecord
+from zraft.storage.group_log import NO_BASE
+from zraft.storage.records import (
+    EntryRecord,
+    HardStateRecord,
+    Record,
+    RestoreRecord,
+    Roster,
+    RosterRecord,
+    TruncateRecord,
+)
 from zraft.storage.recovery import Recovered
 from zraft.storage.settings import WalSettings
 from zraft.storage.wal import Wal
@@ -28,35 +40,62 @@ def entropy_of(seed: int) -> Callable[[int], bytes]:
 
 
 def open_wal(
-    fs: FileSystem, path: str = PATH, *, settings: WalSettings = SMALL, seed: int = 1
+    fs: FileSystem,
+    path: str = PATH,
+    *,
+    settings: WalSettings = SMALL,
+    seed: int = 1,
+    snapshots: Mapping[GroupId, SnapshotMeta] | None = None,
 ) -> tuple[DataDirectory, Wal, Recovered]:
     directory = DataDirectory.open(fs, path, server=SERVER, entropy=entropy_of(seed))
-    wal, recovered = Wal.open(fs, directory, settings=settings)
+    wal, recovered = Wal.open(fs, directory, settings=settings, snapshots=snapshots)
     return directory, wal, recovered
+
+
+def membership_of(entry: Entry) -> list[bytes]:
+    return [entry.payload] if entry.kind is EntryKind.MEMBERSHIP else []
 
 
 @define
 class GroupModel:
+    """`entries` are those after `base`, compacted ones included; `compacted` is what may no longer be on the disk."""
+
     hard_state: HardState = field(factory=HardState)
     roster: Roster | None = None
     entries: list[Entry] = field(factory=list)
+    base: SnapshotMeta = NO_BASE
+    compacted: int = 0
 
     @property
     def last_index(self) -> int:
-        return len(self.entries)
+        return self.base.index + len(self.entries)
 
     @property
     def last_term(self) -> int:
-        return self.entries[-1].term if self.entries else 0
+        return self.entries[-1].term if self.entries else self.base.term
 
     @property
     def next_position(self) -> int:
-        return self.entries[-1].next_position if self.entries else 1
+        return self.entries[-1].next_position if self.entries else self.base.next_position
 
-    @property
-    def term_runs(self) -> tuple[tuple[int, int], ...]:
+    def after(self, index: int) -> list[Entry]:
+        """The entries above `index`."""
+        return self.entries[index - self.base.index :]
+
+    def meta(self, index: int) -> SnapshotMeta:
+        """What a snapshot at `index` says of itself."""
+        upto = self.entries[: index - self.base.index]
+        if not upto:
+            return self.base
+        memberships = [payload for entry in upto for payload in membership_of(entry)]
+        last = upto[-1]
+        newest = memberships[-1] if memberships else self.base.membership
+        return SnapshotMeta(last.index, last.term, last.next_position, newest)
+
+    @staticmethod
+    def term_runs(entries: list[Entry]) -> tuple[tuple[int, int], ...]:
         runs: list[tuple[int, int]] = []
-        for entry in self.entries:
+        for entry in entries:
             if not runs or runs[-1][1] != entry.term:
                 runs.append((entry.index, entry.term))
         return tuple(runs)
@@ -69,12 +108,7 @@ class Model:
     groups: dict[GroupId, GroupModel] = field(factory=dict)
 
     def copy(self) -> Model:
-        return Model(
-            {
-                id: GroupModel(group.hard_state, group.roster, list(group.entries))
-                for id, group in self.groups.items()
-            }
-        )
+        return Model({id: evolve(group, entries=list(group.entries)) for id, group in self.groups.items()})
 
     def group(self, id: GroupId) -> GroupModel:
         return self.groups.setdefault(id, GroupModel())
@@ -88,12 +122,17 @@ class Model:
                 case HardStateRecord(_, hard_state):
                     group.hard_state = hard_state
                 case TruncateRecord(_, from_index):
-                    del group.entries[from_index - 1 :]
+                    del group.entries[from_index - group.base.index - 1 :]
                 case RosterRecord(_, roster):
                     group.roster = roster
+                case RestoreRecord(_, meta):
+                    group.base = meta
+                    group.entries.clear()
 
 
-def entries(model: Model, group: GroupId, term: int, *sizes: int, count: int = 2) -> list[EntryRecord]:
+def entries(
+    model: Model, group: GroupId, term: int, *sizes: int, count: int = 2, kind: EntryKind = EntryKind.COMMANDS
+) -> list[EntryRecord]:
     """Records that append entries with payloads of these sizes to the model's group (not yet applied)."""
     state = model.group(group)
     index, position = state.last_index, state.next_position
@@ -101,7 +140,7 @@ def entries(model: Model, group: GroupId, term: int, *sizes: int, count: int = 2
     for size in sizes:
         index += 1
         payload = (b"%d.%d." % (term, index) * (size // 4 + 1))[:size]
-        records.append(EntryRecord(group, Entry(index, term, EntryKind.COMMANDS, position, count, payload)))
+        records.append(EntryRecord(group, Entry(index, term, kind, position, count, payload)))
         position += count
     return records
 
@@ -119,8 +158,9 @@ def random_records(model: Model, rng: Random) -> list[Record]:
                 more = [
                     HardStateRecord(group, HardState(state.hard_state.term + 1, ServerId(rng.randint(1, 3))))
                 ]
-            case 1 if state.last_index:
-                more = [TruncateRecord(group, rng.randint(max(1, state.last_index - 6), state.last_index))]
+            case 1 if state.last_index > max(state.base.index, state.compacted):
+                lowest = max(1 + max(state.base.index, state.compacted), state.last_index - 6)
+                more = [TruncateRecord(group, rng.randint(lowest, state.last_index))]
             case 2 if rng.random() < 0.3:
                 more = [
                     RosterRecord(
@@ -131,7 +171,9 @@ def random_records(model: Model, rng: Random) -> list[Record]:
                 sizes = [rng.choice((0, 10, 100, 700)) for _ in range(rng.randint(1, 4))]
                 if rng.random() < 0.02:
                     sizes.append(9000)
-                more = list(entries(after, group, max(1, state.last_term + (rng.random() < 0.2)), *sizes))
+                term = max(1, state.last_term + (rng.random() < 0.2))
+                kind = EntryKind.MEMBERSHIP if rng.random() < 0.1 else EntryKind.COMMANDS
+                more = list(entries(after, group, term, *sizes, kind=kind))
         after.apply(more)
         records += more
     return records
@@ -145,17 +187,31 @@ def check(wal: Wal, recovered: Recovered, model: Model) -> None:
     assert set(recovered.groups) == set(written)
     for id, group in written.items():
         found = recovered.groups[id]
+        base = found.base or NO_BASE
+        assert group.base.index <= base.index <= max(group.base.index, group.compacted)
+        assert base == group.meta(base.index)
+        entries = group.after(base.index)
         assert found.hard_state == group.hard_state
         assert found.roster == group.roster
         assert found.last_index == group.last_index
-        assert found.term_runs == group.term_runs
+        assert found.term_runs == group.term_runs(entries)
         assert found.next_position == group.next_position
-        assert list(found.tail) == group.entries[len(group.entries) - len(found.tail) :]
-        assert bool(found.tail) == bool(group.entries)
+        assert list(found.tail) == entries[len(entries) - len(found.tail) :]
+        assert bool(found.tail) == bool(entries)
+        assert list(found.memberships) == [entry for entry in entries if membership_of(entry)]
         check_reads(wal, id, group)
 
 
 def check_reads(wal: Wal, id: GroupId, group: GroupModel) -> None:
-    assert wal.read_entries(id, 1, group.last_index + 5, 1 << 30) == group.entries
-    for lo in {1, group.last_index // 2, group.last_index - 1, group.last_index} - {-1, 0}:
-        assert wal.read_entries(id, lo, lo + 3, 1 << 30) == group.entries[lo - 1 : lo + 2]
+    base = (wal.base(id) or NO_BASE).index
+    assert group.base.index <= base <= max(group.base.index, group.compacted)
+    entries, last = group.after(base), group.last_index
+    assert wal.read_entries(id, base + 1, last + 5, 1 << 30) == entries
+    for lo in {base + 1, last // 2, last - 1, last} - {-1, 0}:
+        if lo > base:
+            assert wal.read_entries(id, lo, lo + 3, 1 << 30) == entries[lo - base - 1 : lo - base + 2]
+        else:
+            with pytest.raises(
+                CompactedError, match=f"entry {lo} was compacted, the log begins at {base + 1}"
+            ):
+                wal.read_entries(id, lo, lo + 3, 1 << 30)

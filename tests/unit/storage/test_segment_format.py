@@ -45,13 +45,13 @@ SECOND_WRITE = [HardStateRecord(GROUP, HardState(300, None)), TruncateRecord(GRO
 GOLDEN = bytes.fromhex(
     # header: a map of 7
     "87"
-    "a6 66 6f 72 6d 61 74  01"  # "format": 1
+    "a6 66 6f 72 6d 61 74  02"  # "format": 2
     "a7 73 65 67 6d 65 6e 74  cf 00 00 00 00 00 00 00 01"  # "segment": 1
     "a2 69 64  c4 08 00 01 02 03 04 05 06 07"  # "id"
     "ab 66 69 72 73 74 5f 66 72 61 6d 65  cf 00 00 00 00 00 00 00 01"  # "first_frame": 1
     "a6 73 65 72 76 65 72  cc 01"  # "server": 1
     "a8 69 6e 73 74 61 6e 63 65  c4 10 10 11 12 13 14 15 16 17 18 19 1a 1b 1c 1d 1e 1f"  # "instance"
-    "a3 63 72 63  ce 7d 97 79 98"  # "crc" of all before its value
+    "a3 63 72 63  ce 63 af 1b 2a"  # "crc" of all before its value
     # frame 1: array of 5: kind 1, number, length 0x34, crc of the body, crc of the head
     "95 01  cf 00 00 00 00 00 00 00 01  ce 00 00 00 34  ce ef e4 9f 1b  ce 16 76 34 cb"
     "93 05 00  91 92 01 c4 10 10 11 12 13 14 15 16 17 18 19 1a 1b 1c 1d 1e 1f"  # roster, group 0, [[1, instance]]
@@ -88,7 +88,7 @@ def test_checksums_can_be_computed_from_the_documentation() -> None:
     assert bitwise_crc32c(b"123456789") == 0xE3069283  # the check value of CRC-32C
     seed = bitwise_crc32c(bytes(range(8)))
     assert seed == HEADER.seed
-    assert bitwise_crc32c(GOLDEN[: HEADER_BYTES - 4]) == 0x7D977998
+    assert bitwise_crc32c(GOLDEN[: HEADER_BYTES - 4]) == 0x63AF1B2A
     head = GOLDEN[HEADER_BYTES : HEADER_BYTES + HEAD_BYTES]
     body = GOLDEN[HEADER_BYTES + HEAD_BYTES :][:0x34]
     assert bitwise_crc32c(body, seed) == 0xEFE49F1B
@@ -98,13 +98,13 @@ def test_checksums_can_be_computed_from_the_documentation() -> None:
 def test_any_messagepack_library_reads_a_segment() -> None:
     objects = list(msgpack.Unpacker(io.BytesIO(GOLDEN + bytes(5))))
     assert objects[0] == {
-        "format": 1,
+        "format": 2,
         "segment": 1,
         "id": bytes(range(8)),
         "first_frame": 1,
         "server": 1,
         "instance": INSTANCE,
-        "crc": 0x7D977998,
+        "crc": 0x63AF1B2A,
     }
     assert objects[1:] == [
         [1, 1, 0x34, 0xEFE49F1B, 0x167634CB],
