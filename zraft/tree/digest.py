@@ -36,11 +36,12 @@ PENDING_AT_POINT: Final = 1_000
 
 # Kept between calls because making a packer costs as much as using it.
 _pack = msgpack.Packer(use_bin_type=True).pack
+_number = int.from_bytes
 
 
 def item_hash(*fields: Any) -> int:
     """The share of one item; `fields` start with its kind, so that no two kinds can be confused."""
-    return int.from_bytes(blake2b(_pack(fields), digest_size=16).digest(), "big")
+    return _number(blake2b(_pack(fields), digest_size=16).digest(), "big")
 
 
 def node_hash(path: str, node: Znode) -> int:
@@ -63,13 +64,12 @@ def node_hash(path: str, node: Znode) -> int:
             node.ephemeral_owner if node.lifetime is None else node.lifetime,
         )
     )
-    return int.from_bytes(blake2b(packed, digest_size=16).digest(), "big")
+    return _number(blake2b(packed, digest_size=16).digest(), "big")
 
 
 def record_hash(path: str, data: bytes | None, acl: Acl, record: tuple[Any, ...]) -> int:
     """`node_hash` of the znode that a record of an image describes, without building it anew."""
-    packed = _pack(("node", path, data, acl, *record[4:]))
-    return int.from_bytes(blake2b(packed, digest_size=16).digest(), "big")
+    return _number(blake2b(_pack(("node", path, data, acl, *record[4:])), digest_size=16).digest(), "big")
 
 
 def session_hash(session: Session) -> int:
