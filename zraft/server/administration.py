@@ -42,7 +42,7 @@ from zraft.raft.messages import MemberRole
 from zraft.raft.role import Role
 from zraft.server.driver import Driver
 from zraft.server.snapshot_tasks import Read, Result
-from zraft.storage.snapshots import SnapshotInfo
+from zraft.storage.snapshot_format import SnapshotInfo
 from zraft.tree.features import FEATURE_LEVEL_MAX, LEVEL_OF_MEMBERS
 from zraft.tree.members import OBSERVER, PARTICIPANT, REMOVE
 from zraft.tree.txn import FEATURE, MEMBERS, SETTINGS, Command
@@ -81,7 +81,12 @@ class Administration:
         driver = self._driver
         raft = driver.raft
         if raft is None or driver.problem is not None:
-            reply(Refused(f"this server is not part of its cluster: {driver.problem or 'it is starting'}", retriable=True))
+            reply(
+                Refused(
+                    f"this server is not part of its cluster: {driver.problem or 'it is starting'}",
+                    retriable=True,
+                )
+            )
             return
         match request:
             case MemberList():
@@ -100,7 +105,11 @@ class Administration:
                     reply(Refused(f"server {server} is no member; the members are {self._names()}"))
                     return
                 self._change(
-                    server, PARTICIPANT, member.address, reply, f"server {server} votes as soon as it has caught up"
+                    server,
+                    PARTICIPANT,
+                    member.address,
+                    reply,
+                    f"server {server} votes as soon as it has caught up",
                 )
             case Transfer(target):
                 self._transfer(raft, target, reply)
@@ -112,7 +121,8 @@ class Administration:
                 driver.snapshots.keeper.request()
             case SnapshotRead(id, offset, length):
                 driver.snapshots.read_for_operator(
-                    Read(0, id, offset, min(length, PART_BYTES_MAX)), lambda result: _give_part(offset, result, reply)
+                    Read(0, id, offset, min(length, PART_BYTES_MAX)),
+                    lambda result: _give_part(offset, result, reply),
                 )
             case SettingsShow():
                 reply(self._settings())
@@ -190,7 +200,9 @@ class Administration:
         for server, wish in driver.machine.members.items():
             if server not in raft.membership.members:
                 lines.append(
-                    MemberLine(server, wish.address, MemberRole.LEARNER.name.lower(), b"", False, None, None, None)  # type: ignore[arg-type]
+                    MemberLine(
+                        server, wish.address, MemberRole.LEARNER.name.lower(), b"", False, None, None, None
+                    )  # type: ignore[arg-type]
                 )
         return MemberListing(
             driver.cluster or b"",
@@ -227,7 +239,11 @@ class Administration:
         if target == self._driver.identity.server:
             reply(Done(f"server {target} leads already"))
         elif target is None or target not in raft.membership.voters:
-            reply(Refused(f"the leadership can only go to a voter other than this one: {raft.membership.voters}"))
+            reply(
+                Refused(
+                    f"the leadership can only go to a voter other than this one: {raft.membership.voters}"
+                )
+            )
         elif not raft.transfer_leadership(target):
             reply(Refused("the leadership is being handed over already", retriable=True))
         else:
@@ -244,8 +260,13 @@ class Administration:
         elif raft.leader == transfer.target:
             transfer.reply(Done(f"server {transfer.target} leads"))
         elif raft.leader is not None and raft.leader != self._driver.identity.server:
-            transfer.reply(Refused(f"server {raft.leader} was elected instead", leader=self._leader_address()))
-        elif self._driver.clock.now - transfer.since_ms > 20 * self._driver.settings.raft.election_timeout_ticks:
+            transfer.reply(
+                Refused(f"server {raft.leader} was elected instead", leader=self._leader_address())
+            )
+        elif (
+            self._driver.clock.now - transfer.since_ms
+            > 20 * self._driver.settings.raft.election_timeout_ticks
+        ):
             transfer.reply(Refused("no leader was elected so far", retriable=True))
         else:
             self._transfers.append(transfer)
@@ -282,14 +303,20 @@ class Administration:
     def _raise(self, raft: Raft, level: int | None, reply: Reply) -> None:
         leadership = self._driver.leadership
         if raft.role is not Role.LEADER or leadership is None:
-            self._as_leader(raft, reply, lambda: Refused("this server has only just been elected", retriable=True))
+            self._as_leader(
+                raft, reply, lambda: Refused("this server has only just been elected", retriable=True)
+            )
             return
         possible = leadership.members.level_of_all(raft.membership)
         wanted = possible if level is None else level
         if wanted <= self._driver.machine.feature_level:
             reply(Done(f"the cluster works at feature level {self._driver.machine.feature_level} already"))
         elif wanted > possible or wanted > FEATURE_LEVEL_MAX:
-            reply(Refused(f"not all members can do level {wanted}; the highest that all announced is {possible}"))
+            reply(
+                Refused(
+                    f"not all members can do level {wanted}; the highest that all announced is {possible}"
+                )
+            )
         else:
             self._submit((FEATURE, wanted), reply, f"the cluster works at feature level {wanted}")
 

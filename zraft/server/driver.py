@@ -32,8 +32,8 @@ from zraft.server.clients import Clients
 from zraft.server.clock import TurnClock
 from zraft.server.connection import Connection
 from zraft.server.contact import Contact
-from zraft.server.driver_types import DriverSettings, Effects, Identity, Stored
 from zraft.server.divergence import check_verdict
+from zraft.server.driver_types import DriverSettings, Effects, Identity, Stored
 from zraft.server.errands import Errand
 from zraft.server.group_commit import GroupCommit
 from zraft.server.joining import Joining
@@ -452,7 +452,9 @@ class Driver:
         """Where a server is, as far as this one was told."""
         return self._addresses.get(server) if server is not None else None
 
-    def _tell_stranger(self, leadership: Leadership, raft: Raft, server: ServerId, instance: Instance) -> None:
+    def _tell_stranger(
+        self, leadership: Leadership, raft: Raft, server: ServerId, instance: Instance
+    ) -> None:
         """Consensus messages of who was removed: it may not know yet, and must not go on asking for votes."""
         if self.cluster is not None and raft.membership_committed:
             answer = leadership.members.not_member(server, instance, raft, self.cluster, self.clock.now)

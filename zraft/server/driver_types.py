@@ -15,7 +15,7 @@ from zraft.server.origin import OriginSettings
 from zraft.server.snapshot_keeper import SnapshotSettings
 from zraft.server.snapshot_tasks import Task
 from zraft.storage.records import Record
-from zraft.storage.snapshots import SnapshotInfo
+from zraft.storage.snapshot_format import SnapshotInfo
 from zraft.transport.messages import PeerMessage
 from zraft.tree.features import FEATURE_LEVEL_MAX
 from zraft.tree.machine import Machine

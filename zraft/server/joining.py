@@ -12,7 +12,6 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Final
 
-from zraft.errors import ProtocolError
 from zraft.ids import Instance, ServerId
 from zraft.raft.membership import Membership
 from zraft.transport.messages import Join, NotMember, Welcome

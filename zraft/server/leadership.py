@@ -35,7 +35,9 @@ NO_INSTANCE: Final = Instance(b"")
 class Leadership:
     """Batches of the origins and the leader's own commands on their way into the log, and the log's time."""
 
-    def __init__(self, me: ServerId, settings: DriverSettings, machine: Machine, proposals: Proposals, run_ms: int) -> None:
+    def __init__(
+        self, me: ServerId, settings: DriverSettings, machine: Machine, proposals: Proposals, run_ms: int
+    ) -> None:
         self._settings = settings
         self._machine = machine
         self._proposals = proposals

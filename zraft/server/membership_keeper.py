@@ -59,7 +59,14 @@ class MembershipKeeper:
     # -- what members and others say
 
     def on_join(
-        self, server: ServerId, instance: Instance, join: Join, raft: Raft, cluster: bytes, wanted: Wanted, now_ms: int
+        self,
+        server: ServerId,
+        instance: Instance,
+        join: Join,
+        raft: Raft,
+        cluster: bytes,
+        wanted: Wanted,
+        now_ms: int,
     ) -> PeerMessage | None:
         """An empty disk asks to be let in: the answer, if there is one yet."""
         if join.cluster != cluster:

@@ -28,9 +28,9 @@ from zraft.ids import COORDINATION_GROUP, ServerId
 from zraft.raft.membership import Membership
 from zraft.raft.role import Role
 from zraft.raft.settings import RaftSettings
-from zraft.server.administration import Administration
 from zraft.server.addresses import PeerAddresses
 from zraft.server.admin_listener import AdminListener
+from zraft.server.administration import Administration
 from zraft.server.audit import AuditTap, server_line
 from zraft.server.audit_file import AuditFile
 from zraft.server.authentication import AuthSettings
@@ -47,17 +47,18 @@ from zraft.server.origin import OriginSettings
 from zraft.server.reloading import Polled, Reloading, keep_fresh
 from zraft.server.report import Report
 from zraft.server.sasl_users import read_users
-from zraft.server.statistics import ProcessStatistics
 from zraft.server.snapshot_keeper import SnapshotSettings
 from zraft.server.snapshot_tasks import Result, SnapshotDisk, Task
 from zraft.server.snapshot_thread import SnapshotThread
+from zraft.server.statistics import ProcessStatistics
 from zraft.server.stored import restore_machine, stored_group
 from zraft.server.wal_thread import WalThread
 from zraft.storage.directory import DataDirectory
 from zraft.storage.errors import DiskFullError
 from zraft.storage.filesystem import RealFileSystem
 from zraft.storage.settings import WalSettings
-from zraft.storage.snapshots import SnapshotInfo, SnapshotStore
+from zraft.storage.snapshot_format import SnapshotInfo
+from zraft.storage.snapshots import SnapshotStore
 from zraft.storage.wal import Wal
 from zraft.transport.keys import read_key_file
 from zraft.transport.link import LinkStatistics, PeerLinks

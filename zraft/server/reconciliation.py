@@ -77,7 +77,9 @@ def refusals(situation: Situation) -> dict[ServerId, str]:
     for server, join in situation.joins.items():
         member = situation.membership.members.get(server)
         if server not in situation.wanted:
-            told[server] = f"server {server} is not a member: `zraft member add {server}=HOST:PORT` lets it in"
+            told[server] = (
+                f"server {server} is not a member: `zraft member add {server}=HOST:PORT` lets it in"
+            )
         elif (
             member is not None
             and member.instance not in (join.instance, UNKNOWN_INSTANCE)
@@ -104,7 +106,9 @@ def _asking(situation: Situation, server: ServerId) -> Instance | None:
 def _remove(situation: Situation) -> Step | None:
     """A voter that works goes only when everybody who is to vote instead does: there is never a weaker moment."""
     members, wanted = situation.membership.members, situation.wanted
-    complete = all(server in members and members[server].voter for server, wish in wanted.items() if wish.voter)
+    complete = all(
+        server in members and members[server].voter for server, wish in wanted.items() if wish.voter
+    )
     gone = [
         server
         for server, member in members.items()

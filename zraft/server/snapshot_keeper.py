@@ -21,7 +21,7 @@ from zraft.ids import COORDINATION_GROUP
 from zraft.raft.snapshot import SnapshotMeta
 from zraft.server.identity import Identity
 from zraft.server.snapshot_tasks import Abort, Begin, Finish, Purge, Result, Task, WriteBlock
-from zraft.storage.snapshots import SnapshotHeader, SnapshotInfo
+from zraft.storage.snapshot_format import SnapshotHeader, SnapshotInfo
 from zraft.tree.image import ImageWriter
 from zraft.tree.machine import Machine
 

@@ -12,8 +12,9 @@ from collections.abc import Iterator
 from attrs import frozen
 
 from zraft.errors import StorageError
-from zraft.storage.errors import CorruptionError, DiskFullError
-from zraft.storage.snapshots import SnapshotHeader, SnapshotInfo, SnapshotStore
+from zraft.storage.errors import CorruptionError, DiskFullError, SnapshotGoneError, SnapshotRejectedError
+from zraft.storage.snapshot_format import SnapshotHeader, SnapshotInfo
+from zraft.storage.snapshots import SnapshotStore
 
 
 @frozen
@@ -112,7 +113,7 @@ class SnapshotDisk:
         """
         try:
             return self._perform(task)
-        except (DiskFullError, CorruptionError) as error:
+        except (DiskFullError, CorruptionError, SnapshotGoneError, SnapshotRejectedError) as error:
             return error
 
     def _perform(self, task: Task) -> Result:
@@ -137,10 +138,10 @@ class SnapshotDisk:
             case Load(info):
                 if self._loading is None or self._loading[0] != info.header.id:
                     self._loading = (info.header.id, store.blocks(info))
-                block = next(self._loading[1], None)
-                if block is None:
+                loaded = next(self._loading[1], None)
+                if loaded is None:
                     self._loading = None
-                return block
+                return loaded
             case Purge(keep):
                 store.purge(keep)
         return None

@@ -19,7 +19,7 @@ from zraft.errors import ProtocolError, StorageError
 from zraft.ids import COORDINATION_GROUP, ServerId
 from zraft.raft.snapshot import SnapshotMeta
 from zraft.server.snapshot_tasks import Complete, Load, Read, Receive, Result, Store, Task
-from zraft.storage.snapshots import SnapshotInfo
+from zraft.storage.snapshot_format import SnapshotInfo
 from zraft.transport.messages import PeerMessage, SnapshotChunk, SnapshotOffer, SnapshotRequest
 from zraft.tree.image import ImageReader, ImageState
 

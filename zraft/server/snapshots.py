@@ -34,7 +34,7 @@ from zraft.server.snapshot_tasks import (
     WriteBlock,
 )
 from zraft.server.snapshot_transfer import Received, SnapshotReceiver, SnapshotSender
-from zraft.storage.snapshots import SnapshotInfo
+from zraft.storage.snapshot_format import SnapshotInfo
 from zraft.transport.messages import PeerMessage, SnapshotChunk, SnapshotOffer, SnapshotRequest
 from zraft.tree.machine import Machine
 

@@ -11,7 +11,8 @@ from zraft.raft.messages import Entry, HardState
 from zraft.server.driver_types import Stored
 from zraft.storage.errors import CorruptionError
 from zraft.storage.recovery import Recovered
-from zraft.storage.snapshots import SnapshotInfo, SnapshotStore
+from zraft.storage.snapshot_format import SnapshotInfo
+from zraft.storage.snapshots import SnapshotStore
 from zraft.storage.wal import Wal
 from zraft.tree.image import ImageReader
 from zraft.tree.machine import Machine
@@ -47,7 +48,9 @@ def stored_group(
 
 
 def restore_machine(
-    store: SnapshotStore, info: SnapshotInfo, on_progress: Callable[[int, int], None] = lambda done, items: None
+    store: SnapshotStore,
+    info: SnapshotInfo,
+    on_progress: Callable[[int, int], None] = lambda done, items: None,
 ) -> Machine:
     """The state as of a snapshot. Blocks for seconds if it is large; `on_progress` gets (items so far, of how many).
 

@@ -16,8 +16,8 @@ from zraft.server.snapshot_tasks import Result, SnapshotDisk, Task
 from zraft.server.stored import restore_machine, stored_group
 from zraft.storage.directory import DataDirectory
 from zraft.storage.records import Record
-from zraft.storage.snapshots import SnapshotStore
 from zraft.storage.settings import WalSettings
+from zraft.storage.snapshots import SnapshotStore
 from zraft.storage.wal import Wal
 from zraft.testing.disk import ProcessDied, SimulatedDisk, Trouble
 

@@ -318,7 +318,9 @@ class Process:
             self._compact_to = None
 
     def _begin_task(self) -> None:
-        self._schedule.after(self._rng.randint(0, self._profile.fsync_ms_max), self._perform, self._task_number)
+        self._schedule.after(
+            self._rng.randint(0, self._profile.fsync_ms_max), self._perform, self._task_number
+        )
 
     def _perform(self, number: int) -> None:
         """The snapshot disk has done its first task."""

@@ -275,7 +275,9 @@ class ImageReader:
         _, server, voter, address = record
         change = (server, PARTICIPANT if voter else OBSERVER, address)
         if server in self._members or not is_change(change):
-            raise ProtocolError(f"image: member {server}: it comes twice, or is out of bounds: {_shown(record)}")
+            raise ProtocolError(
+                f"image: member {server}: it comes twice, or is out of bounds: {_shown(record)}"
+            )
         self._members[ServerId(server)] = WantedMember(voter, address)
 
     def _take_session(self, record: tuple[Any, ...]) -> int:
