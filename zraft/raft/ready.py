@@ -6,20 +6,23 @@ from attrs import frozen
 
 from zraft.ids import ServerId
 from zraft.raft.messages import Entry, HardState, Message
+from zraft.raft.snapshot import SnapshotMeta
 
 
 @frozen
 class Write:
     """What must become durable, in the order of the numbers; several may be under way and share one frame.
 
-    Within one write: the hard state replaces the old one, then entries from `truncate_from` on are dropped,
-    then `entries` are appended. All of it becomes durable together or not at all.
+    Within one write: the hard state replaces the old one; then, with `restore`, the group's whole log is dropped
+    and begins anew after `restore.index`; then entries from `truncate_from` on are dropped; then `entries` are
+    appended. All of it becomes durable together or not at all. A write restores or truncates, never both.
     """
 
     number: int
     hard_state: HardState | None
     truncate_from: int | None
     entries: tuple[Entry, ...]
+    restore: SnapshotMeta | None = None
 
 
 @frozen
