@@ -6,9 +6,9 @@ Nothing here grants a vote or changes a role; that is for who knows term and log
 from __future__ import annotations
 
 import random
-from collections.abc import Collection
 
 from zraft.ids import ServerId
+from zraft.raft.membership import Membership
 from zraft.raft.quorum import VoteResult, vote_result
 from zraft.raft.settings import RaftSettings
 
@@ -21,9 +21,19 @@ class Election:
         repeat_at: tick at which voters that have not answered are asked again.
         began_at: tick at which the newest campaign began.
         votes: by voter, whether it was granted.
+        transfer: the leader asked for the present campaign (section 3.10).
     """
 
-    __slots__ = ("_heard_leader_at", "_rng", "_settings", "began_at", "deadline", "repeat_at", "votes")
+    __slots__ = (
+        "_heard_leader_at",
+        "_rng",
+        "_settings",
+        "began_at",
+        "deadline",
+        "repeat_at",
+        "transfer",
+        "votes",
+    )
 
     def __init__(self, settings: RaftSettings, rng: random.Random) -> None:
         self._settings = settings
@@ -33,6 +43,7 @@ class Election:
         self.repeat_at = 0
         self.began_at = 0
         self.votes: dict[ServerId, bool] = {}
+        self.transfer = False
         self.draw_deadline(0)
 
     def draw_deadline(self, now: int) -> None:
@@ -50,5 +61,5 @@ class Election:
         """One vote per voter (section 3.4); a late refusal of an earlier question does not take it back."""
         self.votes[voter] = granted or self.votes.get(voter, False)
 
-    def result(self, voters: Collection[ServerId]) -> VoteResult:
-        return vote_result(voters, self.votes)
+    def result(self, membership: Membership) -> VoteResult:
+        return vote_result(membership, self.votes)

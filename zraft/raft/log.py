@@ -1,7 +1,9 @@
 """The log of one group: a tail in memory, what is needed to reason about the rest, and a way to fetch it.
 
 Old entries leave memory (`evict_to`) and are read back through the archive, which the driver provides from
-its segments. Terms are remembered for the whole log as runs (first index, term), so that every question of
+its segments. Older ones, which a snapshot covers, are forgotten (`compact_to`), or the log begins anew after a
+snapshot (`restart_after`); of what lies before the log, the *base*, only the term and the newest membership are
+known. Terms are remembered for the whole log as runs (first index, term), so that every question of
 the protocol about (index, term) is answered exactly and without the disk. The log knows nothing of commit or
 fsync.
 """
@@ -10,10 +12,12 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Callable, Iterable, Sequence
+from operator import itemgetter
 from typing import Final
 
 from zraft.errors import StorageError
 from zraft.raft.messages import Entry, EntryKind
+from zraft.raft.snapshot import SnapshotMeta
 
 Archive = Callable[[int, int, int], Sequence[Entry]]
 """(lo, hi, bytes_max) -> entries lo, lo+1, ... below hi: at least one, stopping before bytes_max is exceeded.
@@ -38,6 +42,7 @@ class Log:
         first_index: index of the oldest entry that can be read; what lies before it is in a snapshot.
         base_term: term of the entry before `first_index`, 0 if there is none.
         base_position: position of the first command at or after `first_index`.
+        base_membership: payload of the newest MEMBERSHIP entry before `first_index`, None if there is none.
         archive: reads entries that are not in memory; needed by `evict_to`, or if `entries` begins later.
         term_runs: (first index, term) for the entries between `first_index` and `entries`.
         memberships: the MEMBERSHIP entries between `first_index` and `entries`.
@@ -70,6 +75,7 @@ class Log:
         first_index: int = 1,
         base_term: int = 0,
         base_position: int = 1,
+        base_membership: bytes | None = None,
         archive: Archive | None = None,
         term_runs: Sequence[tuple[int, int]] = (),
         memberships: Iterable[Entry] = (),
@@ -83,7 +89,9 @@ class Log:
         self._memory_index = tail[0].index if tail else first_index
         self._run_starts = [start for start, _ in term_runs]
         self._run_terms = [term for _, term in term_runs]
-        self._memberships = list(memberships)
+        self._memberships = [(entry.index, entry.payload) for entry in memberships]
+        if base_membership is not None:
+            self._memberships.insert(0, (first_index - 1, base_membership))
         self.last_index = self._memory_index - 1
         self.last_term = self._run_terms[-1] if term_runs else base_term
         self.next_position = tail[0].position if tail else base_position
@@ -131,9 +139,21 @@ class Log:
         return min(index, max(end, self.first_index - 1))
 
     @property
-    def newest_membership(self) -> Entry | None:
-        """The last MEMBERSHIP entry, committed or not: a configuration counts from when it is in the log."""
-        return self._memberships[-1] if self._memberships else None
+    def memberships(self) -> tuple[tuple[int, bytes], ...]:
+        """(index, payload) of each MEMBERSHIP entry of the log, committed or not, in order.
+
+        The first may stand for the base: its index is then that of its entry or, if the log began anew
+        there, that of the snapshot, which is not below it.
+        """
+        return tuple(self._memberships)
+
+    def membership_at(self, index: int) -> bytes | None:
+        """Payload of the newest MEMBERSHIP entry at or before `index`: what a snapshot there must hold."""
+        assert self.first_index - 1 <= index <= self.last_index, (
+            f"{index=} outside [{self.first_index - 1}, {self.last_index}]"
+        )
+        at = bisect_right(self._memberships, index, key=itemgetter(0))
+        return self._memberships[at - 1][1] if at else None
 
     @property
     def memory_index(self) -> int:
@@ -187,7 +207,7 @@ class Log:
             self._run_terms.append(entry.term)
             self.last_term = entry.term
         if entry.kind is EntryKind.MEMBERSHIP:
-            self._memberships.append(entry)
+            self._memberships.append((entry.index, entry.payload))
         self._entries.append(entry)
         self.last_index = entry.index
         self.next_position = entry.position + entry.count
@@ -206,7 +226,7 @@ class Log:
         while self._run_starts and self._run_starts[-1] >= index:
             self._run_starts.pop()
             self._run_terms.pop()
-        while self._memberships and self._memberships[-1].index >= index:
+        while self._memberships and self._memberships[-1][0] >= index:
             self._memberships.pop()
         self.last_index = index - 1
         self.last_term = self._run_terms[-1] if self._run_terms else self._base_term
@@ -220,3 +240,36 @@ class Log:
         self.bytes_in_memory -= sum(map(entry_bytes, self._entries[:count]))
         del self._entries[:count]
         self._memory_index += count
+
+    def compact_to(self, index: int) -> None:
+        """Forget all entries up to `index`, which a snapshot covers. Nothing happens if that was done."""
+        assert index <= self.last_index, f"{index=} beyond {self.last_index}"
+        if index < self.first_index:
+            return
+        base_term = self.term_at(index)
+        in_memory = index + 1 - self._memory_index
+        if in_memory > 0:
+            self.bytes_in_memory -= sum(map(entry_bytes, self._entries[:in_memory]))
+            del self._entries[:in_memory]
+            self._memory_index = index + 1
+        runs = bisect_right(self._run_starts, index)
+        if index < self.last_index and (runs == len(self._run_starts) or self._run_starts[runs] > index + 1):
+            runs -= 1  # the run that holds the base goes on after it
+            self._run_starts[runs] = index + 1
+        del self._run_starts[:runs], self._run_terms[:runs]
+        covered = bisect_right(self._memberships, index, key=itemgetter(0))
+        del self._memberships[: max(0, covered - 1)]
+        self._base_term = base_term
+        self.first_index = index + 1
+
+    def restart_after(self, meta: SnapshotMeta) -> None:
+        """Forget everything; the next entry is the one after the snapshot of `meta`."""
+        self._entries.clear()
+        self._run_starts.clear()
+        self._run_terms.clear()
+        self._memberships = [(meta.index, meta.membership)]
+        self.bytes_in_memory = 0
+        self._base_term = self.last_term = meta.term
+        self.last_index = meta.index
+        self.first_index = self._memory_index = meta.index + 1
+        self.next_position = meta.next_position

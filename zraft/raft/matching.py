@@ -70,14 +70,15 @@ def find_conflict(
 def new_entries(log: Log, message: AppendEntries) -> tuple[Entry, ...]:
     """The entries from the first on that we lack or that conflicts with ours (section 3.5, step 3).
 
-    A late or repeated message is a prefix of what we hold and must not shorten it.
+    A late or repeated message is a prefix of what we hold and must not shorten it. What lies before the base
+    is committed, and so equal.
     """
     entries = message.entries
     if message.prev_log_index == log.last_index:
         return entries
     for place, entry in enumerate(entries):
         if entry.index > log.last_index or (
-            entry.index >= log.first_index and log.term_at(entry.index) != entry.term
+            entry.index >= log.first_index - 1 and log.term_at(entry.index) != entry.term
         ):
             return entries[place:]
     return ()
@@ -94,6 +95,6 @@ def next_probe(log: Log, refusal: AppendEntriesReply) -> int:
     if refusal.conflict_term == 0:
         return min(refusal.conflict_index, prev)
     index = log.last_index_of_term_at_most(refusal.conflict_term, prev)
-    if index >= log.first_index and log.term_at(index) == refusal.conflict_term:
-        return min(index + 1, prev)
+    if index >= log.first_index - 1 and log.term_at(index) == refusal.conflict_term:
+        return min(index + 1, prev)  # the base counts, too: its term is known
     return min(index + 1, refusal.conflict_index, prev)

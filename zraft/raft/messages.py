@@ -54,12 +54,37 @@ class HardState:
     voted_for: ServerId | None = None
 
 
+class MemberRole(IntEnum):
+    """What a server is in a configuration. The numbers stand in MEMBERSHIP entries."""
+
+    VOTER = 1
+    LEARNER = 2
+    """Follows; is to vote once it has caught up."""
+    OBSERVER = 3
+    """Follows; never votes."""
+    LEAVING = 4
+    """In a joint configuration only: a voter of the outgoing one that is no member of the next."""
+
+
+UNKNOWN_INSTANCE: Final = Instance(b"")
+"""Of a member that was added by its number and address, and has not been seen yet. It never votes."""
+
+
 @frozen
 class Member:
-    """One server of a configuration: the disk instance that counts, and whether it votes."""
+    """One server of a configuration: the disk instance that counts, its role, and where it is reached.
+
+    `address` is "HOST:PORT", "" if unknown.
+    """
 
     instance: Instance
-    voter: bool = True
+    role: MemberRole = MemberRole.VOTER
+    address: str = ""
+
+    @property
+    def voter(self) -> bool:
+        """Does it vote in the configuration that holds in the end?"""
+        return self.role is MemberRole.VOTER
 
 
 @frozen
@@ -172,7 +197,10 @@ class ReadIndexReply:
 
 @frozen
 class TimeoutNow:
-    """The leader hands its leadership over: campaign at once, without pre-vote (dissertation 3.10)."""
+    """The leader hands its leadership over: campaign at once, without pre-vote (dissertation 3.10).
+
+    Matters in the term it names only, so that a late or repeated one does nothing.
+    """
 
     group: GroupId
     term: int

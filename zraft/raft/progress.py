@@ -2,6 +2,8 @@
 
 PROBE: where the logs match is not known (or was lost); one message of one entry at a time until it is.
 REPLICATE: entries are sent ahead of their acknowledgements, within a window of messages and bytes.
+SNAPSHOT: its next entry is no longer in the leader's log; it gets heartbeats only, until it says that it holds
+a snapshot that reaches the log.
 """
 
 from __future__ import annotations
@@ -16,6 +18,7 @@ from zraft.raft.settings import RaftSettings
 class ProgressState(Enum):
     PROBE = "probe"
     REPLICATE = "replicate"
+    SNAPSHOT = "snapshot"
 
 
 class Progress:
@@ -64,6 +67,8 @@ class Progress:
 
     def may_send(self, size: int) -> bool:
         """Would a message of `size` bytes keep to the window, and not overtake a bulk message (D-22)?"""
+        if self.state is ProgressState.SNAPSHOT:
+            return False
         if not self._inflight:
             return True
         if self.state is ProgressState.PROBE:
@@ -104,21 +109,40 @@ class Progress:
         """Does a refusal say anything new? Of a pipeline that is refused as a whole, only the first does."""
         if self.state is ProgressState.PROBE:
             return prev_log_index == self.next_index - 1
+        if self.state is ProgressState.SNAPSHOT:
+            return False
         return self.match_index < prev_log_index < self.next_index
 
     def probe_from(self, next_index: int) -> None:
         """Something was lost or does not match: forget what is on its way and try `next_index`."""
         self.state = ProgressState.PROBE
         self.next_index = max(self.match_index + 1, next_index)
-        self._inflight.clear()
-        self.inflight_bytes = self._bulk_inflight = 0
+        self._forget_all()
+
+    def await_snapshot(self, now: int) -> None:
+        """Its next entry is gone: nothing but a snapshot helps it, which is not sent from here."""
+        self.state = ProgressState.SNAPSHOT
+        self.waiting_since = now
+        self._forget_all()
+
+    def may_have_restored(self, last_index: int, first_index: int, now: int) -> bool:
+        """Does a log that ends at `last_index` look as if the snapshot was taken, and its answer lost?
+
+        Asked once in an election timeout: an old log that is long but conflicts looks the same.
+        """
+        if self.state is not ProgressState.SNAPSHOT or last_index < first_index - 1:
+            return False
+        if now - self.waiting_since < self._settings.election_timeout_ticks:
+            return False
+        self.waiting_since = now
+        return True
 
     def misses(self, last_index: int, now: int) -> bool:
         """Was something sent before the newest heartbeat that a log ending at `last_index` lacks?
 
         A bulk message may still be on its way when the heartbeat sent after it arrives (D-22).
         """
-        if self.state is ProgressState.PROBE or last_index >= self.beat_next - 1:
+        if self.state is not ProgressState.REPLICATE or last_index >= self.beat_next - 1:
             return False
         return not self._bulk_inflight or now - self.waiting_since >= self._settings.bulk_resend_ticks
 
@@ -132,6 +156,10 @@ class Progress:
         settings = self._settings
         patience = settings.bulk_resend_ticks if self._bulk_inflight else settings.resend_ticks
         return now - self.waiting_since >= patience
+
+    def _forget_all(self) -> None:
+        self._inflight.clear()
+        self.inflight_bytes = self._bulk_inflight = 0
 
     def _forget(self, size: int) -> None:
         self.inflight_bytes -= size

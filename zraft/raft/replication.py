@@ -39,6 +39,13 @@ class Replication:
         next_index = self._log.last_index + 1
         self.followers = {server: Progress(server, next_index, self._settings) for server in followers}
 
+    def add(self, server: ServerId) -> None:
+        """A member more, or another disk of one: nothing is known of it, its acknowledgements begin anew."""
+        self.followers[server] = Progress(server, self._log.last_index + 1, self._settings)
+
+    def remove(self, server: ServerId) -> None:
+        self.followers.pop(server, None)
+
     def stop(self) -> None:
         self.followers.clear()
 
@@ -46,7 +53,9 @@ class Replication:
         """All that its window lets leave now."""
         log = self._log
         if progress.next_index < log.first_index:
-            return  # only a snapshot helps that follower; `statistics` names it
+            if progress.state is not ProgressState.SNAPSHOT:
+                progress.await_snapshot(now)
+            return
         if progress.state is ProgressState.PROBE:
             if not progress.inflight_messages:
                 entries = log.slice(progress.next_index, progress.next_index + 1, 0)
@@ -73,6 +82,9 @@ class Replication:
         if progress.state is ProgressState.PROBE:
             progress.probe_from(progress.next_index)
             return None
+        if progress.next_index <= self._log.first_index:
+            progress.probe_from(self._log.first_index)  # that entry was compacted; the first left may do
+            return None
         progress.waiting_since = now
         entries = self._log.slice(progress.next_index - 1, progress.next_index, 0)
         return self._append(progress, entries, commit_index)
@@ -94,6 +106,20 @@ class Replication:
         if progress.is_current_refusal(reply.prev_log_index):
             progress.probe_from(next_probe(self._log, reply))
         return False
+
+    def on_last_index(self, progress: Progress, last_index: int, now: int) -> None:
+        """Take a follower's hint about the end of its log, which came with an answer to its newest heartbeat."""
+        if progress.misses(last_index, now):
+            progress.probe_from(last_index + 1)
+        elif progress.may_have_restored(last_index, self._log.first_index, now):
+            progress.probe_from(min(last_index + 1, self._log.last_index))
+
+    def needing_snapshot(self) -> tuple[ServerId, ...]:
+        """Followers whose next entry is older than the log."""
+        first_index = self._log.first_index
+        return tuple(
+            progress.server for progress in self.followers.values() if progress.next_index < first_index
+        )
 
     def statistics(self) -> tuple[FollowerStatistics, ...]:
         return tuple(

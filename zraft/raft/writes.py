@@ -11,6 +11,7 @@ from collections.abc import Iterable
 
 from zraft.raft.messages import Entry, HardState
 from zraft.raft.ready import Write
+from zraft.raft.snapshot import SnapshotMeta
 
 
 class Writes:
@@ -26,6 +27,7 @@ class Writes:
         "_hard_state",
         "_newest",
         "_persisted",
+        "_restore",
         "_truncate_from",
         "_under_way",
         "_unwritten",
@@ -41,6 +43,7 @@ class Writes:
         self._newest = 0  # the newest number handed out
         self._persisted = 0
         self._hard_state: HardState | None = None
+        self._restore: SnapshotMeta | None = None
         self._truncate_from: int | None = None
         self._unwritten: list[Entry] = []
         self._under_way: deque[tuple[int, int]] = deque()  # (number, last index once it is durable)
@@ -59,12 +62,27 @@ class Writes:
         if unwritten and unwritten[0].index <= index:
             del unwritten[index - unwritten[0].index :]
         else:
+            assert self._restore is None, "a log that begins anew holds nothing but what is unwritten"
             unwritten.clear()
             if self._truncate_from is None or index < self._truncate_from:
                 self._truncate_from = index
-        # Writes under way will put back what was just dropped: it must not count as durable.
-        self.durable_index = min(self.durable_index, index - 1)
-        self._under_way = deque((number, min(last, index - 1)) for number, last in self._under_way)
+        self._limit_durable(index - 1)
+
+    def restore(self, meta: SnapshotMeta) -> None:
+        """The whole log is dropped and begins after `meta.index`; new entries follow.
+
+        Until that is durable, `meta.index` does not count as durable either, whatever the old log held there.
+        """
+        self._unwritten.clear()
+        self._truncate_from = None
+        self._restore = meta
+        self.log_write = self._newest + 1
+        self._limit_durable(meta.index - 1)
+
+    def _limit_durable(self, index: int) -> None:
+        """Writes under way will put back what was just dropped: it must not count as durable."""
+        self.durable_index = min(self.durable_index, index)
+        self._under_way = deque((number, min(last, index)) for number, last in self._under_way)
 
     def holding(self, index: int) -> int:
         """The write after which the newest hard state and the log up to `index` are durable."""
@@ -73,15 +91,23 @@ class Writes:
     @property
     def pending(self) -> bool:
         """Is there anything for the next write?"""
-        return bool(self._unwritten) or self._hard_state is not None or self._truncate_from is not None
+        return (
+            bool(self._unwritten)
+            or self._hard_state is not None
+            or self._truncate_from is not None
+            or self._restore is not None
+        )
 
     def take(self, last_index: int) -> Write | None:
         """The next write, if there is anything to write; the log ends at `last_index` once it is durable."""
-        if not self._unwritten and self._hard_state is None and self._truncate_from is None:
+        if not self.pending:
             return None
         self._newest += 1
-        write = Write(self._newest, self._hard_state, self._truncate_from, tuple(self._unwritten))
+        write = Write(
+            self._newest, self._hard_state, self._truncate_from, tuple(self._unwritten), self._restore
+        )
         self._hard_state = None
+        self._restore = None
         self._truncate_from = None
         self._unwritten.clear()
         self._under_way.append((self._newest, last_index))

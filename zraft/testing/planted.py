@@ -15,7 +15,7 @@ from attrs import frozen
 
 from zraft.errors import Code
 from zraft.ids import COORDINATION_GROUP, ServerId
-from zraft.raft import core as core_module
+from zraft.raft import following as following_module
 from zraft.raft.core import Raft
 from zraft.raft.log import Log
 from zraft.raft.membership import Membership
@@ -167,7 +167,7 @@ def stale_append_truncates() -> Sequence[Patch]:
     def new_entries(log: Log, message: AppendEntries) -> tuple[Entry, ...]:
         return message.entries
 
-    return [(core_module, "new_entries", new_entries)]
+    return [(following_module, "new_entries", new_entries)]
 
 
 @_plant("Raft 5.4.1", "a vote is given to a candidate whose log is behind", Mode.VOTES)

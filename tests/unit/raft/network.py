@@ -20,6 +20,7 @@ from zraft.raft.messages import (
     EntryKind,
     HardState,
     Member,
+    MemberRole,
     Message,
     PreVoteReply,
     RequestVoteReply,
@@ -39,7 +40,7 @@ def instance_of(server: int) -> Instance:
 
 def membership_of(servers: Iterable[int], learners: Iterable[int] = ()) -> Membership:
     members = {ServerId(server): Member(instance_of(server)) for server in servers}
-    members |= {ServerId(server): Member(instance_of(server), voter=False) for server in learners}
+    members |= {ServerId(server): Member(instance_of(server), MemberRole.LEARNER) for server in learners}
     return Membership(members)
 
 

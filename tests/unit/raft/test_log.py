@@ -96,11 +96,12 @@ def test_newest_membership_follows_append_and_truncation() -> None:
     payload = membership_of((1, 2)).encode()
     first, second = (Entry(index, 1, EntryKind.MEMBERSHIP, 1, 0, payload) for index in (1, 2))
     log = Log(entries=(first, second))
-    assert log.newest_membership is second
+    assert log.memberships[-1] == (second.index, payload)
     log.truncate_from(2)
-    assert log.newest_membership is first
+    assert log.memberships == ((first.index, payload),)
+    assert log.membership_at(1) == payload
     log.truncate_from(1)
-    assert log.newest_membership is None
+    assert log.memberships == ()
 
 
 @pytest.mark.parametrize(

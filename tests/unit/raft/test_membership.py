@@ -12,11 +12,16 @@ from zraft.errors import ProtocolError, ZraftError
 from zraft.ids import Instance, ServerId
 from zraft.raft.log import Log
 from zraft.raft.membership import Membership
-from zraft.raft.messages import AppendEntries, Entry, EntryKind, Member
+from zraft.raft.messages import AppendEntries, Entry, EntryKind, Member, MemberRole
 
 MEMBERS = st.dictionaries(
     st.integers(1, 254).map(ServerId),
-    st.builds(Member, st.binary(min_size=16, max_size=16).map(Instance), st.booleans()),
+    st.builds(
+        Member,
+        st.binary(min_size=16, max_size=16).map(Instance),
+        st.sampled_from((MemberRole.VOTER, MemberRole.LEARNER, MemberRole.OBSERVER)),
+        st.text(max_size=60),
+    ),
     max_size=9,
 )
 
@@ -43,7 +48,19 @@ def test_decoding_arbitrary_bytes_raises_nothing_but_a_declared_error(payload: b
     [
         None,
         [],
+        [3, []],
         [2, []],
+        [2, [], [1]],
+        [2, [[1, bytes(16), 1, ""]], [1, 1]],
+        [2, [[1, bytes(16), 1, ""]], [True]],
+        [2, [[1, b"", 1, ""]], []],
+        [2, [[1, bytes(16), 0, ""]], []],
+        [2, [[1, bytes(16), 5, ""]], []],
+        [2, [[1, bytes(16), True, ""]], []],
+        [2, [[1, bytes(16), 4, ""]], []],
+        [2, [[1, bytes(16), 1, 5]], []],
+        [2, [[1, bytes(16), 1, "x" * 301]], []],
+        [2, [[1, bytes(16), 1, ""], [1, bytes(16), 2, ""]], []],
         [1, [[0, bytes(16), True]]],
         [1, [[255, bytes(16), True]]],
         [1, [[1, bytes(15), True]]],

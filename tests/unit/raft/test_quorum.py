@@ -7,7 +7,7 @@ from itertools import product
 import pytest
 
 from zraft.ids import ServerId
-from zraft.raft.quorum import VoteResult, majority, majority_value, vote_result
+from zraft.raft.quorum import VoteResult, majority, majority_value, majority_vote
 
 
 @pytest.mark.parametrize("voters", range(1, 8))
@@ -24,7 +24,7 @@ def test_majority_value_is_the_greatest_that_a_majority_reached(voters: int) -> 
 
 
 @pytest.mark.parametrize("voters", range(6))
-def test_vote_result_is_decided_as_soon_as_it_cannot_change(voters: int) -> None:
+def test_majority_vote_is_decided_as_soon_as_it_cannot_change(voters: int) -> None:
     servers = [ServerId(server) for server in range(1, voters + 1)]
     for votes in product((True, False, None), repeat=voters):
         cast = {server: vote for server, vote in zip(servers, votes, strict=True) if vote is not None}
@@ -36,9 +36,9 @@ def test_vote_result_is_decided_as_soon_as_it_cannot_change(voters: int) -> None
             expected = VoteResult.LOST
         else:
             expected = VoteResult.PENDING
-        assert vote_result(servers, cast) is expected
+        assert majority_vote(servers, cast) is expected
 
 
 def test_nothing_is_reached_among_no_voters() -> None:
     assert majority_value(()) == 0
-    assert vote_result((), {}) is VoteResult.LOST
+    assert majority_vote((), {}) is VoteResult.LOST

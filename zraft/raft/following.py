@@ -1,0 +1,169 @@
+"""How a server follows: appends, heartbeats, and a snapshot in place of its log (sections 3.5, 5, and D-7)."""
+
+from __future__ import annotations
+
+from zraft.errors import ProtocolError
+from zraft.ids import ServerId
+from zraft.raft.matching import check_entries, find_conflict, new_entries
+from zraft.raft.membership import Membership
+from zraft.raft.messages import AppendEntries, AppendEntriesReply, Heartbeat, HeartbeatReply
+from zraft.raft.role import Role
+from zraft.raft.snapshot import SnapshotMeta
+from zraft.raft.voting import Voting
+
+
+class Following(Voting):
+    """Followers. Part of `zraft.raft.core.Raft`."""
+
+    def restore(self, meta: SnapshotMeta) -> bool:
+        """The snapshot of `meta` is durable on this disk, and its state is or will be that of this server.
+
+        Returns:
+            False: its state is not needed; if the log holds the snapshot's last entry, that is committed now.
+            True: the log begins anew after the snapshot, with the next write; `commit_index` is
+            `meta.index`, and the leader is told once the write is durable. The caller's state machine has to
+            be at `meta.index` before it applies anything again.
+
+        Raises:
+            ProtocolError: the membership in it cannot be read; nothing was changed.
+        """
+        if not self._accepts_snapshot(meta):
+            return False
+        holds = meta.index <= self.log.last_index and self.log.term_at(meta.index) == meta.term
+        if holds:
+            self._commit_to(meta.index)
+        else:
+            Membership.decode(meta.membership)
+            if meta.term > self.term or self.role is not Role.FOLLOWER:
+                # A leader whose log lacks what is committed leads nobody: it was replaced and has not heard.
+                self._become_follower(max(self.term, meta.term), None)
+            self._ack_index = 0  # what was to be acknowledged is gone
+            self.log.restart_after(meta)
+            self._writes.restore(meta)
+            self.commit_index = meta.index
+            self._adopt_newest_membership()
+        if self.leader is not None and self.role is Role.FOLLOWER:
+            # Not an acknowledgement: a leader that was replaced and has not heard may lack that entry.
+            # It learns where this log ends, asks, and is answered from the log.
+            self._send_after(
+                self._writes.holding(meta.index),
+                self.leader,
+                AppendEntriesReply(
+                    self.group,
+                    self.term,
+                    accepted=False,
+                    match_index=0,
+                    prev_log_index=self.log.last_index + 1,
+                    conflict_index=self.log.last_index + 1,
+                    conflict_term=0,
+                ),
+            )
+        return not holds
+
+    def _accepts_snapshot(self, meta: SnapshotMeta) -> bool:
+        """Only one that is ahead of what is committed here: an older one would take entries back (flaw 13)."""
+        return meta.index > self.commit_index
+
+    def _follow(self, sender: ServerId, term: int) -> bool:
+        """`sender` leads `term`: follow it, unless the term is over."""
+        if term < self.term:
+            return False
+        if term > self.term or self.role is not Role.FOLLOWER or self.leader != sender:
+            if term == self.term and (self.role is Role.LEADER or self.leader is not None):
+                raise ProtocolError(
+                    f"server {sender} claims to lead group {self.group} in term {term}, which server "
+                    f"{self.leader} leads: two servers share an identity, or one has lost its vote"
+                )
+            self._become_follower(term, sender)
+        else:
+            self._election.draw_deadline(self.now)
+        self._election.heard_leader(self.now)
+        return True
+
+    def _on_append_entries(self, sender: ServerId, message: AppendEntries) -> None:
+        memberships_changed = check_entries(message)
+        if not self._follow(sender, message.term):
+            # Only the new term is told: its sender may lead again by now, and must not take this for an answer
+            # about its present log.
+            self._send_with_hard_state(
+                sender, AppendEntriesReply(self.group, self.term, accepted=False, match_index=0)
+            )
+            return
+        log = self.log
+        conflict = find_conflict(log, self.commit_index, sender, message)
+        if conflict is not None:
+            self._refuse_append(sender, message, *conflict)
+            return
+        entries = new_entries(self.log, message)
+        if entries:
+            first = entries[0]
+            if first.index <= self.commit_index:
+                raise ProtocolError(
+                    f"server {sender} leads term {message.term} with entry {first.index} of term {first.term}, "
+                    f"but entry {first.index} is committed here in another term"
+                )
+            replaces = first.index <= log.last_index
+            position = log.entry(first.index).position if replaces else log.next_position
+            if first.position != position:
+                raise ProtocolError(
+                    f"entry {first.index} of server {sender} is at position {first.position}, "
+                    f"expected {position}"
+                )
+            if replaces:
+                memberships_changed = True
+                self._truncate(first.index)
+            for entry in entries:
+                log.append(entry)
+            self._writes.append(entries)
+            if memberships_changed:
+                self._adopt_newest_membership()
+        match_index = message.prev_log_index + len(message.entries)
+        self._ack_index = max(self._ack_index, match_index)
+        self._commit_to(min(message.leader_commit, match_index))
+
+    def _truncate(self, index: int) -> None:
+        assert index > self.commit_index, (
+            f"entry {index} conflicts with the leader's, but {self.commit_index} is committed"
+        )
+        self.log.truncate_from(index)
+        self._writes.truncate_from(index)
+
+    def _refuse_append(
+        self, sender: ServerId, message: AppendEntries, conflict_index: int, conflict_term: int
+    ) -> None:
+        self._send_with_hard_state(
+            sender,
+            AppendEntriesReply(
+                self.group,
+                self.term,
+                accepted=False,
+                match_index=0,
+                prev_log_index=message.prev_log_index,
+                conflict_index=conflict_index,
+                conflict_term=conflict_term,
+            ),
+        )
+
+    def _acknowledge(self) -> None:
+        """One reply for all appends of a turn, once durable: accepting the last proves all before it."""
+        index, self._ack_index = self._ack_index, 0
+        number = self._writes.holding(index)
+        if self.leader is not None and self.role is Role.FOLLOWER:
+            self._send_after(
+                number,
+                self.leader,
+                AppendEntriesReply(self.group, self.term, accepted=True, match_index=index),
+            )
+
+    def _on_heartbeat(self, sender: ServerId, message: Heartbeat) -> None:
+        answered_round = 0
+        if self._follow(sender, message.term):
+            self._commit_to(min(message.leader_commit, self.log.last_index))
+            if not message.round:
+                return  # it only carried the commit
+            answered_round = message.round
+        # A late heartbeat of an older term is told the new term, but answers no round: its sender may lead again
+        # by now, and would take the round's number for one of this leadership.
+        self._send_with_hard_state(
+            sender, HeartbeatReply(self.group, self.term, answered_round, self.log.last_index)
+        )

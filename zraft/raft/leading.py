@@ -1,0 +1,229 @@
+"""How a server leads: it sends entries and heartbeats, and counts what its followers answer (3.5, 6.2, 6.4)."""
+
+from __future__ import annotations
+
+from zraft.errors import ProtocolError
+from zraft.ids import ServerId
+from zraft.raft.following import Following
+from zraft.raft.messages import (
+    AppendEntriesReply,
+    Entry,
+    EntryKind,
+    Heartbeat,
+    HeartbeatReply,
+    ReadIndexReply,
+)
+from zraft.raft.progress import Progress, ProgressState
+from zraft.raft.quorum import agreed_value
+from zraft.raft.role import Role
+
+
+class Leading(Following):
+    """Leaders, with the configuration as it is. Part of `zraft.raft.core.Raft`."""
+
+    def request_round(self) -> int:
+        """Begin a round of heartbeats with the next ready(), whatever the timer says; returns its number."""
+        assert self.role is Role.LEADER, "only a leader has rounds"
+        self._rounds.wanted = True
+        return self.round + 1
+
+    @property
+    def round(self) -> int:
+        """Newest round of heartbeats begun in this leadership, 0 before the first."""
+        return self._rounds.newest
+
+    @property
+    def quorum_round(self) -> int:
+        """Newest round that a quorum answered in this leadership, 0 before the first."""
+        return self._rounds.confirmed
+
+    @property
+    def quorum_contact(self) -> int:
+        """Tick at which `quorum_round` was *sent*; before the first, that at which the vote was asked for.
+
+        What a leader may still promise is judged by it (D-11c, D-14).
+        """
+        return self._rounds.contact
+
+    # -- the beginning and the end
+
+    def _become_leader(self) -> None:
+        self.role = Role.LEADER
+        self.leader = self.server
+        self._election.votes.clear()
+        self._election.transfer = False
+        self._rounds.lead(self.now, contact=self._election.began_at)
+        log = self.log
+        self._replication.lead(self.term, self._others())
+        if log.last_index == 0:
+            # D-1: the first entry of a group is its roster.
+            self.noop_index = self._append_own(EntryKind.MEMBERSHIP, self.membership.encode(), 0)
+            self._adopt_newest_membership()
+        else:
+            # Section 5.4.2 of the paper: without an entry of its own term it could commit nothing.
+            self.noop_index = self._append_own(EntryKind.NOOP, b"", 0)
+
+    def _stop_leading(self) -> None:
+        self._replication.stop()
+        self._rounds.stop()
+        self._reads.clear()
+        self._proposed.clear()
+        self._uncommitted_bytes = 0
+        self.noop_index = 0
+
+    def _others(self) -> list[ServerId]:
+        """Whom the log is sent to: every member that was seen."""
+        return [
+            server
+            for server, member in self.membership.members.items()
+            if server != self.server and self.membership.has(server, member.instance)
+        ]
+
+    def _append_own(self, kind: EntryKind, payload: bytes, count: int) -> int:
+        log = self.log
+        entry = Entry(log.last_index + 1, self.term, kind, log.next_position, count, payload)
+        log.append(entry)
+        self._writes.append((entry,))
+        return entry.index
+
+    # -- sending
+
+    def _lead(self) -> None:
+        """All that a leader sends: entries first, so that the reply to a heartbeat tells of their loss."""
+        last_index = self.log.last_index
+        for progress in self._replication.followers.values():
+            if progress.next_index <= last_index:
+                for append in self._replication.appends(progress, self.now, self.commit_index):
+                    self._send_with_hard_state(progress.server, append)
+        if (
+            self._reads.need_round
+            and self._rounds.confirmed
+            == self._rounds.newest  # the next round takes all reads that arrive meanwhile
+            and self.commit_index >= self.noop_index
+        ):
+            self._rounds.wanted = True
+        if self._rounds.wanted:
+            self._begin_round()
+        else:
+            for progress in self._replication.followers.values():
+                if progress.commit_sent < self.commit_index:
+                    self._tell_commit(progress)
+
+    def _has_to_lead(self) -> bool:
+        """Would `_lead` send anything?"""
+        if self._rounds.wanted or self._reads.need_round:
+            return True
+        last_index = self.log.last_index
+        return any(
+            (progress.next_index <= last_index and progress.state is not ProgressState.SNAPSHOT)
+            or progress.commit_sent < self._heartbeat_commit(progress)
+            for progress in self._replication.followers.values()
+        )
+
+    def _ask_again(self) -> None:
+        """Followers whose answer is missing for too long are asked again."""
+        for progress in self._replication.followers.values():
+            if progress.is_overdue(self.now):
+                again = self._replication.ask_again(progress, self.now, self.commit_index)
+                if again is not None:
+                    self._send_with_hard_state(progress.server, again)
+
+    def _heartbeat_commit(self, progress: Progress) -> int:
+        """A heartbeat verifies nothing, so it commits no further than that follower's match (D-7)."""
+        return min(self.commit_index, progress.match_index)
+
+    def _tell_commit(self, progress: Progress) -> None:
+        """A follower answers its own clients when it applies: it learns of a commit at once."""
+        commit = self._heartbeat_commit(progress)
+        if commit > progress.commit_sent:
+            progress.commit_sent = commit
+            self._send_with_hard_state(progress.server, Heartbeat(self.group, self.term, 0, commit))
+
+    def _begin_round(self) -> None:
+        number = self._rounds.begin(self.now, next_at=self.now + self.settings.heartbeat_ticks)
+        if self.commit_index >= self.noop_index:
+            # Earlier it might not know of everything that its predecessors committed (section 6.4, step 1).
+            self._reads.begin_round(number, self.commit_index)
+        for progress in self._replication.followers.values():
+            commit = self._heartbeat_commit(progress)
+            progress.commit_sent = max(progress.commit_sent, commit)
+            progress.beat_round = number
+            progress.beat_next = progress.next_index
+            self._send_with_hard_state(progress.server, Heartbeat(self.group, self.term, number, commit))
+        self._confirm_rounds()
+
+    # -- counting
+
+    def _round_of(self, voter: ServerId) -> int:
+        """The newest round that a voter answered; a leader answers itself, if it votes."""
+        if voter == self.server:
+            return self._rounds.newest if self._is_voter else 0
+        progress = self._replication.followers.get(voter)
+        return 0 if progress is None else progress.round
+
+    def _confirm_rounds(self) -> None:
+        confirmed = agreed_value(self.membership, self._round_of)
+        if not self._rounds.confirm(confirmed):
+            return
+        for (asker, context), index in self._reads.confirmed(confirmed):
+            if asker == self.server:
+                self._read_states.append((context, index))
+            else:
+                self._send_with_hard_state(asker, ReadIndexReply(self.group, self.term, context, index))
+
+    def _add_read(self, asker: ServerId, context: int) -> None:
+        if not self._reads.add((asker, context)):
+            self._reads_dropped += 1
+
+    def _is_reply_to_me(self, term: int) -> bool:
+        """Is a message of `term` meant for this leadership? Those of other terms say nothing about it."""
+        if term > self.term:
+            self._become_follower(term, None)
+            return False
+        return term == self.term and self.role is Role.LEADER
+
+    def _on_append_entries_reply(self, progress: Progress, message: AppendEntriesReply) -> None:
+        if self._replication.on_reply(progress, message, self.now):
+            self._maybe_commit()
+
+    def _on_heartbeat_reply(self, progress: Progress, message: HeartbeatReply) -> None:
+        if message.round > self.round:
+            raise ProtocolError(
+                f"server {progress.server} answers round {message.round} of term {self.term}, "
+                f"the newest is {self.round}"
+            )
+        progress.heard_at = self.now
+        if message.round == progress.beat_round:
+            self._replication.on_last_index(progress, message.last_index, self.now)
+        if message.round > progress.round:
+            progress.round = message.round
+            self._confirm_rounds()
+
+    def _own_match_index(self) -> int:
+        """The leader is one disk of the quorum: it counts what is durable there, not what it holds (D-7)."""
+        return self.durable_index
+
+    def _match_of(self, voter: ServerId) -> int:
+        """What a voter holds durably of this leader's log; a leader that does not vote holds nothing."""
+        if voter == self.server:
+            return self._own_match_index() if self._is_voter else 0
+        progress = self._replication.followers.get(voter)
+        return 0 if progress is None else progress.match_index
+
+    def _may_count(self, index: int) -> bool:
+        """Only entries of its own term are committed by counting; older ones with them (paper, figure 8)."""
+        return self.log.term_at(index) == self.term
+
+    def _maybe_commit(self) -> None:
+        """Advance commit_index to the highest entry of our own term that a quorum holds."""
+        index = agreed_value(self.membership, self._match_of)
+        if index <= self.commit_index or not self._may_count(index):
+            return
+        self._commit_to(index)
+        proposed = self._proposed
+        while proposed and proposed[0][0] <= index:
+            self._uncommitted_bytes -= proposed.popleft()[1]
+        self._on_commit()
+
+    def _on_commit(self) -> None:
+        raise NotImplementedError

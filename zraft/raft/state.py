@@ -1,0 +1,185 @@
+"""What a server holds of its group in every role: term, vote, log, membership, and what waits for the disk.
+
+The part of `zraft.raft.core.Raft` that voting, following and leading share; which one of them acts is decided
+there. Not for use of its own.
+"""
+
+from __future__ import annotations
+
+import random
+from collections import deque
+
+from zraft.errors import StorageError
+from zraft.ids import GroupId, Instance, ServerId
+from zraft.raft.departures import Departures
+from zraft.raft.election import Election
+from zraft.raft.handover import Handover
+from zraft.raft.log import Log
+from zraft.raft.membership import Membership
+from zraft.raft.messages import HardState, Message
+from zraft.raft.outbox import Outbox
+from zraft.raft.read_index import PendingReads
+from zraft.raft.replication import Replication
+from zraft.raft.role import Role
+from zraft.raft.rounds import Rounds
+from zraft.raft.settings import RaftSettings
+from zraft.raft.writes import Writes
+
+
+class GroupState:
+    """See `zraft.raft.core.Raft` for arguments, errors and public attributes."""
+
+    def __init__(
+        self,
+        *,
+        group: GroupId,
+        server: ServerId,
+        instance: Instance,
+        settings: RaftSettings,
+        hard_state: HardState,
+        log: Log,
+        membership: Membership,
+        rng: random.Random,
+    ) -> None:
+        settings.validate()
+        self.group = group
+        self.server = server
+        self.instance = instance
+        self.settings = settings
+        self.log = log
+        self.now = 0
+        self.term = 0
+        self.role = Role.FOLLOWER
+        self.leader: ServerId | None = None
+        self.commit_index = log.first_index - 1
+        self.noop_index = 0
+
+        self._voted_for: ServerId | None = None
+        if hard_state.term < log.last_term:
+            raise StorageError(
+                f"group {group}: the log ends in term {log.last_term} but the hard state is of term "
+                f"{hard_state.term}, expected at least the former: the directory lost a write that it had "
+                "confirmed; replace this server by a new one"
+            )
+        self._recover_hard_state(hard_state)
+        self._bootstrap_membership = membership
+        self.membership = membership
+        self.members_changed_index = 0
+        self._is_voter = False
+        self._was_voter = False
+        self._is_known = False
+        self._adopt_newest_membership()
+        self._vouched: dict[ServerId, Instance] = {}
+
+        self._writes = Writes(durable_index=log.last_index)
+        self._outbox = Outbox()
+        self._ack_index = 0  # to be acknowledged to the leader by the next ready(), 0 if nothing
+        self._read_states: list[tuple[int, int]] = []
+        self._election = Election(settings, rng)
+
+        # Leading.
+        self._replication = Replication(group, settings, log)
+        self._rounds = Rounds()
+        self._reads = PendingReads(settings.pending_reads_max)
+        self._proposed: deque[tuple[int, int]] = deque()  # (index, bytes) of own proposals, not committed yet
+        self._uncommitted_bytes = 0
+        self._departures = Departures()
+        self._handover: Handover | None = None
+
+        # Counters.
+        self._messages_ignored = 0
+        self._proposals_refused = 0
+        self._reads_dropped = 0
+        self._campaigns = 0
+
+    @property
+    def durable_index(self) -> int:
+        """End of the log that survives a crash."""
+        return self._writes.durable_index
+
+    @property
+    def membership_committed(self) -> bool:
+        """Is the newest membership known to be committed?"""
+        return self.members_changed_index <= self.commit_index
+
+    # -- who is who
+
+    def _is_member(self, sender: ServerId, instance: Instance) -> bool:
+        return self.membership.has(sender, instance)
+
+    def _adopt_newest_membership(self) -> None:
+        """A configuration holds as long as it is the newest in the log, committed or not (section 4.1)."""
+        memberships = self.log.memberships
+        before: Membership | None = None
+        if not memberships:
+            newest = self._bootstrap_membership
+            self.members_changed_index = 0
+        else:
+            self.members_changed_index, payload = memberships[-1]
+            newest = Membership.decode(payload)
+            if len(memberships) > 1:
+                before = Membership.decode(memberships[-2][1])
+            elif self.members_changed_index >= self.log.first_index:
+                before = self._bootstrap_membership
+        self.membership = newest
+        me = (self.server, self.instance)
+        self._is_voter = newest.has_voter(*me)
+        self._was_voter = before is not None and before.has_voter(*me)
+        self._is_known = newest.has(*me) or (before is not None and before.has(*me))
+
+    def _may_campaign(self) -> bool:
+        """A voter does; and one who was, until it knows that the change that ends this is committed.
+
+        Until then its log may be the only one that a majority of the old configuration can be had with
+        (section 4.2.2). Its own vote does not count.
+        """
+        return self._is_voter or (self._was_voter and not self.membership_committed)
+
+    def _may_vote(self) -> bool:
+        """Any member does, if asked: the asker counts by a configuration that may be newer than the one here.
+
+        A disk that is in no configuration known here says nothing (D-1).
+        """
+        return self._is_known
+
+    # -- hard state, and what waits for it
+
+    def _recover_hard_state(self, hard_state: HardState) -> None:
+        self.term = hard_state.term
+        self._voted_for = hard_state.voted_for
+
+    def _set_hard_state(self, term: int, voted_for: ServerId | None) -> None:
+        """Term and vote change together, in one durable record: a vote belongs to its term."""
+        self.term = term
+        self._voted_for = voted_for
+        self._writes.replace_hard_state(HardState(term, voted_for))
+
+    def _send_after(self, number: int, to: ServerId, message: Message) -> None:
+        """Send once write `number`, maybe the one of the next ready(), is durable; at once if it is."""
+        self._outbox.send_after(number, to, message)
+
+    def _send_with_hard_state(self, to: ServerId, message: Message) -> None:
+        """Send what claims nothing but term and vote."""
+        self._send_after(self._writes.hard_state_write, to, message)
+
+    # -- role and commit
+
+    def _become_follower(self, term: int, leader: ServerId | None) -> None:
+        assert term >= self.term
+        if term > self.term:
+            self._set_hard_state(term, None)
+            self._ack_index = 0  # it was meant for the leader of the older term
+        if self.role is Role.LEADER:
+            self._stop_leading()
+        self.role = Role.FOLLOWER
+        self.leader = leader
+        self._election.votes.clear()
+        self._election.transfer = False
+        self._election.draw_deadline(self.now)
+
+    def _stop_leading(self) -> None:
+        raise NotImplementedError
+
+    def _commit_to(self, index: int) -> None:
+        if index > self.commit_index:
+            self.commit_index = index
