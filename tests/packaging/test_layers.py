@@ -36,7 +36,13 @@ ALLOWED: Final[dict[str, tuple[str, ...]]] = {
     # values, and what is made of them; a server hands in where they come from
     "zraft.admin": (*SHARED, "zraft.wire"),
     "zraft.admin.http": (*SHARED, *SETTINGS, "zraft.wire", "zraft.admin"),
-    "zraft.server": (*SHARED, *SETTINGS, *STATE, *EDGES, "zraft.admin"),
+    # values and bytes; the client of it is outside of a server
+    "zraft.operator": SHARED,
+    "zraft.operator.client": (*SHARED, *SETTINGS, "zraft.operator", "zraft.transport"),
+    "zraft.server": (
+        *(*SHARED, *SETTINGS, *STATE, *EDGES, "zraft.admin"),
+        *("zraft.operator.protocol", "zraft.operator.requests"),
+    ),
     "zraft.testing": (*SHARED, *SETTINGS, *STATE, *EDGES, "zraft.server"),
     # the outside of a server: they talk to it through its port
     "zraft.status": (*SHARED, *SETTINGS),
@@ -57,6 +63,7 @@ ALLOWED: Final[dict[str, tuple[str, ...]]] = {
 
 PURE: Final = (
     *("zraft.raft", "zraft.tree", "zraft.wire", "zraft.properties", "zraft.zoo_cfg", "zraft.zoo_env"),
+    *("zraft.operator.requests", "zraft.operator.protocol"),
     *("zraft.admin.commands", "zraft.admin.metrics", "zraft.admin.status", "zraft.admin.summary"),
 )
 IMPURE: Final = frozenset(

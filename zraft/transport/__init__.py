@@ -1,1 +1,1 @@
-"""Datagrams between servers: sealing, packing several messages together, fragmentation, the UDP socket."""
+"""What servers say to each other, and how: messages, sealing, datagrams, streams, the UDP socket."""

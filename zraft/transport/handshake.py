@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import hmac
 from collections import OrderedDict
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Final
 
 from zraft.transport.messages import Sender
@@ -75,12 +75,12 @@ class Handshake:
         self._challenge_after_ms = now_ms + CHALLENGE_INTERVAL_MS
         return self.ask()
 
-    def on_hello(self, hello: HelloDatagram, now_ms: int) -> tuple[bool, HelloDatagram | None]:
+    def on_hello(self, hello: HelloDatagram, key_id: bytes, now_ms: int) -> tuple[bool, HelloDatagram | None]:
         """The peer's hello with a right MAC: whether it proved its run, and the answer to send, if any."""
         proved = self._challenge != NO_CHALLENGE and hmac.compare_digest(self._challenge, hello.echo)
         if proved:
             self._challenge = NO_CHALLENGE
-            self._install(hello)
+            self._install(hello, key_id)
         if hello.challenge == NO_CHALLENGE:
             return proved, None
         # What proves itself is answered always: recordings must not use up the answers it needs.
@@ -90,7 +90,22 @@ class Handshake:
         challenge = NO_CHALLENGE if known else self.ask().challenge
         return proved, HelloDatagram(self._me, self._salt, challenge, hello.challenge)
 
-    def _install(self, hello: HelloDatagram) -> None:
+    def forget(self) -> None:
+        """The peer must prove itself again before anything is believed or sent. Replay windows are kept."""
+        self.incoming = None
+        self._challenge = NO_CHALLENGE
+
+    def forget_keys(self, key_ids: Iterable[bytes]) -> bool:
+        """These keys are worth nothing any more: True if the peer must prove its run again for that."""
+        for key_id in key_ids:
+            for run in self._runs.values():
+                run.forget_key(key_id)
+        if self.incoming is None or self.incoming.proved:
+            return False
+        self.forget()
+        return True
+
+    def _install(self, hello: HelloDatagram, key_id: bytes) -> None:
         run = (hello.salt, hello.me)
         incoming = self._runs.get(run)
         if incoming is None:
@@ -99,6 +114,7 @@ class Handshake:
         self._runs.move_to_end(run)
         if len(self._runs) > RUNS_MAX:
             self._runs.popitem(last=False)
+        incoming.proved.add(key_id)
         self.incoming = incoming
 
     def _may_answer(self, now_ms: int) -> bool:

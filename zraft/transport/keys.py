@@ -13,7 +13,7 @@ from __future__ import annotations
 import hashlib
 import os
 import stat
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Final
@@ -26,6 +26,9 @@ KEY_BYTES: Final = 32
 KEY_ID_BYTES: Final = 4
 KEYS_MAX: Final = 2
 """Keys valid at once: the one that seals, and during a rotation the one before or after it."""
+
+PLAIN_KEY_ID: Final = bytes(KEY_ID_BYTES)
+"""The key id of plain mode. A real key whose hash gives this id is refused when a server starts."""
 
 _PREFIX: Final = "zraft-cluster-key-1"
 _ID_LABEL: Final = b"zraft cluster key id 1"
@@ -143,3 +146,32 @@ def _parse(path: Path, text: bytes) -> ClusterKey:
             f"{path}: the line names key {key_id.hex()} but holds key {key.key_id.hex()}; was it mistyped?"
         )
     return key
+
+
+def key_ring(keys: Sequence[ClusterKey] | None, insecure: bool) -> dict[bytes, ClusterKey | None]:
+    """Keys by id, the sealing one first; in plain mode the one entry that stands for no key.
+
+    Raises:
+        ConfigError: none or more than two, two of one id, or keys in plain mode.
+    """
+    if insecure:
+        if keys is not None:
+            raise ConfigError("insecure transport: expected no cluster keys, found some; drop one of the two")
+        return {PLAIN_KEY_ID: None}
+    if not keys or len(keys) > KEYS_MAX:
+        raise ConfigError(
+            f"cluster keys: expected 1 to {KEYS_MAX}, found {len(keys or ())}; create one with "
+            f"`zraft key new FILE`, or say `insecure` in so many words"
+        )
+    ring: dict[bytes, ClusterKey | None] = {key.key_id: key for key in keys}
+    if len(ring) != len(keys) or PLAIN_KEY_ID in ring:
+        raise ConfigError(
+            f"cluster keys: expected different ids, found {[key.key_id.hex() for key in keys]}; "
+            f"create another key"
+        )
+    return ring
+
+
+def key_name(key_id: bytes) -> str:
+    """What a key is called in logs and errors: it is no secret."""
+    return "no key (insecure mode)" if key_id == PLAIN_KEY_ID else f"cluster key {key_id.hex()}"

@@ -16,15 +16,16 @@ from zraft.errors import ConfigError, ProtocolError
 from zraft.ids import SERVER_ID_MAX, SERVER_ID_MIN, ServerId
 from zraft.transport import codec, packing
 from zraft.transport.handshake import Handshake
-from zraft.transport.keys import KEYS_MAX, ClusterKey
+from zraft.transport.keys import PLAIN_KEY_ID, ClusterKey, key_name, key_ring
+from zraft.transport.loss import Loss, Reporter
 from zraft.transport.messages import PeerMessage, Sender
 from zraft.transport.packing import MESSAGE_BYTES_MAX, Packer, Reassembly, UnsendableError
 from zraft.transport.sealing import (
     HELLO,
-    PLAIN_KEY_ID,
     SALT_BYTES,
     SEAL_BYTES,
     HelloDatagram,
+    Incoming,
     Outgoing,
     RejectedError,
     Rejection,
@@ -83,18 +84,23 @@ class Received:
 
     `sender` is the authenticated peer (as claimed only, in plain mode), None if the datagram was dropped or
     was part of the handshake. `replies` are datagrams to send now. `error` is for the log, and already
-    counted; `messages` may hold the messages beside the one that was not understood.
+    counted; `messages` may hold the messages beside the one that was not understood. `rejection` says why a whole
+    datagram was dropped.
     """
 
     sender: Sender | None
     messages: list[PeerMessage]
     replies: list[tuple[ServerId, bytes]]
     error: str | None
+    rejection: Rejection | None = None
 
 
 @frozen(kw_only=True)
 class LinkStatistics:
-    """Counts since this run began. `rejected` is by `sealing.Rejection` value, with every reason present."""
+    """Counts since this run began. `rejected` is by `sealing.Rejection` value, with every reason present.
+
+    `loss` is the share of the newest datagrams to each peer that did not arrive there, 0 to 1.
+    """
 
     datagrams_sent: int
     datagrams_opened: int
@@ -108,12 +114,13 @@ class LinkStatistics:
     reassembly_dropped: int
     reassembly_held_bytes: int
     rejected: Mapping[str, int]
+    loss: Mapping[ServerId, float]
 
 
 class _Peer:
     """Everything about one peer."""
 
-    __slots__ = ("handshake", "outgoing", "packer", "queue", "queued_bytes")
+    __slots__ = ("handshake", "loss", "outgoing", "packer", "queue", "queued_bytes", "reporter")
 
     def __init__(self, handshake: Handshake, outgoing: Outgoing, packer: Packer) -> None:
         self.handshake = handshake
@@ -121,6 +128,15 @@ class _Peer:
         self.packer = packer
         self.queue: deque[bytes] = deque()
         self.queued_bytes = 0
+        self.loss = Loss()
+        self.reporter = Reporter()
+
+    def drop_queue(self) -> int:
+        """Nothing waits any more; how many messages did."""
+        dropped = len(self.queue)
+        self.queue.clear()
+        self.queued_bytes = 0
+        return dropped
 
 
 class PeerLinks:
@@ -148,7 +164,7 @@ class PeerLinks:
         settings: TransportSettings | None = None,
     ) -> None:
         self._settings = settings or TransportSettings()
-        self._keys = _key_ring(keys, insecure)
+        self._keys = key_ring(keys, insecure)
         self._seal_key_id, self._seal_key = next(iter(self._keys.items()))
         self._mac_keys = {key_id: mac_key_for(key) for key_id, key in self._keys.items()}
         self._me = me
@@ -172,6 +188,7 @@ class PeerLinks:
         self._queued_messages_dropped = 0
         self._rejected = dict.fromkeys(Rejection, 0)
         self._peers = {server: self._new_peer(server, size) for server, size in peers.items()}
+        self._former: dict[ServerId, _Peer] = {}
 
     def peer(self, server: ServerId) -> Sender | None:
         """The run of a peer that was proved last; None before the first handshake, or if it is no peer."""
@@ -179,8 +196,72 @@ class PeerLinks:
         incoming = peer.handshake.incoming if peer is not None else None
         return incoming.sender if incoming is not None else None
 
+    def set_peers(self, peers: Mapping[ServerId, int]) -> None:
+        """Talk to these servers from now on, each with the largest datagram to send it.
+
+        Peers that stay keep everything. One that goes and comes back goes on where it was: its counter and its
+        replay windows outlive its absence, because our salt does (D-6). At most 254 are remembered.
+
+        Raises:
+            ConfigError: as when it was made; nothing has changed then.
+        """
+        for server, size in peers.items():
+            self._check_peer(server, size)
+        for server in [server for server in self._peers if server not in peers]:
+            peer = self._former[server] = self._peers.pop(server)
+            peer.handshake.forget()
+            self._queued_messages_dropped += peer.drop_queue()
+            self._reassembly.forget_sender(server)
+        for server, size in peers.items():
+            if server in self._former:
+                self._peers[server] = self._former.pop(server)
+            if server in self._peers:
+                self._peers[server].packer.resize(size - SEAL_BYTES)
+            else:
+                self._peers[server] = self._new_peer(server, size)
+
+    def set_keys(self, keys: Sequence[ClusterKey]) -> list[tuple[ServerId, bytes]]:
+        """Take these cluster keys instead: the first seals from now on, all open.
+
+        Runs of peers stay, except those that proved themselves under no key which stays; these must prove themselves
+        again, and the hellos returned, to be sent now, ask them to. Until the answer messages wait as at the start.
+
+        Raises:
+            ConfigError: too many keys or too few, of one id, or this is plain mode. Nothing has changed then.
+        """
+        if PLAIN_KEY_ID in self._keys:
+            raise ConfigError("cluster keys: found some, expected none: this server runs in insecure mode")
+        ring = key_ring(keys, insecure=False)
+        for key_id, key in self._keys.items():
+            if key_id in ring and ring[key_id] != key:
+                raise ConfigError(
+                    f"cluster keys: expected different ids, found two keys with {key_id.hex()}; create another key"
+                )
+        gone = self._keys.keys() - ring.keys()
+        self._keys = ring
+        self._mac_keys = {key_id: mac_key_for(key) for key_id, key in ring.items()}
+        self._seal_key_id, self._seal_key = next(iter(ring.items()))
+        hellos = []
+        for server, peer in (*self._peers.items(), *self._former.items()):
+            peer.outgoing.set_key(self._seal_key)
+            if peer.handshake.forget_keys(gone) and server in self._peers:
+                hellos.append((server, self._hello(server, peer.handshake.ask())))
+        return hellos
+
+    def fragments(self, to: ServerId, size: int) -> int:
+        """How many datagrams one encoded message of `size` bytes takes to this peer."""
+        return self._peers[to].packer.fragments(size)
+
+    def is_lossy(self, to: ServerId) -> bool:
+        """Whether this peer loses so many datagrams that large messages had better take another way (D-22)."""
+        return self._peers[to].loss.lossy
+
     def send(self, to: ServerId, messages: Sequence[PeerMessage]) -> list[bytes]:
-        """Datagrams that carry these messages, in order, to put on the wire now.
+        """`send_encoded` of messages."""
+        return self.send_encoded(to, [codec.encode(message) for message in messages])
+
+    def send_encoded(self, to: ServerId, encoded: list[bytes]) -> list[bytes]:
+        """Datagrams that carry these messages (`codec.encode`), in order, to put on the wire now.
 
         While the peer's salt is not known, the messages wait (bounded: the oldest are dropped) and the one
         datagram returned asks for it.
@@ -189,7 +270,6 @@ class PeerLinks:
             UnsendableError: a message is larger than `message_bytes_max`; none is sent.
         """
         peer = self._peers[to]
-        encoded = [codec.encode(message) for message in messages]
         if not encoded:
             return []
         if peer.handshake.incoming is None:
@@ -210,7 +290,7 @@ class PeerLinks:
             return self._on_data(server, peer, datagram, key_id, now_ms)
         except RejectedError as error:
             self._rejected[error.rejection] += 1
-            return Received(None, [], [], str(error))
+            return Received(None, [], [], str(error), error.rejection)
 
     def statistics(self) -> LinkStatistics:
         """Counters for metrics and for tests."""
@@ -227,9 +307,10 @@ class PeerLinks:
             reassembly_dropped=self._reassembly.dropped,
             reassembly_held_bytes=self._reassembly.held_bytes,
             rejected={rejection.value: count for rejection, count in self._rejected.items()},
+            loss={server: peer.loss.share for server, peer in self._peers.items()},
         )
 
-    def _new_peer(self, server: ServerId, datagram_bytes_max: int) -> _Peer:
+    def _check_peer(self, server: ServerId, datagram_bytes_max: int) -> None:
         if not SERVER_ID_MIN <= server <= SERVER_ID_MAX or server == self._me.server:
             raise ConfigError(
                 f"peers: expected servers {SERVER_ID_MIN} to {SERVER_ID_MAX} other than this one "
@@ -247,11 +328,14 @@ class PeerLinks:
                 f"message_bytes_max: expected at most {largest} with datagrams of {datagram_bytes_max} bytes "
                 f"to server {server}, found {self._settings.message_bytes_max}; raise datagram_bytes_max"
             )
+
+    def _new_peer(self, server: ServerId, datagram_bytes_max: int) -> _Peer:
+        self._check_peer(server, datagram_bytes_max)
         return _Peer(
             Handshake(me=self._me, salt=self._salt, entropy=self._entropy),
             Outgoing(self._seal_key, me=self._me, receiver=server, salt=self._salt),
             Packer(
-                body_bytes_max=body_bytes_max,
+                body_bytes_max=datagram_bytes_max - SEAL_BYTES,
                 message_bytes_max=self._settings.message_bytes_max,
             ),
         )
@@ -273,8 +357,8 @@ class PeerLinks:
         if key_id not in self._keys:
             raise RejectedError(
                 Rejection.UNKNOWN_KEY,
-                f"datagram from server {server}: {_key_name(key_id)}; this server has "
-                f"{' and '.join(_key_name(mine) for mine in self._keys)}",
+                f"datagram from server {server}: {key_name(key_id)}; this server has "
+                f"{' and '.join(key_name(mine) for mine in self._keys)}",
             )
         return peer
 
@@ -284,13 +368,14 @@ class PeerLinks:
         hello = decode_hello(datagram, mac_key=self._mac_keys[key_id])
         self._hellos_received += 1
         before = peer.handshake.incoming
-        proved, answer = peer.handshake.on_hello(hello, now_ms)
+        proved, answer = peer.handshake.on_hello(hello, key_id, now_ms)
         replies = []
         if answer is not None:
             replies.append((server, self._hello(server, answer)))
         if proved:
             if peer.handshake.incoming is not before:
                 self._runs_installed += 1
+                peer.loss.restart()
                 self._reassembly.forget_sender(server)
             replies.extend((server, datagram) for datagram in self._flush(peer))
         return Received(None, [], replies, None)
@@ -299,6 +384,11 @@ class PeerLinks:
         self, server: ServerId, peer: _Peer, datagram: bytes, key_id: bytes, now_ms: int
     ) -> Received:
         incoming = peer.handshake.incoming
+        if len(datagram) < SEAL_BYTES:
+            # Before it can make us ask the peer anything: a few forged bytes are not to be worth a hello.
+            raise RejectedError(
+                Rejection.MALFORMED, f"datagram: expected at least {SEAL_BYTES} bytes, found {len(datagram)}"
+            )
         try:
             if incoming is None:
                 raise RejectedError(
@@ -311,16 +401,27 @@ class PeerLinks:
             if error.rejection in (Rejection.STALE, Rejection.UNAUTHENTIC):
                 question = peer.handshake.on_unopenable(now_ms)
             replies = [(server, self._hello(server, question))] if question is not None else []
-            return Received(None, [], replies, str(error))
+            return Received(None, [], replies, str(error), error.rejection)
         self._datagrams_opened += 1
+        replies = []
         try:
+            if body and body[0] == packing.REPORT:
+                peer.loss.on_report(packing.unpack_report(body))
+                return Received(incoming.sender, [], [], None)
+            if peer.reporter.is_due(now_ms):
+                replies.append((server, self._report(peer, incoming)))
             messages, errors = self._unpack(server, body, now_ms)
         except ProtocolError as error:
             messages, errors = [], [error]
         self._messages_received += len(messages)
         self._messages_not_understood += len(errors)
         text = f"from server {server}: {errors[0]}" if errors else None
-        return Received(incoming.sender, messages, [], text)
+        return Received(incoming.sender, messages, replies, text)
+
+    def _report(self, peer: _Peer, incoming: Incoming) -> bytes:
+        self._datagrams_sent += 1
+        body = packing.pack_report(packing.LossReport(incoming.next_counter, incoming.opened))
+        return peer.outgoing.seal(body, incoming.salt)
 
     def _unpack(
         self, server: ServerId, body: bytes, now_ms: int
@@ -332,7 +433,7 @@ class PeerLinks:
             whole = self._reassembly.add(server, packing.unpack_fragment(body), now_ms)
             return ([] if whole is None else [codec.decode(whole)]), []
         raise ProtocolError(
-            f"body: expected kind {packing.WHOLE} or {packing.FRAGMENT}, found {kind} in {len(body)} bytes"
+            f"body: expected kind {packing.WHOLE}, {packing.FRAGMENT} or {packing.REPORT}, found {kind} in {len(body)} bytes"
         )
 
     def _queue(self, peer: _Peer, encoded: list[bytes]) -> None:
@@ -354,8 +455,7 @@ class PeerLinks:
 
     def _flush(self, peer: _Peer) -> list[bytes]:
         encoded = list(peer.queue)
-        peer.queue.clear()
-        peer.queued_bytes = 0
+        peer.drop_queue()
         return self._seal(peer, encoded)
 
     def _seal(self, peer: _Peer, encoded: list[bytes]) -> list[bytes]:
@@ -371,27 +471,3 @@ class PeerLinks:
         return encode_hello(
             hello, receiver=to, key_id=self._seal_key_id, mac_key=self._mac_keys[self._seal_key_id]
         )
-
-
-def _key_ring(keys: Sequence[ClusterKey] | None, insecure: bool) -> dict[bytes, ClusterKey | None]:
-    """Keys by id, the sealing one first; in plain mode the one entry that stands for no key."""
-    if insecure:
-        if keys is not None:
-            raise ConfigError("insecure transport: expected no cluster keys, found some; drop one of the two")
-        return {PLAIN_KEY_ID: None}
-    if not keys or len(keys) > KEYS_MAX:
-        raise ConfigError(
-            f"cluster keys: expected 1 to {KEYS_MAX}, found {len(keys or ())}; create one with "
-            f"`zraft key create`, or say `insecure` in so many words"
-        )
-    ring: dict[bytes, ClusterKey | None] = {key.key_id: key for key in keys}
-    if len(ring) != len(keys) or PLAIN_KEY_ID in ring:
-        raise ConfigError(
-            f"cluster keys: expected different ids, found {[key.key_id.hex() for key in keys]}; "
-            f"create another key"
-        )
-    return ring
-
-
-def _key_name(key_id: bytes) -> str:
-    return "no key (insecure mode)" if key_id == PLAIN_KEY_ID else f"cluster key {key_id.hex()}"

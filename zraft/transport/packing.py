@@ -20,6 +20,7 @@ from zraft.transport import codec
 
 WHOLE: Final = 1
 FRAGMENT: Final = 2
+REPORT: Final = 3
 
 _WHOLE_PREFIX: Final = bytes([WHOLE])
 _FRAGMENT_HEADER: Final = struct.Struct(">BIHH")  # kind, message number, fragment number, fragment count
@@ -53,6 +54,18 @@ class Packer:
         self._body_bytes_max = body_bytes_max
         self._message_bytes_max = message_bytes_max
         self._message_number = 0
+
+    def resize(self, body_bytes_max: int) -> None:
+        """Bodies of another size from now on. Message numbers go on: the receiver knows them."""
+        assert body_bytes_max > _FRAGMENT_HEADER.size
+        assert message_bytes_max(body_bytes_max) >= self._message_bytes_max
+        self._body_bytes_max = body_bytes_max
+
+    def fragments(self, size: int) -> int:
+        """How many bodies one message of `size` bytes takes."""
+        if size <= self._body_bytes_max - 1 - codec.SEQUENCE_BYTES:
+            return 1
+        return -(-size // (self._body_bytes_max - _FRAGMENT_HEADER.size))
 
     def pack(self, encoded: Sequence[bytes]) -> list[bytes]:
         """Bodies that carry these messages, in order.
@@ -94,6 +107,40 @@ class Packer:
             _FRAGMENT_HEADER.pack(FRAGMENT, number, at, count) + message[at * step : (at + 1) * step]
             for at in range(count)
         ]
+
+
+_REPORT: Final = struct.Struct(">BQQ")
+
+
+@frozen
+class LossReport:
+    """What the receiver of a run's datagrams has seen of them, so that their sender learns how many are lost.
+
+    Cumulative, so that a lost report costs nothing: `next_counter` is one above the highest counter that opened,
+    `opened` how many opened, since the receiver knows the run.
+    """
+
+    next_counter: int
+    opened: int
+
+
+def pack_report(report: LossReport) -> bytes:
+    """A body of kind REPORT."""
+    return _REPORT.pack(REPORT, report.next_counter, report.opened)
+
+
+def unpack_report(body: bytes) -> LossReport:
+    """Read a body of kind REPORT.
+
+    Raises:
+        ProtocolError: it has another size, or counts more datagrams than there can be.
+    """
+    if len(body) != _REPORT.size:
+        raise ProtocolError(f"report: expected {_REPORT.size} bytes, found {len(body)}")
+    _, next_counter, opened = _REPORT.unpack(body)
+    if opened > next_counter:
+        raise ProtocolError(f"report: expected at most {next_counter} datagrams opened, found {opened}")
+    return LossReport(next_counter, opened)
 
 
 @frozen

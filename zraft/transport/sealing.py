@@ -26,7 +26,7 @@ from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 
 from zraft.errors import ProtocolError
 from zraft.ids import INSTANCE_BYTES, Instance, ServerId
-from zraft.transport.keys import KEY_BYTES, KEY_ID_BYTES, ClusterKey
+from zraft.transport.keys import KEY_BYTES, PLAIN_KEY_ID, ClusterKey
 from zraft.transport.messages import Sender
 
 MAGIC: Final = 0x7A
@@ -37,8 +37,6 @@ DATA: Final = 2
 SALT_BYTES: Final = 32
 CHALLENGE_BYTES: Final = 16
 NO_CHALLENGE: Final = bytes(CHALLENGE_BYTES)
-PLAIN_KEY_ID: Final = bytes(KEY_ID_BYTES)
-"""The key id of plain mode. A real key whose hash gives this id is refused when a server starts."""
 
 _TAG_BYTES: Final = 16
 _MAC_BYTES: Final = 32
@@ -123,7 +121,7 @@ class Checksum:
         return bytes(_TAG_BYTES - 4) + checksum.to_bytes(4)
 
 
-def _hkdf(secret: bytes, salt: bytes, info: bytes) -> bytes:
+def hkdf(secret: bytes, salt: bytes, info: bytes) -> bytes:
     return HKDF(algorithm=SHA256(), length=KEY_BYTES, salt=salt, info=info).derive(secret)
 
 
@@ -135,12 +133,12 @@ def cipher_for(key: ClusterKey | None, *, sender: Sender, receiver: ServerId, sa
     if key is None:
         return Checksum()
     info = b"zraft datagram 1" + struct.pack(">BBQ", sender.server, receiver, sender.boot) + sender.instance
-    return AESGCM(_hkdf(key.secret, salt, info))
+    return AESGCM(hkdf(key.secret, salt, info))
 
 
 def mac_key_for(key: ClusterKey | None) -> bytes:
     """The key that authenticates hellos. In plain mode a constant: the MAC is a checksum then."""
-    return bytes(KEY_BYTES) if key is None else _hkdf(key.secret, b"", b"zraft hello 1")
+    return bytes(KEY_BYTES) if key is None else hkdf(key.secret, b"", b"zraft hello 1")
 
 
 def read_prefix(datagram: bytes) -> tuple[int, ServerId, ServerId, bytes]:
@@ -212,6 +210,11 @@ class ReplayWindow:
         self._next = 0  # one above the highest counter seen
         self._bits = 0  # bit n: counter _next - 1 - n was seen
 
+    @property
+    def next(self) -> int:
+        """One above the highest counter seen."""
+        return self._next
+
     def is_new(self, counter: int) -> bool:
         """Whether the counter is within the window and unseen. It is marked only if the datagram opens."""
         behind = self._next - 1 - counter
@@ -231,17 +234,27 @@ class ReplayWindow:
 
 
 class Outgoing:
-    """Seals one direction of this run. The counter lives as long as the salt: no nonce comes twice."""
+    """Seals one direction of this run. The counter lives as long as the salt: no nonce comes twice.
 
-    __slots__ = ("_cipher", "_counter", "_key_id", "_me", "_receiver", "_salt_tag")
+    It goes on through a change of the cluster key, so that a key which comes back does not meet a nonce again, and the
+    receiver's one replay window covers them all.
+    """
+
+    __slots__ = ("_cipher", "_counter", "_key_id", "_me", "_receiver", "_salt", "_salt_tag", "_sender")
 
     def __init__(self, key: ClusterKey | None, *, me: Sender, receiver: ServerId, salt: bytes) -> None:
-        self._cipher = cipher_for(key, sender=me, receiver=receiver, salt=salt)
-        self._key_id = PLAIN_KEY_ID if key is None else key.key_id
+        self._sender = me
         self._me = me.server
         self._receiver = receiver
+        self._salt = salt
         self._salt_tag = salt[:_SALT_TAG_BYTES]
         self._counter = 0
+        self.set_key(key)
+
+    def set_key(self, key: ClusterKey | None) -> None:
+        """Seal under this key from now on."""
+        self._cipher = cipher_for(key, sender=self._sender, receiver=self._receiver, salt=self._salt)
+        self._key_id = PLAIN_KEY_ID if key is None else key.key_id
 
     def seal(self, body: bytes, receiver_salt: bytes) -> bytes:
         """A datagram that only `receiver`'s run with this salt will open."""
@@ -264,9 +277,15 @@ class Outgoing:
 
 
 class Incoming:
-    """Opens what one run of a peer sends, under whichever valid cluster key it is sealed."""
+    """Opens what one run of a peer sends, under whichever valid cluster key it is sealed.
 
-    __slots__ = ("_ciphers", "_receiver", "_salt_tag", "_window", "salt", "sender")
+    Attributes:
+        proved: ids of the keys under which this run proved itself: by a hello that echoed a challenge, or by a
+            datagram that opened, which is as fresh (the receiver's salt is in it).
+        opened: datagrams that opened, since this run was installed.
+    """
+
+    __slots__ = ("_ciphers", "_receiver", "_salt_tag", "_window", "opened", "proved", "salt", "sender")
 
     def __init__(self, *, sender: Sender, receiver: ServerId, salt: bytes) -> None:
         self.sender = sender
@@ -275,6 +294,18 @@ class Incoming:
         self._salt_tag = salt[:_SALT_TAG_BYTES]
         self._ciphers: dict[bytes, Cipher] = {}
         self._window = ReplayWindow()
+        self.proved: set[bytes] = set()
+        self.opened = 0
+
+    @property
+    def next_counter(self) -> int:
+        """One above the highest counter that opened."""
+        return self._window.next
+
+    def forget_key(self, key_id: bytes) -> None:
+        """The key is worth nothing any more. The replay window stays."""
+        self._ciphers.pop(key_id, None)
+        self.proved.discard(key_id)
 
     def open(self, datagram: bytes, key_id: bytes, key: ClusterKey | None, my_salt: bytes) -> bytes:
         """The body of a datagram whose prefix was read already.
@@ -312,4 +343,6 @@ class Incoming:
                 f"datagram {counter} that claims to be of server {self.sender.server}: it does not open",
             ) from error
         self._window.mark(counter)
+        self.opened += 1
+        self.proved.add(key_id)
         return body

@@ -92,7 +92,7 @@ class Voice:
             hello = decode_hello(datagram, mac_key=self._mac_key)
         except RejectedError:
             return None  # it is no hello
-        _, answer = self._handshake.on_hello(hello, now_ms)
+        _, answer = self._handshake.on_hello(hello, self._key.key_id, now_ms)
         return None if answer is None else self._encode(answer)
 
     def bodies(self, message: bytes) -> list[bytes]:

@@ -1,0 +1,301 @@
+"""The blocking client of operators' commands: finds a server that takes the key, follows the leader, waits so long.
+
+Sockets and the clock are handed in by default arguments only; what the bytes mean is `zraft.transport.bulk` and
+`zraft.operator.protocol`.
+"""
+
+from __future__ import annotations
+
+import os
+import socket
+import time
+from collections.abc import Callable, Iterator, Sequence
+from types import TracebackType
+from typing import Final, Self, TypeVar
+
+from zraft.address import Address, parse_address
+from zraft.errors import ConfigError, ProtocolError
+from zraft.operator.errors import OperatorError, RefusedError, UncertainError
+from zraft.operator.protocol import PART_BYTES_MAX, decode_reply, encode_request
+from zraft.operator.requests import (
+    READ_ONLY,
+    OperatorReply,
+    OperatorRequest,
+    Refused,
+    SnapshotFile,
+    SnapshotPart,
+    SnapshotRead,
+)
+from zraft.transport.bulk import ANY_SERVER, BulkConnection, Ring
+from zraft.transport.keys import PLAIN_KEY_ID, key_name
+from zraft.transport.sealing import RejectedError
+
+CONNECT_TIMEOUT_S: Final = 3.0
+"""For one server of several, so that a dead one leaves time for the others."""
+
+REDIRECTS_MAX: Final = 5
+RETRY_S: Final = 0.2
+"""Between two attempts while the cluster has no leader."""
+
+READ_BYTES: Final = 256 * 1024
+PROBE_BYTES: Final = 4096
+
+R = TypeVar("R")
+
+
+class _LostError(OSError):
+    """The connection ended before the answer was there."""
+
+
+class _Connection:
+    """One authenticated connection, one request at a time."""
+
+    def __init__(self, sock: socket.socket, bulk: BulkConnection, address: Address) -> None:
+        self._sock = sock
+        self._bulk = bulk
+        self._number = 0
+        self._messages: list[bytes] = []
+        self.address = address
+
+    def ask(self, request: OperatorRequest, timeout_s: float) -> OperatorReply:
+        """The answer to `request`.
+
+        Raises:
+            _LostError: the connection ended, or nothing came in time.
+            ProtocolError: the server speaks another release's language.
+        """
+        self._number += 1
+        self._bulk.enqueue(encode_request(self._number, request))
+        until = time.monotonic() + timeout_s
+        try:
+            while (frame := self._bulk.next_frame()) is not None:
+                self._sock.settimeout(max(0.001, until - time.monotonic()))
+                self._sock.sendall(frame)
+            while True:
+                while self._messages:
+                    reply = decode_reply(self._messages.pop(0))
+                    if reply.number == self._number:
+                        return reply.value  # type: ignore[no-any-return]
+                self._sock.settimeout(max(0.001, until - time.monotonic()))
+                data = self._sock.recv(READ_BYTES)
+                if not data:
+                    raise _LostError("the server closed the connection")
+                self._messages += self._bulk.receive(data).messages
+        except TimeoutError as error:
+            raise _LostError(f"no answer within {timeout_s:.0f} s") from error
+        except RejectedError as error:
+            raise _LostError(str(error)) from error
+
+    def close(self) -> None:
+        self._sock.close()
+
+
+class OperatorClient:
+    """Asks the servers of one cluster. Use it in a `with` statement. Not for several threads at once.
+
+    Args:
+        addresses: of any of its servers; they are tried in order, and remembered is who answered.
+        ring: the cluster's key (`keys.key_ring`), or the entry that stands for none.
+        timeout_s: for one `call`, all attempts together.
+    """
+
+    def __init__(
+        self,
+        addresses: Sequence[Address],
+        ring: Ring,
+        *,
+        timeout_s: float = 30.0,
+        entropy: Callable[[int], bytes] = os.urandom,
+    ) -> None:
+        if not addresses:
+            raise ConfigError("--connect: found nothing, expected HOST:PORT,…")
+        self._addresses = list(addresses)
+        self._ring = ring
+        self._timeout_s = timeout_s
+        self._entropy = entropy
+        self._connection: _Connection | None = None
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """End the connection, if there is one."""
+        connection, self._connection = self._connection, None
+        if connection is not None:
+            connection.close()
+
+    @property
+    def address(self) -> Address | None:
+        """Of the server that answered last."""
+        return self._connection.address if self._connection is not None else None
+
+    def call(self, request: OperatorRequest, expected: type[R]) -> R:
+        """The answer, of the leader if the request is the leader's to answer.
+
+        Raises:
+            RefusedError: the cluster will not do it; says why.
+            UncertainError: it may have been done or not.
+            OperatorError: no server could be asked; says for each why not.
+        """
+        until = time.monotonic() + self._timeout_s
+        redirects = 0
+        while True:
+            connection = self._connection or self._connect(self._addresses, until)
+            self._connection = connection
+            try:
+                reply = connection.ask(request, max(0.001, until - time.monotonic()))
+            except (_LostError, OSError) as error:
+                self.close()
+                if not isinstance(request, READ_ONLY):
+                    raise UncertainError(
+                        f"{connection.address}: the request was sent, then {error}; it may have been carried out or "
+                        "not: look before you repeat it (`zraft member list`, `zraft settings show`)"
+                    ) from error
+                if time.monotonic() + RETRY_S >= until:
+                    raise OperatorError(f"{connection.address}: {error}") from error
+                time.sleep(RETRY_S)
+                continue
+            except ProtocolError as error:
+                self.close()
+                raise OperatorError(
+                    f"{connection.address}: its answer is not understood: {error}; use the zraft command of the "
+                    "servers' release"
+                ) from error
+            if isinstance(reply, Refused):
+                if reply.leader is not None and redirects < REDIRECTS_MAX:
+                    redirects += 1
+                    self._follow(connection.address, reply.leader, until)
+                    continue
+                if (reply.retriable or reply.leader is not None) and time.monotonic() + RETRY_S < until:
+                    redirects = 0
+                    time.sleep(RETRY_S)
+                    continue
+                raise RefusedError(f"{connection.address}: {reply.text}")
+            if not isinstance(reply, expected):
+                raise OperatorError(
+                    f"{connection.address}: expected an answer of kind {expected.__name__}, found "
+                    f"{type(reply).__name__}; use the zraft command of the servers' release"
+                )
+            return reply
+
+    def download(self, file: SnapshotFile) -> Iterator[bytes]:
+        """The bytes of a snapshot of the server that was asked for it, piece by piece, in order.
+
+        Raises:
+            OperatorError: as `call`; or the server was lost and its snapshot with it.
+        """
+        offset = 0
+        server = self.address
+        while offset < file.size:
+            part = self.call(
+                SnapshotRead(file.snapshot, offset, min(PART_BYTES_MAX, file.size - offset)), SnapshotPart
+            )
+            if self.address != server:
+                raise OperatorError(
+                    f"{server}: lost after {offset} of {file.size} bytes of its snapshot; begin again"
+                )
+            if part.offset != offset or not part.data:
+                raise OperatorError(
+                    f"{server}: expected bytes of the snapshot from {offset} on, found {len(part.data)} from "
+                    f"{part.offset}; begin again"
+                )
+            yield part.data
+            offset += len(part.data)
+
+    def _follow(self, asked: Address, leader: str, until: float) -> None:
+        """To the leader that a server named."""
+        self.close()
+        try:
+            address = parse_address(leader, "leader")
+        except ConfigError as error:
+            raise OperatorError(f"{asked}: it names a leader at {leader!r}, which is no address") from error
+        try:
+            self._connection = self._connect([address], until)
+        except OperatorError as error:
+            raise OperatorError(
+                f"{asked} names {address} as the leader, which cannot be asked from here: {error}"
+            ) from error
+
+    def _connect(self, addresses: Sequence[Address], until: float) -> _Connection:
+        complaints = []
+        for address in addresses:
+            left = until - time.monotonic()
+            if left <= 0:
+                complaints.append(f"{address}: not tried, the time is over")
+                continue
+            try:
+                return self._open(address, min(CONNECT_TIMEOUT_S, left))
+            except OperatorError as error:
+                complaints.append(str(error))
+        raise OperatorError("\n".join(complaints))
+
+    def _open(self, address: Address, timeout_s: float) -> _Connection:
+        bulk, opening = BulkConnection.dial(me=None, to=ANY_SERVER, ring=self._ring, entropy=self._entropy)
+        try:
+            sock = socket.create_connection((address.host, address.port), timeout_s)
+        except OSError as error:
+            raise OperatorError(f"{address}: cannot connect: {error.strerror or error}") from error
+        try:
+            sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            try:
+                sock.sendall(opening)
+                while not bulk.established:
+                    data = sock.recv(READ_BYTES)
+                    if not data:
+                        raise OperatorError(self._unanswered(address, timeout_s))
+                    sock.sendall(bulk.receive(data).output)
+            except TimeoutError as error:
+                raise OperatorError(
+                    f"{address}: no answer within {timeout_s:.0f} s; is it a zraft server, and not stuck?"
+                ) from error
+            except RejectedError as error:
+                raise OperatorError(
+                    f"{address}: what answers is no zraft server of this release with our key: {error}"
+                ) from error
+            except OSError as error:
+                raise OperatorError(self._unanswered(address, timeout_s)) from error
+        except OperatorError:
+            sock.close()
+            raise
+        return _Connection(sock, bulk, address)
+
+    def _unanswered(self, address: Address, timeout_s: float) -> str:
+        """Why a server closed the connection: it does not say so to who has no key, but tells everybody what it is."""
+        what = _probe(address, timeout_s)
+        key_id = next(iter(self._ring))
+        if what is None:
+            return (
+                f"{address}: it closed the connection without a word: no zraft server (a port of clients is "
+                f"expected), or it does not take {key_name(key_id)}; its log says"
+            )
+        if "zraft" not in what:
+            return f"{address}: expected a zraft server, found {what}"
+        if key_id == PLAIN_KEY_ID:
+            return (
+                f"{address}: a zraft server, which does not take commands without the cluster key; give the file "
+                "with --key"
+            )
+        return (
+            f"{address}: a zraft server ({what}), which does not take {key_name(key_id)}: that is not its key, or it "
+            "runs without one (then use --insecure-peers), or another release; its log says which"
+        )
+
+
+def _probe(address: Address, timeout_s: float) -> str | None:
+    """What the server at a client port says it is, or None if it does not."""
+    try:
+        with socket.create_connection((address.host, address.port), timeout_s) as sock:
+            sock.sendall(b"srvr")
+            said = b""
+            while b"\n" not in said and len(said) < PROBE_BYTES and (data := sock.recv(PROBE_BYTES)):
+                said += data
+    except OSError:
+        return None
+    first = said.partition(b"\n")[0].decode("ascii", "replace")
+    label, colon, version = first.partition(": ")
+    return version[:100] if colon and label == "Zookeeper version" else None

@@ -1,0 +1,17 @@
+"""What goes wrong between an operator's command and the cluster."""
+
+from __future__ import annotations
+
+from zraft.errors import ZraftError
+
+
+class OperatorError(ZraftError):
+    """A command was not carried out, or it is not known whether it was; the message says which, and what to do."""
+
+
+class RefusedError(OperatorError):
+    """A server said no."""
+
+
+class UncertainError(OperatorError):
+    """The connection was lost after the request left: it may have been carried out, or not."""

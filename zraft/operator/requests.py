@@ -1,0 +1,189 @@
+"""What an operator can ask a server for, and what it answers. Values only; their bytes are `zraft.operator.protocol`.
+
+Whoever has the cluster key may ask for any of it (docs/SECURITY.md, "Who may administer").
+"""
+
+from __future__ import annotations
+
+from attrs import frozen
+
+from zraft.ids import Instance, ServerId
+
+
+@frozen
+class MemberList:
+    """Who belongs to the cluster, and how far each one is."""
+
+
+@frozen
+class MemberAdd:
+    """Take in server `server` at `address` ("HOST:PORT"): a voter once it has caught up, or an observer for good."""
+
+    server: ServerId
+    address: str
+    observer: bool = False
+
+
+@frozen
+class MemberRemove:
+    """Take out a server, dead or alive."""
+
+    server: ServerId
+
+
+@frozen
+class MemberPromote:
+    """Make an observer, or a learner that has caught up, a voter."""
+
+    server: ServerId
+
+
+@frozen
+class Transfer:
+    """Hand the leadership to `server`, or to whoever is the furthest (None)."""
+
+    server: ServerId | None
+
+
+@frozen
+class SnapshotTake:
+    """Write a snapshot of this server's state now; the answer is a `SnapshotFile`."""
+
+
+@frozen
+class SnapshotRead:
+    """`length` bytes of the snapshot `snapshot` (its id) of this very server, from byte `offset`."""
+
+    snapshot: bytes
+    offset: int
+    length: int
+
+
+@frozen
+class SettingsShow:
+    """The settings that are replicated, and the feature level."""
+
+
+@frozen
+class SettingsSet:
+    """Change a replicated setting, on all servers at the same point of the log."""
+
+    name: str
+    value: int
+
+
+@frozen
+class FeatureRaise:
+    """Raise the feature level to `level`, or to what every member can do (None). It never falls again."""
+
+    level: int | None
+
+
+OperatorRequest = (
+    MemberList
+    | MemberAdd
+    | MemberRemove
+    | MemberPromote
+    | Transfer
+    | SnapshotTake
+    | SnapshotRead
+    | SettingsShow
+    | SettingsSet
+    | FeatureRaise
+)
+
+
+@frozen
+class MemberLine:
+    """One member. `role` is "voter", "learner", "observer" or "leaving".
+
+    `match_index` is how far its log is known to agree with the leader's, None if it is not known; `silent_ms` since
+    when the leader has not heard of it, None for the leader itself or if it never did; `features` is the highest
+    feature level it can apply, None until it told. `instance` is b"" for a server that never showed up.
+    """
+
+    server: ServerId
+    address: str
+    role: str
+    instance: Instance
+    leads: bool
+    match_index: int | None
+    silent_ms: int | None
+    features: int | None
+
+
+@frozen
+class MemberListing:
+    """The configuration of entry `index`; `changing` while it is not committed, or joint."""
+
+    cluster: bytes
+    index: int
+    last_index: int
+    changing: bool
+    members: tuple[MemberLine, ...]
+
+
+@frozen
+class Done:
+    """It is done, or was so already; `text` says what, for people."""
+
+    text: str
+
+
+@frozen
+class SnapshotFile:
+    """A snapshot that can be read from server `server`: `size` bytes, the state after entry `index`.
+
+    `snapshot` is its id, 16 bytes.
+    """
+
+    server: ServerId
+    snapshot: bytes
+    size: int
+    index: int
+    zxid: int
+
+
+@frozen
+class SnapshotPart:
+    """Bytes of a snapshot from `offset`; fewer than asked for only at its end."""
+
+    offset: int
+    data: bytes
+
+
+@frozen
+class SettingLine:
+    """A replicated setting: the value in force, and what this server's configuration would have it be (None: nothing)."""
+
+    name: str
+    value: int
+    configured: int | None
+
+
+@frozen
+class SettingsListing:
+    """`feature_level` is in force, `feature_level_possible` what all members can do."""
+
+    settings: tuple[SettingLine, ...]
+    feature_level: int
+    feature_level_possible: int
+
+
+@frozen
+class Refused:
+    """It was not done, and `text` says why and what to do.
+
+    `leader` is the address to ask instead, if this server only did not do it because another one leads. `retriable`:
+    the same may be answered otherwise in a moment.
+    """
+
+    text: str
+    leader: str | None = None
+    retriable: bool = False
+
+
+OperatorReply = MemberListing | Done | SnapshotFile | SnapshotPart | SettingsListing | Refused
+
+READ_ONLY = (MemberList, SettingsShow, SnapshotRead)
+"""Asking for these again, when an answer was lost, changes nothing."""

@@ -1,0 +1,569 @@
+"""Streams to and from the other servers, on the port of clients: dials, accepts, queues and closes them.
+
+Each server dials the others for what it sends and is dialed for what it receives, so there is one stream per pair
+and direction and nothing to agree on. `zraft.transport.bulk` decides what the bytes mean, `zraft.transport.routing` what
+goes this way. Operators come in here as well: they prove the same key, and are handed on (`zraft.server.operators`).
+
+A message for a stream that cannot take more is dropped: Raft repeats what it misses, chunks of snapshots are pulled. It is
+the newest that goes, because the stream is in order: what is before it can be used without it, but not the other way round.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+from collections import deque
+from collections.abc import Callable, Iterable
+from typing import Final, Protocol
+
+import structlog
+from attrs import frozen
+
+from zraft.errors import ProtocolError
+from zraft.ids import ServerId
+from zraft.server.rejections import Rejections
+from zraft.transport import codec
+from zraft.transport.bulk import BulkConnection, Ring, Role
+from zraft.transport.messages import PeerMessage, Sender
+from zraft.transport.packing import MESSAGE_BYTES_MAX
+from zraft.transport.sealing import RejectedError
+from zraft.transport.udp import Address
+
+RECEIVE_BYTES: Final = 256 * 1024
+"""Read, opened and taken in one go: half a millisecond."""
+
+PUMP_BYTES: Final = 256 * 1024
+"""Sealed and written before everybody else gets a turn."""
+
+WRITE_BUFFER_BYTES: Final = 512 * 1024
+"""Sealed and not yet taken by the kernel; what waits behind it can still be dropped with its peer."""
+
+USER_TIMEOUT_MS: Final = 10_000
+"""A stream whose bytes are not acknowledged this long is dead: its peer was cut off without a word."""
+
+_buffer: Final = memoryview(bytearray(RECEIVE_BYTES))
+
+log = structlog.get_logger()
+
+
+@frozen(kw_only=True)
+class BulkSettings:
+    """Bounds of one server's streams; sizes in bytes, times in seconds."""
+
+    message_bytes_max: int = MESSAGE_BYTES_MAX
+    queue_bytes_max: int = 2 * MESSAGE_BYTES_MAX
+    handshake_timeout_s: float = 5.0
+    retry_s_min: float = 0.1
+    retry_s_max: float = 2.0
+    unproved_max: int = 64
+    operators_max: int = 16
+
+
+@frozen(kw_only=True)
+class BulkStatistics:
+    """Counts since the start; `rejected` by `sealing.Rejection` value, with every reason present."""
+
+    streams: int
+    operators: int
+    messages_sent: int
+    messages_received: int
+    messages_dropped: int
+    messages_not_understood: int
+    bytes_sent: int
+    bytes_received: int
+    dials_failed: int
+    rejected: dict[str, int]
+
+
+class Owner(Protocol):
+    """Who is told what becomes of a stream."""
+
+    def on_established(self, stream: Stream) -> None: ...
+
+    def on_message(self, stream: Stream, message: bytes) -> None: ...
+
+    def on_rejected(self, stream: Stream, error: RejectedError) -> None: ...
+
+    def on_lost(self, stream: Stream) -> None: ...
+
+
+class Stream(asyncio.BufferedProtocol):
+    """One TCP connection that speaks `zraft.transport.bulk`.
+
+    A buffered protocol, like `ClientProtocol`: the transport of a connection that was accepted as a client's goes on
+    with it as if nothing had happened.
+    """
+
+    def __init__(
+        self, connection: BulkConnection, owner: Owner, *, greeting: bytes = b"", timeout_s: float
+    ) -> None:
+        self.connection = connection
+        self.address = "unknown"
+        self.bytes_sent = 0
+        self.bytes_received = 0
+        self._owner = owner
+        self._greeting = greeting
+        self._timeout_s = timeout_s
+        self._transport: asyncio.Transport | None = None
+        self._timer: asyncio.TimerHandle | None = None
+        self._writable = True
+        self._pumping = False
+        self._lost = False
+
+    @property
+    def closed(self) -> bool:
+        """Nothing more will come or go."""
+        return self._lost or self._transport is None
+
+    @property
+    def queued_bytes(self) -> int:
+        """Waiting to be sealed."""
+        return self.connection.queued_bytes
+
+    def adopt(self, transport: asyncio.Transport, data: bytes) -> None:
+        """Take over an accepted connection, of which `data` was read already."""
+        transport.set_protocol(self)
+        self.connection_made(transport)
+        self.on_bytes(data)
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._transport = transport  # type: ignore[assignment]  # uvloop's transports are no subclasses
+        assert self._transport is not None
+        self._transport.set_write_buffer_limits(high=WRITE_BUFFER_BYTES)
+        peer = transport.get_extra_info("peername")
+        if peer:
+            self.address = f"[{peer[0]}]:{peer[1]}" if ":" in peer[0] else f"{peer[0]}:{peer[1]}"
+        sock = transport.get_extra_info("socket")
+        if sock is not None:
+            sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+            if hasattr(socket, "TCP_USER_TIMEOUT"):
+                sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, USER_TIMEOUT_MS)
+        self._timer = asyncio.get_running_loop().call_later(self._timeout_s, self._on_timeout)
+        if self._greeting:
+            self._write(self._greeting)
+
+    def get_buffer(self, sizehint: int) -> memoryview:
+        return _buffer
+
+    def buffer_updated(self, nbytes: int) -> None:
+        self.on_bytes(bytes(_buffer[:nbytes]))
+
+    def on_bytes(self, data: bytes) -> None:
+        """Bytes arrived."""
+        if self._lost:
+            return
+        self.bytes_received += len(data)
+        before = self.connection.established
+        try:
+            arrived = self.connection.receive(data)
+        except RejectedError as error:
+            self._owner.on_rejected(self, error)
+            self.abort()
+            return
+        if arrived.output:
+            self._write(arrived.output)
+        if not before and self.connection.established:
+            if self._timer is not None:
+                self._timer.cancel()
+            self._owner.on_established(self)
+            self._pump()
+        for message in arrived.messages:
+            if self.closed:
+                return  # what was before it ended the stream
+            self._owner.on_message(self, message)
+
+    def eof_received(self) -> bool:
+        return False
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+        self._transport = None
+        if not self._lost:
+            self._lost = True
+            self._owner.on_lost(self)
+
+    def pause_writing(self) -> None:
+        self._writable = False
+
+    def resume_writing(self) -> None:
+        self._writable = True
+        self._pump()
+
+    def send(self, message: bytes) -> None:
+        """Send after what waits already."""
+        self.connection.enqueue(message)
+        self._pump()
+
+    def abort(self) -> None:
+        """End it now. What was not sent is lost."""
+        transport = self._transport
+        if transport is not None:
+            transport.abort()
+        if not self._lost:
+            self._lost = True
+            self._owner.on_lost(self)
+
+    def _pump(self) -> None:
+        """Seal and write a piece of what waits; the rest in the loop's next iterations."""
+        self._pumping = False
+        budget = PUMP_BYTES
+        while budget > 0 and self._writable and not self._lost:
+            frame = self.connection.next_frame()
+            if frame is None:
+                return
+            self._write(frame)
+            budget -= len(frame)
+        if self._writable and not self._lost and not self._pumping and self.connection.queued_bytes:
+            self._pumping = True
+            asyncio.get_running_loop().call_soon(self._pump)
+
+    def _write(self, data: bytes) -> None:
+        if self._transport is not None:
+            self.bytes_sent += len(data)
+            self._transport.write(data)
+
+    def _on_timeout(self) -> None:
+        if not self.connection.established:
+            self.abort()
+
+
+class _Path:
+    """What is known of the stream that this server dials to one other."""
+
+    __slots__ = ("dialing", "failed", "queue", "queued_bytes", "retry_at", "retry_s", "since", "stream")
+
+    def __init__(self, retry_s: float) -> None:
+        self.queue: deque[bytes] = deque()
+        self.queued_bytes = 0
+        self.stream: Stream | None = None
+        self.dialing: asyncio.Task[None] | None = None
+        self.failed = False
+        self.retry_at = 0.0
+        self.retry_s = retry_s
+        self.since = 0.0
+
+    @property
+    def established(self) -> bool:
+        return self.stream is not None and self.stream.connection.established
+
+    def drop_queue(self) -> int:
+        dropped = len(self.queue)
+        self.queue.clear()
+        self.queued_bytes = 0
+        return dropped
+
+
+class BulkStreams:
+    """All streams of one server.
+
+    Args:
+        me: as authenticated to others.
+        ring: keys by id, the sealing one first.
+        peers: who may dial, and can be dialed.
+        address_of: where a peer is now, as a numeric address; None if that is not known.
+        on_messages: whose messages arrived; the same that takes what datagrams bring.
+        operators: takes the streams of operators.
+        entropy: gives that many unpredictable bytes.
+    """
+
+    def __init__(
+        self,
+        *,
+        me: Sender,
+        ring: Ring,
+        peers: Iterable[ServerId],
+        address_of: Callable[[ServerId], Address | None],
+        on_messages: Callable[[Sender, list[PeerMessage]], None],
+        operators: Owner | None,
+        entropy: Callable[[int], bytes],
+        settings: BulkSettings | None = None,
+    ) -> None:
+        self._me = me
+        self._ring = ring
+        self._peers = frozenset(peers) - {me.server}
+        self._address_of = address_of
+        self._on_messages = on_messages
+        self._operators = operators
+        self._entropy = entropy
+        self._settings = settings or BulkSettings()
+        self._loop = asyncio.get_running_loop()
+        self._rejections = Rejections("stream", self._loop.time)
+        self._paths: dict[ServerId, _Path] = {}
+        self._unproved: set[Stream] = set()
+        self._incoming: dict[ServerId, Stream] = {}
+        self._operating: set[Stream] = set()
+        self._closed = False
+        self._messages_sent = 0
+        self._messages_received = 0
+        self._messages_dropped = 0
+        self._messages_not_understood = 0
+        self._bytes_sent = 0
+        self._bytes_received = 0
+        self._dials_failed = 0
+
+    # -- what the server calls
+
+    def offers(self, to: ServerId) -> bool:
+        """Whether large messages for `to` should be given to `send`: there is a stream, or one is tried first.
+
+        Once it could not be made, False until it can: it is then tried in the background, when asked for.
+        """
+        if self._closed or to not in self._peers:
+            return False
+        path = self._path(to)
+        if path.established:
+            return True
+        if path.dialing is None and path.stream is None and self._loop.time() >= path.retry_at:
+            self._dial(to, path)
+        return not path.failed
+
+    def send(self, to: ServerId, encoded: Iterable[bytes]) -> None:
+        """Send these messages (`codec.encode`), in order, now or when the stream stands; drop what is too much."""
+        if self._closed or to not in self._peers:
+            return
+        path = self._path(to)
+        for message in encoded:
+            waiting = path.stream.queued_bytes if path.stream is not None else path.queued_bytes
+            if waiting and waiting + len(message) > self._settings.queue_bytes_max:
+                self._messages_dropped += 1
+            elif path.established:
+                assert path.stream is not None
+                self._messages_sent += 1
+                path.stream.send(message)
+            else:
+                path.queue.append(message)
+                path.queued_bytes += len(message)
+        if path.queue and path.dialing is None and path.stream is None:
+            self._dial(to, path)
+
+    def accept(self, transport: asyncio.Transport, data: bytes) -> None:
+        """A connection to the client port began with `MAGIC`; `data` is what was read of it."""
+        if self._closed or len(self._unproved) >= self._settings.unproved_max:
+            transport.abort()
+            return
+        connection = BulkConnection.accept(
+            me=self._me,
+            peers=self._peers,
+            ring=self._ring,
+            entropy=self._entropy,
+            message_bytes_max=self._settings.message_bytes_max,
+        )
+        stream = Stream(connection, self, timeout_s=self._settings.handshake_timeout_s)
+        self._unproved.add(stream)
+        stream.adopt(transport, data)
+
+    def set_peers(self, peers: Iterable[ServerId]) -> None:
+        """These may dial and be dialed from now on. Streams of others end."""
+        self._peers = frozenset(peers) - {self._me.server}
+        for server in [server for server in self._paths if server not in self._peers]:
+            self._end(self._paths.pop(server))
+        for server, stream in list(self._incoming.items()):
+            if server not in self._peers:
+                stream.abort()
+        for stream in list(self._unproved):
+            stream.abort()
+
+    def set_keys(self, ring: Ring) -> None:
+        """These keys are valid from now on. Streams under another end, and are dialed again when needed."""
+        self._ring = ring
+        for stream in self._streams():
+            if stream.connection.key_id not in ring or not stream.connection.established:
+                stream.abort()
+        for path in self._paths.values():
+            # It may have failed for want of just this key.
+            path.failed, path.retry_at, path.retry_s = False, 0.0, self._settings.retry_s_min
+
+    def reconnect(self, to: ServerId) -> None:
+        """The peer has another address: dial that, when needed."""
+        path = self._paths.get(to)
+        if path is not None:
+            self._end(path)
+            del self._paths[to]
+
+    def close(self) -> None:
+        """End all."""
+        self._closed = True
+        for path in self._paths.values():
+            self._end(path)
+        for stream in self._streams():
+            stream.abort()
+
+    def statistics(self) -> BulkStatistics:
+        live = self._streams()
+        return BulkStatistics(
+            streams=sum(stream.connection.established for stream in live) - len(self._operating),
+            operators=len(self._operating),
+            messages_sent=self._messages_sent,
+            messages_received=self._messages_received,
+            messages_dropped=self._messages_dropped,
+            messages_not_understood=self._messages_not_understood,
+            bytes_sent=self._bytes_sent + sum(stream.bytes_sent for stream in live),
+            bytes_received=self._bytes_received + sum(stream.bytes_received for stream in live),
+            dials_failed=self._dials_failed,
+            rejected=dict(self._rejections.by_reason),
+        )
+
+    # -- what streams report
+
+    def on_established(self, stream: Stream) -> None:
+        connection = stream.connection
+        assert connection.peer is not None
+        if stream not in self._unproved:
+            self._on_dialed(stream, connection.peer.server)
+            return
+        self._unproved.discard(stream)
+        if connection.role is Role.OPERATOR:
+            if self._operators is None or len(self._operating) >= self._settings.operators_max:
+                log.warning(
+                    "operator refused, there are too many already",
+                    address=stream.address,
+                    operators_max=self._settings.operators_max,
+                )
+                stream.abort()
+                return
+            self._operating.add(stream)
+            self._operators.on_established(stream)
+            return
+        server = connection.peer.server
+        before = self._incoming.get(server)
+        # The newest is the peer's: the one before is of an earlier run, or half dead.
+        self._incoming[server] = stream
+        if before is not None:
+            before.abort()
+        log.info("stream accepted", peer=server, address=stream.address)
+
+    def on_message(self, stream: Stream, message: bytes) -> None:
+        if stream in self._operating:
+            assert self._operators is not None
+            self._operators.on_message(stream, message)
+            return
+        peer = stream.connection.peer
+        assert peer is not None
+        if self._incoming.get(peer.server) is not stream:
+            return  # nothing comes back on a stream that this server dialed
+        try:
+            decoded = codec.decode(message)
+        except ProtocolError as error:
+            self._messages_not_understood += 1
+            log.warning("message of a stream not understood", peer=peer.server, error=str(error))
+            return
+        self._messages_received += 1
+        self._on_messages(peer, [decoded])
+
+    def on_rejected(self, stream: Stream, error: RejectedError) -> None:
+        self._rejections.note(error.rejection, f"{error} (from {stream.address})")
+
+    def on_lost(self, stream: Stream) -> None:
+        self._bytes_sent += stream.bytes_sent
+        self._bytes_received += stream.bytes_received
+        if stream in self._unproved:
+            self._unproved.discard(stream)
+            return
+        if stream in self._operating:
+            self._operating.discard(stream)
+            if self._operators is not None:
+                self._operators.on_lost(stream)
+            return
+        peer = stream.connection.peer
+        if peer is not None and self._incoming.get(peer.server) is stream:
+            del self._incoming[peer.server]
+            return
+        for server, path in self._paths.items():
+            if path.stream is stream:
+                self._on_dialed_lost(server, path)
+                return
+
+    # -- dialing
+
+    def _path(self, to: ServerId) -> _Path:
+        path = self._paths.get(to)
+        if path is None:
+            path = self._paths[to] = _Path(self._settings.retry_s_min)
+        return path
+
+    def _dial(self, to: ServerId, path: _Path) -> None:
+        address = self._address_of(to)
+        if address is None:
+            self._failed(to, path, "its address is not known")
+            return
+        path.dialing = self._loop.create_task(self._connect(to, path, address))
+
+    async def _connect(self, to: ServerId, path: _Path, address: Address) -> None:
+        connection, greeting = BulkConnection.dial(
+            me=self._me,
+            to=to,
+            ring=self._ring,
+            entropy=self._entropy,
+            message_bytes_max=self._settings.message_bytes_max,
+        )
+        stream = Stream(connection, self, greeting=greeting, timeout_s=self._settings.handshake_timeout_s)
+        path.stream = stream
+        try:
+            async with asyncio.timeout(self._settings.handshake_timeout_s):
+                await self._loop.create_connection(lambda: stream, address[0], address[1])
+        except OSError as error:  # TimeoutError is one
+            if path.stream is stream:
+                path.stream = None
+                self._failed(to, path, error.strerror or type(error).__name__)
+        finally:
+            path.dialing = None
+
+    def _on_dialed(self, stream: Stream, server: ServerId) -> None:
+        path = self._paths.get(server)
+        if path is None or path.stream is not stream:
+            stream.abort()
+            return
+        log.info("stream established", peer=server, address=stream.address)
+        path.failed = False
+        path.since = self._loop.time()
+        waiting = list(path.queue)
+        path.drop_queue()
+        for message in waiting:
+            self._messages_sent += 1
+            stream.connection.enqueue(message)
+
+    def _on_dialed_lost(self, server: ServerId, path: _Path) -> None:
+        assert path.stream is not None
+        was_established = path.stream.connection.established
+        path.stream = None
+        settings = self._settings
+        if was_established and self._loop.time() - path.since >= settings.retry_s_max:
+            # It did its work: the peer restarted, most likely, and will be there again.
+            path.retry_s = settings.retry_s_min
+            path.retry_at = 0.0
+            path.failed = False
+            return
+        self._failed(
+            server,
+            path,
+            "it was lost at once"
+            if was_established
+            else "the peer does not take our key or is no zraft server",
+        )
+
+    def _failed(self, server: ServerId, path: _Path, why: str) -> None:
+        if self._closed:
+            return
+        self._dials_failed += 1
+        self._messages_dropped += path.drop_queue()
+        if not path.failed:
+            log.warning(
+                "no stream to a peer, large messages go by datagrams meanwhile", peer=server, error=why
+            )
+        path.failed = True
+        path.retry_at = self._loop.time() + path.retry_s
+        path.retry_s = min(self._settings.retry_s_max, path.retry_s * 2)
+
+    def _end(self, path: _Path) -> None:
+        if path.dialing is not None:
+            path.dialing.cancel()
+        self._messages_dropped += path.drop_queue()
+        stream, path.stream = path.stream, None
+        if stream is not None:
+            stream.abort()
+
+    def _streams(self) -> list[Stream]:
+        dialed = [path.stream for path in self._paths.values() if path.stream is not None]
+        return [*self._unproved, *self._incoming.values(), *self._operating, *dialed]

@@ -1,0 +1,91 @@
+"""How many of our datagrams a peer loses, from the peer's own reports; and whether that is too many (D-22). Pure.
+
+Datagrams to a peer are counted by their seal. The peer says every now and then how far that count came and how many
+it opened; what lies between two reports and is missing was lost, be it on the way or in a full socket buffer.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from zraft.transport.packing import LossReport
+
+WINDOW: Final = 1024
+"""Datagrams that the estimate remembers: older ones fade as new ones are told of."""
+
+ENOUGH: Final = 200
+"""Fewer datagrams than this say nothing: two lost ones would already be one in a hundred."""
+
+LOSSY_FROM: Final = 0.02
+LOSSY_UNTIL: Final = 0.01
+"""Where it begins and where it ends differ, so that a path at the border does not change its mind all the time."""
+
+REPORT_EVERY: Final = 128
+"""Datagrams opened between two reports, at least; and at most, if they come in less than the interval."""
+
+REPORT_INTERVAL_MS: Final = 1_000
+
+
+class Loss:
+    """Of the datagrams to one peer.
+
+    Attributes:
+        lossy: too many are lost; what takes several datagrams should take another way.
+    """
+
+    __slots__ = ("_before", "_lost", "_sent", "lossy")
+
+    def __init__(self) -> None:
+        self._before: LossReport | None = None
+        self._sent = 0.0
+        self._lost = 0.0
+        self.lossy = False
+
+    @property
+    def share(self) -> float:
+        """Of the last datagrams, how many were lost: 0 to 1. 0 as long as too few were told of."""
+        return self._lost / self._sent if self._sent >= ENOUGH else 0.0
+
+    def restart(self) -> None:
+        """The peer counts from the beginning, or from another point: what is known stays, and fades."""
+        self._before = None
+
+    def on_report(self, report: LossReport) -> None:
+        """The peer's newest count. One that is older than the last, overtaken on its way, is ignored."""
+        before = self._before
+        if before is None:
+            self._before = report
+            return
+        sent = report.next_counter - before.next_counter
+        opened = report.opened - before.opened
+        if sent <= 0 or opened < 0:
+            return
+        self._before = report
+        # Late ones are opened without new ones having been sent: they were counted as lost before.
+        lost = sent - opened
+        keep = max(0.0, 1 - sent / WINDOW)
+        self._sent = self._sent * keep + sent
+        self._lost = max(0.0, self._lost * keep + lost)
+        if self._sent >= ENOUGH:
+            self.lossy = self.share > (LOSSY_UNTIL if self.lossy else LOSSY_FROM)
+
+
+class Reporter:
+    """When to tell a peer what was opened of its datagrams."""
+
+    __slots__ = ("_opened", "_told_ms")
+
+    def __init__(self) -> None:
+        self._opened = 0
+        self._told_ms: int | None = None
+
+    def is_due(self, now_ms: int) -> bool:
+        """A datagram of the peer opened (not a report: two reporters must not keep each other awake)."""
+        if self._told_ms is None:
+            self._told_ms = now_ms
+        self._opened += 1
+        if self._opened < REPORT_EVERY and now_ms - self._told_ms < REPORT_INTERVAL_MS:
+            return False
+        self._opened = 0
+        self._told_ms = now_ms
+        return True
