@@ -240,6 +240,41 @@ class Raft(Changing):
         )
 
     @property
+    def may_change_membership(self) -> bool:
+        """Would `change_membership` take a change now?"""
+        return self._may_change()
+
+    @property
+    def silences(self) -> dict[ServerId, int | None]:
+        """While leading: ticks since each other member said anything; None if it never did in this leadership."""
+        now = self.now
+        return {
+            progress.server: now - progress.heard_at if progress.heard_at >= 0 else None
+            for progress in self._replication.followers.values()
+        }
+
+    @property
+    def matches_of_heard_followers(self) -> list[int]:
+        """While leading: how far the logs of those agree that answered within a few election timeouts."""
+        patience = 10 * self.settings.election_timeout_ticks
+        return [
+            progress.match_index
+            for progress in self._replication.followers.values()
+            if progress.heard_at >= 0 and self.now - progress.heard_at <= patience and progress.match_index
+        ]
+
+    def followers_at(self, index: int) -> tuple[ServerId, ...]:
+        """While leading: members that hold the log up to `index` and answered within an election timeout."""
+        patience = self.settings.election_timeout_ticks
+        return tuple(
+            progress.server
+            for progress in self._replication.followers.values()
+            if progress.match_index >= index
+            and progress.heard_at >= 0
+            and self.now - progress.heard_at <= patience
+        )
+
+    @property
     def applicable_index(self) -> int:
         """The last index that may be applied here: committed and locally durable (D-7)."""
         return min(self.commit_index, self.durable_index)

@@ -38,7 +38,7 @@ from zraft.operator.requests import (
     Transfer,
 )
 from zraft.raft.core import Raft
-from zraft.raft.messages import MemberRole
+from zraft.raft.messages import UNKNOWN_INSTANCE, MemberRole
 from zraft.raft.role import Role
 from zraft.server.driver import Driver
 from zraft.server.snapshot_tasks import Read, Result
@@ -201,8 +201,15 @@ class Administration:
             if server not in raft.membership.members:
                 lines.append(
                     MemberLine(
-                        server, wish.address, MemberRole.LEARNER.name.lower(), b"", False, None, None, None
-                    )  # type: ignore[arg-type]
+                        server,
+                        wish.address,
+                        MemberRole.LEARNER.name.lower(),
+                        UNKNOWN_INSTANCE,
+                        False,
+                        None,
+                        None,
+                        None,
+                    )
                 )
         return MemberListing(
             driver.cluster or b"",
@@ -233,8 +240,8 @@ class Administration:
         if target is None:
             voters = [server for server in raft.membership.voters if server != self._driver.identity.server]
             matches = {f.server: f.match_index for f in raft.statistics().followers}
-            heard = raft.silences
-            voters.sort(key=lambda server: (heard.get(server, 1 << 40) > 1_000, -matches.get(server, 0)))
+            answering = raft.followers_at(0)
+            voters.sort(key=lambda server: (server not in answering, -matches.get(server, 0)))
             target = voters[0] if voters else None
         if target == self._driver.identity.server:
             reply(Done(f"server {target} leads already"))

@@ -75,6 +75,8 @@ MISTAKES_KEPT_MAX: Final = 16
 ERRAND_BYTES: Final = 512
 """What an operator's command counts for in its batch."""
 
+ASK_STRANGER_INTERVAL_MS: Final = 100
+
 REMAINS_PER_TURN: Final = 3_000
 """Parts of a replaced state freed per turn: about a millisecond."""
 
@@ -161,6 +163,7 @@ class Driver:
         self.removed: str | None = None
         """Why this server no longer belongs to the cluster, in words for its operator."""
         self._belonged = False
+        self._ask_stranger_at = 0
         self._remains: list[Remains] = []
         """Of states that were replaced: taken apart in steps, for a million objects die slowly."""
         self._founding = stored.log.last_index == 0
@@ -388,6 +391,8 @@ class Driver:
                 answer = self.bootstrap.on_hello(sender, message)
                 if answer is not None:
                     self._outbox.send(server, answer)
+                if raft is not None and message.cluster is not None and message.cluster == self.cluster:
+                    raft.vouch(server, instance)
             case Join() | Welcome() | NotMember() | MemberReport() | Verdict():
                 self._on_membership(server, instance, message)
             case SnapshotOffer() | SnapshotRequest() | SnapshotChunk():
@@ -396,8 +401,8 @@ class Driver:
             case _:
                 if raft is None:
                     return
-                if self.leadership is not None and not raft.membership.has(server, instance):
-                    self._tell_stranger(self.leadership, raft, server, instance)
+                if not raft.membership.has(server, instance):
+                    self._on_stranger(raft, server, instance)
                 if not self.bootstrap.founded and not self.bootstrap.admits(
                     message, from_member=raft.membership.has(server, instance)
                 ):
@@ -431,6 +436,8 @@ class Driver:
                     if membership is not None:
                         self.bootstrap.welcomed(message.cluster)
                         self._start_raft(membership)
+                        assert self.raft is not None
+                        self.raft.vouch(server, instance)
             case NotMember():
                 if raft is None:
                     self.joining.on_refusal(message)
@@ -452,14 +459,23 @@ class Driver:
         """Where a server is, as far as this one was told."""
         return self._addresses.get(server) if server is not None else None
 
-    def _tell_stranger(
-        self, leadership: Leadership, raft: Raft, server: ServerId, instance: Instance
-    ) -> None:
-        """Consensus messages of who was removed: it may not know yet, and must not go on asking for votes."""
-        if self.cluster is not None and raft.membership_committed:
-            answer = leadership.members.not_member(server, instance, raft, self.cluster, self.clock.now)
-            if answer is not None:
-                self._outbox.send(server, answer)
+    def _on_stranger(self, raft: Raft, server: ServerId, instance: Instance) -> None:
+        """A consensus message of who is no member here.
+
+        A leader tells it, for it may have been removed without knowing. Anybody else asks which cluster it belongs
+        to: if it is this one, the membership may have changed while this server was away (`Raft.vouch`).
+        """
+        now = self.clock.now
+        if self.cluster is None:
+            return
+        if self.leadership is not None:
+            if raft.membership_committed:
+                answer = self.leadership.members.not_member(server, instance, raft, self.cluster, now)
+                if answer is not None:
+                    self._outbox.send(server, answer)
+        elif now >= self._ask_stranger_at:
+            self._ask_stranger_at = now + ASK_STRANGER_INTERVAL_MS
+            self._outbox.send(server, Hello(self.cluster, None, wants_reply=True))
 
     def _removed(self, index: int) -> None:
         if self.removed is None:
@@ -595,7 +611,12 @@ class Driver:
             self.leadership.expiry.advance(step)
         elif self._leads():
             self.leadership = Leadership(
-                self.identity.server, self.settings, self.machine, self.proposals, run_ms=self.clock.run
+                self.identity.server,
+                self.settings,
+                self.machine,
+                self.proposals,
+                run_ms=self.clock.run,
+                now_ms=self.clock.now,
             )
             self.applier.expiry = self.leadership.expiry
             while self._early_batches:

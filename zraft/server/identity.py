@@ -9,7 +9,7 @@ from zraft.ids import Instance, ServerId
 
 @frozen
 class Identity:
-    """`boot` numbers the starts of this directory, `boot_id` is random for each; `cluster` is None until it belongs to one."""
+    """`boot` numbers the starts of this directory, `boot_id` is random for each; `cluster`: None before it has one."""
 
     server: ServerId
     instance: Instance

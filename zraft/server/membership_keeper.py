@@ -40,8 +40,9 @@ class MembershipKeeper:
         notices: what was decided or refused, for the log; taken by the shell.
     """
 
-    def __init__(self, me: ServerId, features: int) -> None:
+    def __init__(self, me: ServerId, features: int, now_ms: int) -> None:
         self._me = me
+        self._began_ms = now_ms
         self._features = features
         self._joins: dict[ServerId, JoinRequest] = {}
         self._announced: dict[ServerId, tuple[Instance, int]] = {}
@@ -161,7 +162,10 @@ class MembershipKeeper:
             raft.membership,
             machine.members,
             self._joins,
-            raft.silences,
+            {
+                server: now_ms - self._began_ms if silence is None else silence
+                for server, silence in raft.silences.items()
+            },
             self._caught_up,
             now_ms,
         )

@@ -81,7 +81,7 @@ class Complete:
 
 @frozen
 class Load:
-    """The next block of a finished snapshot, from the first one if another one was being loaded. Result: bytes or None at its end."""
+    """The next block of a finished snapshot, the first one if another was being loaded. Result: bytes; None at its end."""
 
     info: SnapshotInfo
 

@@ -199,9 +199,9 @@ class SnapshotReceiver:
                 # The same file, perhaps from another leader that got it from the same source.
                 self._from = server
                 return []
-            if self._completing or self._image is not None or now_ms - self._heard_at < GIVE_UP_MS:
-                if not (self._from == server and not self._completing and self._image is None):
-                    return []
+            busy = self._completing or self._image is not None
+            if busy or (self._from != server and now_ms - self._heard_at < GIVE_UP_MS):
+                return []
         self.reset()
         self._from, self._offer = server, offer
         self._heard_at = now_ms

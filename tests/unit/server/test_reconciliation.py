@@ -162,9 +162,7 @@ def test_a_voter_becomes_an_observer_and_back_through_learning() -> None:
 def test_a_changed_address_is_a_change_of_its_own() -> None:
     there = situation(THREE, dict.fromkeys((1, 2, 3), True))
     moved = {**there.wanted, ServerId(2): WantedMember(True, "elsewhere:1")}
-    step = next_step(
-        Situation(there.me, there.membership, moved, {}, {}, frozenset(), NOW)
-    )
+    step = next_step(Situation(there.me, there.membership, moved, {}, {}, frozenset(), NOW))
     assert step is not None
     assert step.members is not None
     assert step.members[ServerId(2)].address == "elsewhere:1"
