@@ -55,7 +55,8 @@ class GroupState:
         self.noop_index = 0
 
         self._voted_for: ServerId | None = None
-        if hard_state.term < log.last_term:
+        began_anew = log.last_index < log.first_index
+        if hard_state.term < log.last_term and not began_anew:
             raise StorageError(
                 f"group {group}: the log ends in term {log.last_term} but the hard state is of term "
                 f"{hard_state.term}, expected at least the former: the directory lost a write that it had "
@@ -76,6 +77,10 @@ class GroupState:
         self._ack_index = 0  # to be acknowledged to the leader by the next ready(), 0 if nothing
         self._read_states: list[tuple[int, int]] = []
         self._election = Election(settings, rng)
+
+        if hard_state.term < log.last_term:
+            # A snapshot became durable, and a crash came before the write that follows it (`restore`).
+            self._set_hard_state(log.last_term, None)
 
         # Leading.
         self._replication = Replication(group, settings, log)

@@ -1,0 +1,508 @@
+"""Servers that come and go: a group whose members, logs and disks change under a random adversary.
+
+One seed decides everything: time, delivery, loss, repetition, order, syncs, crashes, cuts, changes of the
+membership, transfers, snapshots, compaction. What Raft promises is checked after every output, from outside;
+state is a prefix of the one list of committed entries, so a snapshot is its index.
+"""
+
+from __future__ import annotations
+
+import random
+from collections import Counter
+
+from attrs import define, field, frozen
+
+from tests.unit.raft.checkers import Violation
+from tests.unit.raft.network import GROUP, SETTINGS
+from zraft.errors import ConfigError, ProtocolError
+from zraft.ids import Instance, ServerId
+from zraft.raft.core import Raft
+from zraft.raft.log import Log
+from zraft.raft.membership import Membership
+from zraft.raft.messages import Entry, EntryKind, HardState, Member, MemberRole, Message
+from zraft.raft.ready import Write
+from zraft.raft.role import Role
+from zraft.raft.snapshot import SnapshotMeta
+
+SERVERS_MAX = 7
+PACKETS_MAX = 120
+
+
+@frozen
+class Packet:
+    """A message, or a whole snapshot; it reaches whoever runs under that number then."""
+
+    sender: ServerId
+    instance: Instance
+    to: ServerId
+    message: Message | SnapshotMeta
+
+
+@define
+class Disk:
+    """One formatted directory: what survives a crash, and the writes that may or may not."""
+
+    instance: Instance
+    welcome: Membership
+    hard_state: HardState = field(factory=HardState)
+    base: SnapshotMeta | None = None
+    entries: list[Entry] = field(factory=list)
+    snapshot: SnapshotMeta | None = None
+    pending: list[Write] = field(factory=list)
+    synced: int = 0
+
+    def sync_first(self) -> None:
+        write = self.pending.pop(0)
+        assert write.restore is None or write.truncate_from is None
+        if write.hard_state is not None:
+            self.hard_state = write.hard_state
+        if write.restore is not None:
+            self.base, self.entries = write.restore, []
+        first = 1 if self.base is None else self.base.index + 1
+        if write.truncate_from is not None:
+            del self.entries[write.truncate_from - first :]
+        for entry in write.entries:
+            assert entry.index == first + len(self.entries), f"{entry} after {first} + {len(self.entries)}"
+            self.entries.append(entry)
+        self.synced = write.number
+
+    def recover(self) -> Log:
+        """The log as a start finds it; it begins anew after a snapshot that it ends before or contradicts."""
+        base, snapshot = self.base, self.snapshot
+        first = 1 if base is None else base.index + 1
+        if snapshot is not None and snapshot.index >= first:
+            at = snapshot.index - first
+            if at >= len(self.entries) or self.entries[at].term != snapshot.term:
+                self.base = base = snapshot
+                self.entries = []
+        if base is None:
+            return Log(entries=self.entries)
+        return Log(
+            entries=self.entries,
+            first_index=base.index + 1,
+            base_term=base.term,
+            base_position=base.next_position,
+            base_membership=base.membership,
+        )
+
+    def compact(self, base: SnapshotMeta) -> None:
+        first = 1 if self.base is None else self.base.index + 1
+        del self.entries[: base.index + 1 - first]
+        self.base = base
+
+
+class World:
+    """The group and its adversary."""
+
+    def __init__(self, seed: int, cls: type[Raft] = Raft, voters: int = 3) -> None:
+        self.rng = random.Random(seed)
+        self.cls = cls
+        self.disks: dict[ServerId, Disk] = {}
+        self.rafts: dict[ServerId, Raft] = {}
+        self.applied: dict[ServerId, int] = {}
+        self.packets: list[Packet] = []
+        self.cut: set[tuple[ServerId, ServerId]] = set()
+        self.formatted = 0
+        self.proposed = 0
+        self.seen: Counter[str] = Counter()
+        self.leaders: dict[int, Instance] = {}
+        self.written: dict[tuple[int, int], tuple[Entry, int]] = {}
+        self.committed: list[Entry] = []
+        self.reads: dict[int, int] = {}
+        rng = self.rng
+        self.loss = rng.choice((0.0, 0.05, 0.2))
+        self.shuffled = rng.random() < 0.7
+        self.crashes = rng.choice((0.0, 0.01, 0.03))
+        self.cuts = rng.choice((0.0, 0.01, 0.03))
+        self.jumps = rng.choice((0.0, 0.005, 0.01))
+        self.slow_disks = rng.choice((0.0, 0.4, 0.8))
+        self.changes = rng.choice((0.02, 0.06))
+        self.snapshots = rng.choice((0.02, 0.06))
+        first = {ServerId(server): Member(self.fresh_instance()) for server in range(1, voters + 1)}
+        for server, member in first.items():
+            self.disks[server] = Disk(member.instance, Membership(first))
+            self.start(server)
+
+    def fresh_instance(self) -> Instance:
+        self.formatted += 1
+        return Instance(self.formatted.to_bytes(16))
+
+    # -- servers
+
+    def start(self, server: ServerId) -> None:
+        disk = self.disks[server]
+        raft = self.cls(
+            group=GROUP,
+            server=server,
+            instance=disk.instance,
+            settings=SETTINGS,
+            hard_state=disk.hard_state,
+            log=disk.recover(),
+            membership=disk.welcome,
+            rng=random.Random(self.rng.random()),
+        )
+        self.rafts[server] = raft
+        self.applied[server] = 0
+        if disk.snapshot is not None:
+            raft.restore(disk.snapshot)
+            self.applied[server] = disk.snapshot.index
+        self.output(server)
+
+    def crash(self, server: ServerId) -> None:
+        disk = self.disks[server]
+        for _ in range(self.rng.randint(0, len(disk.pending))):
+            disk.sync_first()
+        disk.pending.clear()
+        disk.synced = 0
+        del self.rafts[server]
+
+    def output(self, server: ServerId) -> None:
+        """One turn: writes to the disk's queue, messages to the network, committed entries to the state."""
+        raft, disk = self.rafts[server], self.disks[server]
+        self.election_safety(server, raft)
+        ready = raft.ready()
+        if ready.write is not None:
+            disk.pending.append(ready.write)
+            self.log_matching(server, raft, ready.write)
+        self.packets += [Packet(server, disk.instance, to, message) for to, message in ready.messages]
+        for context, index in ready.read_states:
+            if index < self.reads[context]:
+                raise Violation(f"stale read: S{server} at {index}, committed {self.reads[context]}")
+            self.seen["reads"] += 1
+        self.apply(server, raft)
+
+    def apply(self, server: ServerId, raft: Raft) -> None:
+        if raft.commit_index > raft.log.last_index:
+            raise Violation(f"S{server} commits {raft.commit_index} beyond its log")
+        for index in range(self.applied[server] + 1, raft.applicable_index + 1):
+            entry = raft.log.entry(index)
+            if index <= len(self.committed):
+                if self.committed[index - 1] != entry:
+                    raise Violation(f"state machine safety: S{server} applies {entry}")
+            else:
+                assert index == len(self.committed) + 1
+                self.committed.append(entry)
+                if entry.kind is EntryKind.MEMBERSHIP:
+                    self.seen["joint" if Membership.decode(entry.payload).joint else "simple"] += 1
+            self.applied[server] = index
+
+    def sync(self, server: ServerId) -> None:
+        disk = self.disks[server]
+        while disk.pending:
+            disk.sync_first()
+        self.rafts[server].persisted(disk.synced)
+        self.output(server)
+
+    # -- promises
+
+    def election_safety(self, server: ServerId, raft: Raft) -> None:
+        if raft.role is not Role.LEADER:
+            return
+        me = self.disks[server].instance
+        known = self.leaders.get(raft.term)
+        if known == me:
+            return
+        if known is not None:
+            raise Violation(f"election safety: two servers lead term {raft.term}")
+        self.leaders[raft.term] = me
+        if not raft.membership.has_voter(server, me):
+            self.seen["leaders without a vote"] += 1
+        self.leader_completeness(server, raft)
+
+    def leader_completeness(self, server: ServerId, raft: Raft) -> None:
+        log = raft.log
+        if log.last_index < len(self.committed):
+            raise Violation(f"leader completeness: S{server} ends at {log.last_index}")
+        for entry in self.committed:
+            if entry.index >= log.first_index - 1 and log.term_at(entry.index) != entry.term:
+                raise Violation(f"leader completeness: S{server} lacks {entry}")
+
+    def log_matching(self, server: ServerId, raft: Raft, write: Write) -> None:
+        before = -1
+        for entry in write.entries:
+            at = entry.index - 1
+            if before < 0:
+                if not raft.log.first_index - 1 <= at <= raft.log.last_index:
+                    return
+                before = raft.log.term_at(at)
+            known = self.written.setdefault((entry.index, entry.term), (entry, before))
+            if known != (entry, before):
+                raise Violation(f"log matching: S{server} writes {entry} after {before}, known {known}")
+            before = entry.term
+
+    # -- snapshots
+
+    def take_snapshot(self, server: ServerId) -> None:
+        raft, disk, index = self.rafts[server], self.disks[server], self.applied[server]
+        if index < raft.log.first_index or index > raft.applicable_index:
+            return
+        disk.snapshot = self.meta_at(raft, index)
+        if self.rng.random() < 0.8:
+            keep = self.rng.choice((0, 0, 1, 3, 10))
+            upto = index - keep
+            if upto >= raft.log.first_index:
+                base = self.meta_at(raft, upto)
+                while disk.pending and (disk.base is None or disk.base.index <= upto):
+                    disk.sync_first()  # what a segment holds is written before it is given up
+                raft.compact(upto)
+                disk.compact(base)
+                self.seen["compactions"] += 1
+                if raft.role is Role.LEADER:
+                    self.seen["compactions while leading"] += 1
+        self.output(server)
+
+    def meta_at(self, raft: Raft, index: int) -> SnapshotMeta:
+        log = raft.log
+        position = log.entry(index).next_position
+        membership = log.membership_at(index)
+        return SnapshotMeta(
+            index, log.term_at(index), position, self.first_membership if membership is None else membership
+        )
+
+    @property
+    def first_membership(self) -> bytes:
+        return self.disks[ServerId(1)].welcome.encode()
+
+    def send_snapshots(self, server: ServerId) -> None:
+        raft, disk = self.rafts[server], self.disks[server]
+        if raft.role is Role.LEADER and disk.snapshot is not None:
+            for to in raft.followers_needing_snapshot:
+                self.packets.append(Packet(server, disk.instance, to, disk.snapshot))
+
+    def install(self, server: ServerId, meta: SnapshotMeta) -> None:
+        raft, disk = self.rafts[server], self.disks[server]
+        entry = self.committed[meta.index - 1]
+        assert (entry.term, entry.next_position) == (meta.term, meta.next_position)
+        if disk.snapshot is None or disk.snapshot.index < meta.index:
+            disk.snapshot = meta
+        if raft.restore(meta):
+            if meta.index <= self.applied[server]:
+                raise Violation(f"S{server} goes back from {self.applied[server]} to {meta.index}")
+            self.applied[server] = meta.index
+            self.seen["restores"] += 1
+            if disk.pending:
+                self.seen["restores while writing"] += 1
+            if raft.membership.members.get(server, Member(Instance(b""))).role is MemberRole.LEARNER:
+                self.seen["restores of learners"] += 1
+
+    # -- the adversary
+
+    def act(self) -> None:
+        rng = self.rng
+        server = rng.choice(list(self.disks))
+        if server in self.rafts:
+            self.sync_some(server)
+        self.deliver()
+        roll = rng.random()
+        if roll < 0.30:
+            for each in list(self.rafts):
+                self.rafts[each].tick(rng.choice((1, 5, 10)))
+                self.output(each)
+        elif roll < 0.70:
+            if server in self.rafts:
+                self.ask(server)
+        elif roll < 0.70 + self.snapshots:
+            if server in self.rafts:
+                self.take_snapshot(server)
+        elif roll < 0.80:
+            for each in list(self.rafts):
+                self.send_snapshots(each)
+        elif roll < 0.80 + self.changes:
+            self.change()
+        elif roll < 0.90 + self.crashes:
+            if roll >= 0.90:
+                self.crash_or_start(server)
+        elif roll < 0.93 + self.cuts:
+            if roll >= 0.93:
+                self.cut_or_heal(server)
+        elif roll > 1.0 - self.jumps and server in self.rafts:
+            self.rafts[server].tick(rng.randint(1, 2 * SETTINGS.election_timeout_ticks))
+            self.output(server)
+
+    def ask(self, server: ServerId) -> None:
+        raft = self.rafts[server]
+        if self.rng.random() < 0.8:
+            self.proposed += raft.propose(b"%d" % self.proposed, self.rng.choice((0, 1, 3))) is not None
+        else:
+            context = len(self.reads)
+            self.reads[context] = len(self.committed)
+            raft.read_index(context)
+        self.output(server)
+
+    def deliver(self) -> None:
+        del self.packets[:-PACKETS_MAX]
+        for _ in range(self.rng.randint(0, 8)):
+            if not self.packets:
+                return
+            place = self.rng.randrange(len(self.packets)) if self.shuffled else 0
+            packet = self.packets[place]
+            if self.rng.random() >= 0.1:
+                del self.packets[place]
+            if self.rng.random() >= self.loss and (packet.sender, packet.to) not in self.cut:
+                self.hand_over(packet)
+
+    def hand_over(self, packet: Packet) -> None:
+        raft = self.rafts.get(packet.to)
+        if raft is None or packet.sender == packet.to:
+            return
+        if isinstance(packet.message, SnapshotMeta):
+            self.install(packet.to, packet.message)
+        else:
+            raft.vouch(packet.sender, packet.instance)
+            try:
+                raft.step(packet.sender, packet.instance, packet.message)
+            except ProtocolError as error:
+                raise Violation(f"S{packet.to} is contradicted: {error}") from error
+        if self.rng.random() < 0.7:
+            self.output(packet.to)
+
+    def sync_some(self, server: ServerId) -> None:
+        if self.rng.random() < self.slow_disks:
+            return
+        disk = self.disks[server]
+        for _ in range(self.rng.randint(0, len(disk.pending))):
+            disk.sync_first()
+        if self.rng.random() < 0.7:
+            self.rafts[server].persisted(disk.synced)
+        self.output(server)
+
+    def crash_or_start(self, server: ServerId) -> None:
+        down = [each for each in self.disks if each not in self.rafts]
+        if down and self.rng.random() < 0.7:
+            self.start(down[0])
+        elif server in self.rafts:
+            self.crash(server)
+
+    def cut_or_heal(self, server: ServerId) -> None:
+        if self.cut and self.rng.random() < 0.6:
+            self.cut.clear()
+            return
+        other = self.rng.choice(list(self.disks))
+        self.cut.add((server, other))
+        if self.rng.random() < 0.5:
+            self.cut |= {pair for each in self.disks for pair in ((server, each), (each, server))}
+
+    # -- changes of the membership
+
+    def change(self) -> None:
+        leading = [server for server, raft in self.rafts.items() if raft.role is Role.LEADER]
+        if not leading:
+            return
+        server = self.rng.choice(leading)
+        raft = self.rafts[server]
+        if self.rng.random() < 0.2:
+            target = self.rng.choice(list(self.disks))
+            self.seen["transfers"] += raft.transfer_leadership(target)
+            self.output(server)
+            return
+        members = dict(raft.membership.members)
+        joining: ServerId | None = None
+        for _ in range(self.rng.choice((1, 1, 2, 3))):
+            joining = self.alter(raft, members, joining)
+        try:
+            index = raft.change_membership(members)
+        except ConfigError:
+            self.seen["changes refused"] += 1
+            return
+        if index is not None and joining is not None and joining in raft.membership.members:
+            if joining in self.rafts:
+                del self.rafts[joining]
+            self.disks[joining] = Disk(members[joining].instance, raft.membership)
+            self.start(joining)
+        self.seen["changes"] += index is not None
+        self.output(server)
+
+    def alter(
+        self, raft: Raft, members: dict[ServerId, Member], joining: ServerId | None
+    ) -> ServerId | None:
+        rng = self.rng
+        absent = [ServerId(each) for each in range(1, SERVERS_MAX + 1) if each not in members]
+        roll = rng.random()
+        if roll < 0.4 and absent and joining is None and raft.membership_committed:
+            server = rng.choice(absent)
+            if self.is_forgotten(server):
+                members[server] = Member(
+                    self.fresh_instance(), rng.choice((MemberRole.LEARNER, MemberRole.OBSERVER))
+                )
+                return server
+        elif roll < 0.75:
+            server = rng.choice(list(members))
+            if members[server].role in (MemberRole.LEARNER, MemberRole.OBSERVER) and server != joining:
+                members[server] = Member(members[server].instance, MemberRole.VOTER)
+        elif roll < 0.85:
+            server = rng.choice(list(members))
+            members[server] = Member(members[server].instance, MemberRole.OBSERVER)
+        elif len(members) > 2:
+            server = rng.choice(list(members))
+            if server != joining:
+                del members[server]
+        return joining
+
+    def is_forgotten(self, server: ServerId) -> bool:
+        """Its old disk may be wiped: it is in no configuration that could still be decided by."""
+        newest = [
+            Membership.decode(entry.payload)
+            for entry in self.committed
+            if entry.kind is EntryKind.MEMBERSHIP
+        ]
+        if server not in self.disks:
+            return True
+        return bool(newest) and not newest[-1].joint and server not in newest[-1].members
+
+    # -- the end
+
+    def run(self, steps: int) -> None:
+        for _ in range(steps):
+            self.act()
+
+    def settle(self) -> None:
+        for _ in range(2000):
+            for server in list(self.rafts):
+                self.output(server)
+                if self.disks[server].pending:
+                    self.sync(server)
+            if not self.packets:
+                return
+            packets, self.packets = self.packets, []
+            for packet in packets:
+                self.hand_over(packet)
+        raise AssertionError(f"never settles: {self.packets[:5]}")
+
+    def calm(self, ticks: int) -> None:
+        for _ in range(0, ticks, 5):
+            for server, raft in self.rafts.items():
+                raft.tick(5)
+                self.send_snapshots(server)
+            self.settle()
+
+    @property
+    def leader(self) -> Raft | None:
+        leading = [raft for raft in self.rafts.values() if raft.role is Role.LEADER]
+        return max(leading, key=lambda raft: raft.term, default=None)
+
+    def heal(self) -> None:
+        """Everything works again: the change under way ends, and all members agree on a new entry."""
+        self.cut.clear()
+        for server in self.disks:
+            if server not in self.rafts:
+                self.start(server)
+        self.calm(15 * SETTINGS.election_timeout_ticks)
+        leader = self.leader
+        assert leader is not None, "no leader although everything works"
+        assert not leader.membership.joint, "a change is under way for ever"
+        assert leader.membership_committed
+        assert leader.membership.has_voter(leader.server, leader.instance), "who does not vote leads"
+        index = leader.propose(b"last", 1)
+        assert index is not None, "nothing can be proposed"
+        self.calm(4 * SETTINGS.election_timeout_ticks)
+        for server in leader.membership.members:
+            if self.disks[server].instance != leader.membership.members[server].instance:
+                continue
+            raft = self.rafts[server]
+            assert raft.commit_index >= index, f"S{server} stays at {raft.commit_index} of {index}"
+            assert raft.durable_index >= index
+            assert raft.membership == leader.membership
+        term = leader.term
+        self.calm(10 * SETTINGS.election_timeout_ticks)
+        assert leader.role is Role.LEADER, "somebody disturbs a working group"
+        assert leader.term == term
