@@ -206,6 +206,8 @@ class GroupLog:
             runs = ((index + 1, self.term_at(index + 1)), *runs)
         self.term_runs = runs
         self.memberships = tuple(entry for entry in self.memberships if entry.index > index)
+        if index == self.last_index:
+            self.next_position = base.next_position
         self.base = base
 
 

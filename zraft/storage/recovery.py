@@ -13,7 +13,7 @@ from attrs import frozen
 
 from zraft.errors import StorageError
 from zraft.ids import GroupId, Instance, ServerId
-from zraft.raft.messages import Entry, EntryKind, HardState
+from zraft.raft.messages import NO_INDEX, Entry, EntryKind, HardState
 from zraft.raft.snapshot import SnapshotMeta
 from zraft.storage.durable import reading
 from zraft.storage.errors import CorruptionError
@@ -330,6 +330,7 @@ def _replay_frame(
                 span.note_truncation(record.group, record.from_index)
             elif isinstance(record, RestoreRecord):
                 group.restore(record.meta)
+                span.note_truncation(record.group, NO_INDEX)
             else:
                 group.log.apply(record)
     except RecordFormatError as error:

@@ -441,6 +441,7 @@ class Wal:
                     span.note_truncation(record.group, record.from_index)
                 elif isinstance(record, RestoreRecord):
                     index.reset()
+                    span.note_truncation(record.group, NO_INDEX)
                     # The next segment begins after what was dropped, so that the older ones can go.
                     self._roll_due = True
             span.end += size
@@ -582,7 +583,8 @@ class Wal:
         """Number of the newest segment that everything older can be removed from under.
 
         All entries written before it was begun are covered, and no truncation in it or after it reaches back to them: it
-        would refer to entries that are gone.
+        would refer to entries that are gone. Dropping a whole log counts as one: what the segment says the log began with
+        is then not of the log that there is now.
         """
         truncated: dict[GroupId, int] = {}
         for span in reversed(self._segments[1:]):

@@ -17,11 +17,12 @@ from zraft.errors import StorageError
 from zraft.ids import COORDINATION_GROUP, Instance, ServerId
 from zraft.raft.messages import Entry, EntryKind, HardState
 from zraft.storage.directory import DataDirectory
-from zraft.storage.frames import HEADER_BYTES, decode_header, encode_frame
+from zraft.storage.frames import HEAD_BYTES, HEADER_BYTES, decode_head, decode_header, encode_frame
 from zraft.storage.records import (
     EntryRecord,
     HardStateRecord,
     Record,
+    RestoreRecord,
     RosterRecord,
     TruncateRecord,
     encode_records,
@@ -66,6 +67,7 @@ class _WrittenLog:
         self.states = [_State((), hard_state, _segment(1), HEADER_BYTES)]
         for _ in range(rng.randrange(1, FRAMES_MAX)):
             records = _records(entries, hard_state, rng)
+            held = tuple(entries), hard_state
             for record in records:
                 match record:
                     case EntryRecord(_, entry):
@@ -74,10 +76,18 @@ class _WrittenLog:
                         del entries[from_index - 1 :]
                     case HardStateRecord(_, value):
                         hard_state = value
-                    case RosterRecord():
+                    case RosterRecord() | RestoreRecord():
                         pass
             wal.append(records)
             last = wal._segments[-1]
+            if _segment(last.number) != self.states[-1].segment and last.first_frame > 1:
+                # The segment began with a frame of its own, which restates what the log held.
+                data = disk.contents(_segment(last.number))
+                head = decode_head(data, HEADER_BYTES, last.seed)
+                assert head is not None
+                self.states.append(
+                    _State(*held, _segment(last.number), HEADER_BYTES + HEAD_BYTES + head.length)
+                )
             self.states.append(_State(tuple(entries), hard_state, _segment(last.number), last.end))
         if rng.random() < 0.5:
             wal.close()
