@@ -25,12 +25,13 @@ from zraft.server.rejections import Rejections
 from zraft.transport import codec
 from zraft.transport.bulk import BulkConnection, Ring, Role
 from zraft.transport.messages import PeerMessage, Sender
-from zraft.transport.packing import MESSAGE_BYTES_MAX
+from zraft.transport.packing import MESSAGE_BYTES_MAX, UnsendableError
 from zraft.transport.sealing import RejectedError
 from zraft.transport.udp import Address
 
 RECEIVE_BYTES: Final = 256 * 1024
-"""Read, opened and taken in one go: half a millisecond."""
+"""Read, opened and taken in one go: half a millisecond. Then everybody else gets a turn (libuv would read on, up to 32
+times, before it looks at anything else)."""
 
 PUMP_BYTES: Final = 256 * 1024
 """Sealed and written before everybody else gets a turn."""
@@ -99,6 +100,7 @@ class Stream(asyncio.BufferedProtocol):
     ) -> None:
         self.connection = connection
         self.address = "unknown"
+        self.is_local = False
         self.bytes_sent = 0
         self.bytes_received = 0
         self._owner = owner
@@ -109,6 +111,7 @@ class Stream(asyncio.BufferedProtocol):
         self._writable = True
         self._pumping = False
         self._lost = False
+        self._read_now = 0
 
     @property
     def closed(self) -> bool:
@@ -132,6 +135,7 @@ class Stream(asyncio.BufferedProtocol):
         self._transport.set_write_buffer_limits(high=WRITE_BUFFER_BYTES)
         peer = transport.get_extra_info("peername")
         if peer:
+            self.is_local = peer[0] in ("::1", "::ffff:127.0.0.1") or peer[0].startswith("127.")
             self.address = f"[{peer[0]}]:{peer[1]}" if ":" in peer[0] else f"{peer[0]}:{peer[1]}"
         sock = transport.get_extra_info("socket")
         if sock is not None:
@@ -148,6 +152,16 @@ class Stream(asyncio.BufferedProtocol):
 
     def buffer_updated(self, nbytes: int) -> None:
         self.on_bytes(bytes(_buffer[:nbytes]))
+        self._read_now += nbytes
+        transport = self._transport
+        if self._read_now >= RECEIVE_BYTES and transport is not None and not self._lost:
+            transport.pause_reading()
+            asyncio.get_running_loop().call_soon(self._read_on)
+            self._read_now = 0
+
+    def _read_on(self) -> None:
+        if self._transport is not None and not self._lost:
+            self._transport.resume_reading()
 
     def on_bytes(self, data: bytes) -> None:
         """Bytes arrived."""
@@ -264,7 +278,8 @@ class BulkStreams:
         peers: who may dial, and can be dialed.
         address_of: where a peer is now, as a numeric address; None if that is not known.
         on_messages: whose messages arrived; the same that takes what datagrams bring.
-        operators: takes the streams of operators.
+        operators: takes the streams of operators; None: there are none.
+        operators_local: operators must be on this machine. For a server without a key that was not told to do without.
         entropy: gives that many unpredictable bytes.
     """
 
@@ -277,6 +292,7 @@ class BulkStreams:
         address_of: Callable[[ServerId], Address | None],
         on_messages: Callable[[Sender, list[PeerMessage]], None],
         operators: Owner | None,
+        operators_local: bool = False,
         entropy: Callable[[int], bytes],
         settings: BulkSettings | None = None,
     ) -> None:
@@ -286,6 +302,7 @@ class BulkStreams:
         self._address_of = address_of
         self._on_messages = on_messages
         self._operators = operators
+        self._operators_local = operators_local
         self._entropy = entropy
         self._settings = settings or BulkSettings()
         self._loop = asyncio.get_running_loop()
@@ -320,11 +337,20 @@ class BulkStreams:
         return not path.failed
 
     def send(self, to: ServerId, encoded: Iterable[bytes]) -> None:
-        """Send these messages (`codec.encode`), in order, now or when the stream stands; drop what is too much."""
+        """Send these messages (`codec.encode`), in order, now or when the stream stands; drop what is too much.
+
+        Raises:
+            UnsendableError: one is larger than `message_bytes_max`.
+        """
         if self._closed or to not in self._peers:
             return
         path = self._path(to)
         for message in encoded:
+            if len(message) > self._settings.message_bytes_max:
+                raise UnsendableError(
+                    f"peer message: expected at most {self._settings.message_bytes_max} bytes "
+                    f"(message_bytes_max), found {len(message)}"
+                )
             waiting = path.stream.queued_bytes if path.stream is not None else path.queued_bytes
             if waiting and waiting + len(message) > self._settings.queue_bytes_max:
                 self._messages_dropped += 1
@@ -415,16 +441,7 @@ class BulkStreams:
             return
         self._unproved.discard(stream)
         if connection.role is Role.OPERATOR:
-            if self._operators is None or len(self._operating) >= self._settings.operators_max:
-                log.warning(
-                    "operator refused, there are too many already",
-                    address=stream.address,
-                    operators_max=self._settings.operators_max,
-                )
-                stream.abort()
-                return
-            self._operating.add(stream)
-            self._operators.on_established(stream)
+            self._on_operator(stream)
             return
         server = connection.peer.server
         before = self._incoming.get(server)
@@ -433,6 +450,25 @@ class BulkStreams:
         if before is not None:
             before.abort()
         log.info("stream accepted", peer=server, address=stream.address)
+
+    def _on_operator(self, stream: Stream) -> None:
+        if self._operators is None or len(self._operating) >= self._settings.operators_max:
+            log.warning(
+                "operator refused, there are too many",
+                address=stream.address,
+                operators_max=self._settings.operators_max if self._operators is not None else 0,
+            )
+            stream.abort()
+        elif self._operators_local and not stream.is_local:
+            log.warning(
+                "operator refused, without a cluster key they must be on this machine",
+                address=stream.address,
+                knob="key",
+            )
+            stream.abort()
+        else:
+            self._operating.add(stream)
+            self._operators.on_established(stream)
 
     def on_message(self, stream: Stream, message: bytes) -> None:
         if stream in self._operating:

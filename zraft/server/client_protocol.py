@@ -1,6 +1,7 @@
 """The TCP side of one client: bytes between asyncio and a sans-I/O `Connection`, through TLS if the client speaks it.
 
-The first bytes tell TLS from plain text, on the same port. From then on a plain connection pays for TLS with nothing.
+The first bytes tell TLS from plain text, and both from the streams of other servers and of operators, on the same port.
+From then on a plain connection pays for TLS with nothing.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from typing import TYPE_CHECKING, Final
 from zraft.errors import ProtocolError
 from zraft.server.connection import Connection, Phase
 from zraft.server.tls import CLIENT_HELLO, TlsError, TlsStream
+from zraft.transport.bulk import MAGIC as STREAM
 
 if TYPE_CHECKING:
     from zraft.server.client_tls import ClientTls
@@ -187,11 +189,27 @@ class ClientProtocol(asyncio.BufferedProtocol):
             self._held = data
         elif data.startswith(CLIENT_HELLO):
             self._begin_tls(data)
+        elif data[0] == STREAM[0] and STREAM.startswith(data[: len(STREAM)]):
+            if len(data) < len(STREAM):
+                self._held = data
+            else:
+                self._hand_over(data)
         elif not self._plain:
             self._refuse("plain text, where only TLS is spoken (tls.required, or the port of tls.address)")
         elif self._connection is not None:
             self._take = self._connection.data_received
             self._take(data)
+
+    def _hand_over(self, data: bytes) -> None:
+        """No client but another server, or an operator: it proves itself by the cluster key, so TLS has no say."""
+        transport, self._transport = self._transport, None  # from here on none of ours
+        connection, self._connection = self._connection, None
+        self._node.on_protocol_lost(self)
+        if connection is not None:
+            connection.handle = None
+            connection.connection_lost()
+        if transport is not None:
+            self._node.on_stream(transport, data)
 
     def _begin_tls(self, data: bytes) -> None:
         if self._server_tls is None:

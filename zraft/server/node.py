@@ -34,16 +34,19 @@ from zraft.server.administration import Administration
 from zraft.server.audit import AuditTap, server_line
 from zraft.server.audit_file import AuditFile
 from zraft.server.authentication import AuthSettings
+from zraft.server.bulk import BulkStreams
 from zraft.server.certificates import utc_now
 from zraft.server.client_protocol import ClientProtocol
 from zraft.server.client_tls import ClientTls
 from zraft.server.clients import ClientSettings
+from zraft.server.cluster_keys import cluster_keys
 from zraft.server.collector import Collector
 from zraft.server.connection import Connection
 from zraft.server.deadlines import Deadlines
 from zraft.server.driver import Driver
 from zraft.server.driver_types import DriverSettings, Identity
 from zraft.server.origin import OriginSettings
+from zraft.server.rejections import Rejections
 from zraft.server.reloading import Polled, Reloading, keep_fresh
 from zraft.server.report import Report
 from zraft.server.sasl_users import read_users
@@ -60,7 +63,8 @@ from zraft.storage.settings import WalSettings
 from zraft.storage.snapshot_format import SnapshotInfo
 from zraft.storage.snapshots import SnapshotStore
 from zraft.storage.wal import Wal
-from zraft.transport.keys import read_key_file
+from zraft.transport import codec, routing
+from zraft.transport.keys import ClusterKey, key_ring
 from zraft.transport.link import LinkStatistics, PeerLinks
 from zraft.transport.messages import PeerMessage, Sender
 from zraft.transport.packing import UnsendableError
@@ -155,9 +159,27 @@ class Node:
         )
         me = Sender(config.id, directory.instance, directory.boot)
         peers = {server: config.peer.datagram_bytes for server in config.cluster if server != config.id}
-        keys = [read_key_file(path) for path in config.key_files]
-        self._links = PeerLinks(me=me, peers=peers, keys=keys or None, entropy=os.urandom, insecure=not keys)
+        self._keys = cluster_keys(config.key_files)
+        self._keys_in_force = self._keys.value if self._keys is not None else None
+        self._links = PeerLinks(
+            me=me,
+            peers=peers,
+            keys=self._keys_in_force,
+            entropy=os.urandom,
+            insecure=self._keys_in_force is None,
+        )
         self._loop = asyncio.get_running_loop()
+        self._rejections = Rejections("datagram", self._loop.time)
+        self._streams = BulkStreams(
+            me=me,
+            ring=key_ring(self._keys_in_force, self._keys_in_force is None),
+            peers=peers,
+            address_of=lambda server: self._addresses.known.get(server) if self._addresses else None,
+            on_messages=self._on_messages,
+            operators=None,
+            operators_local=self._keys_in_force is None and not config.insecure_peers,
+            entropy=os.urandom,
+        )
         self._endpoint: UdpEndpoint | None = None
         self._addresses: PeerAddresses | None = None
         self._paused: set[ClientProtocol] = set()
@@ -256,6 +278,7 @@ class Node:
         reloadings: list[Polled] = [
             *([self._tls.certificates] if self._tls is not None else ()),
             *([self._users] if self._users is not None else ()),
+            *([self._keys] if self._keys is not None else ()),
         ]
         hangup = asyncio.Event()
         if reloadings:
@@ -284,6 +307,7 @@ class Node:
             await admin.stop()
         self.driver.clients.close_all()
         self._write_outputs()
+        self._streams.close()
         self._endpoint.close()
         await asyncio.gather(*keepers, return_exceptions=True)
         if self._audit is not None:
@@ -390,8 +414,16 @@ class Node:
         address = self._addresses.known.get(to)
         if address is None:
             return
+        links = self._links
         try:
-            datagrams = self._links.send(to, messages)
+            small, large = routing.divide(
+                [codec.encode(message) for message in messages],
+                bytes_max=links.capacity(to, routing.datagrams_max(lossy=links.is_lossy(to))),
+                stream=lambda: self._streams.offers(to),
+            )
+            datagrams = links.send_encoded(to, small)
+            if large:
+                self._streams.send(to, large)
         except UnsendableError as error:
             # Batches are bounded so that this cannot happen; were it to, Raft's repetition would find it again.
             log.error("message too large for a peer", peer=to, error=str(error))
@@ -415,6 +447,8 @@ class Node:
                 address = self._addresses.known.get(to) if self._addresses is not None else None
                 if address is not None and self._endpoint is not None:
                     self._endpoint.send(address, reply)
+            if received.rejection is not None:
+                self._rejections.note(received.rejection, received.error or "")
             if received.sender is not None and received.messages:
                 try:
                     self.driver.receive(received.sender, received.messages)
@@ -423,6 +457,22 @@ class Node:
                     return
         if self.driver.wants_turn:
             self.schedule()
+
+    def _on_messages(self, sender: Sender, messages: list[PeerMessage]) -> None:
+        """By a stream."""
+        if self._stop.is_set():
+            return
+        try:
+            self.driver.receive(sender, messages)
+        except ZraftError as error:
+            self._fail(error)
+            return
+        if self.driver.wants_turn:
+            self.schedule()
+
+    def on_stream(self, transport: asyncio.Transport, data: bytes) -> None:
+        """A connection to the port of clients is another server's, or an operator's."""
+        self._streams.accept(transport, data)
 
     def _from_thread(self, function: object, argument: object) -> None:
         # The loop may be closing while the last frame is written.
@@ -507,6 +557,23 @@ class Node:
         """Every few seconds."""
         if self._tls is not None:
             self._tls.remind(utc_now())
+        if self._keys is not None and self._keys.value != self._keys_in_force:
+            self._take_keys(self._keys.value)
+
+    def _take_keys(self, keys: tuple[ClusterKey, ...]) -> None:
+        """The files of the cluster key were changed: seal with the first of them from now on, open with all."""
+        hellos = self._links.set_keys(keys)
+        self._streams.set_keys(key_ring(keys, False))
+        self._keys_in_force = keys
+        for to, hello in hellos:
+            address = self._addresses.known.get(to) if self._addresses is not None else None
+            if address is not None and self._endpoint is not None:
+                self._endpoint.send(address, hello)
+        log.info(
+            "cluster keys taken",
+            seals=keys[0].key_id.hex(),
+            opens=[key.key_id.hex() for key in keys],
+        )
 
     def _show(self, driver: Driver) -> None:
         """Log what changed."""
@@ -591,6 +658,18 @@ class Node:
         metrics: dict[str, Metric] = {}
         if self._tls is not None:
             metrics |= self._tls.metrics
+        if self._keys is not None and self._keys_in_force is not None:
+            metrics["cluster_key_sealing"] = self._keys_in_force[0].key_id.hex()
+            metrics["cluster_keys_valid"] = len(self._keys_in_force)
+            metrics["cluster_key_reloads_failed_total"] = self._keys.failures_total
+        streams = self._streams.statistics()
+        metrics["peer_streams"] = streams.streams
+        metrics["peer_stream_messages_sent_total"] = streams.messages_sent
+        metrics["peer_stream_messages_dropped_total"] = streams.messages_dropped
+        metrics["peer_stream_bytes_sent_total"] = streams.bytes_sent
+        metrics["peer_streams_refused_total"] = sum(streams.rejected.values())
+        metrics["peer_datagrams_refused_total"] = sum(self._rejections.by_reason.values())
+        metrics["operators_connected"] = streams.operators
         if self._audit is not None:
             metrics["audit_lines_dropped_total"] = self._audit.dropped
         return metrics

@@ -1,6 +1,6 @@
 """The cluster key: the one secret that all servers share, and the file it is kept in.
 
-A key file is one line of text::
+A key file is one line of text, or two while the key is changed (the first seals, both open)::
 
     zraft-cluster-key-1 <key id, 8 hex digits> <key, 64 hex digits>
 
@@ -33,7 +33,7 @@ PLAIN_KEY_ID: Final = bytes(KEY_ID_BYTES)
 _PREFIX: Final = "zraft-cluster-key-1"
 _ID_LABEL: Final = b"zraft cluster key id 1"
 _FILE_BYTES_MAX: Final = 1024
-"""A key file is 92 bytes; reading no more than this keeps a mistaken path (a log, a device) harmless."""
+"""A key file has 94 bytes per key; reading no more than this keeps a mistaken path (a log, a device) harmless."""
 
 
 @frozen
@@ -60,7 +60,44 @@ def create_key_file(path: Path, *, entropy: Callable[[int], bytes] = os.urandom)
         ConfigError: the file exists already (a key is never overwritten) or cannot be written.
     """
     key = ClusterKey(entropy(KEY_BYTES))
-    line = f"{_PREFIX} {key.key_id.hex()} {key.secret.hex()}\n".encode()
+    _create(path, (key,))
+    return key
+
+
+def replace_keys(path: Path, keys: Sequence[ClusterKey]) -> None:
+    """Put these keys, the sealing one first, in the place of those in an existing key file, at once and durably.
+
+    A server that reads meanwhile finds the old keys or the new ones, never half of them.
+
+    Raises:
+        ConfigError: none or more than two keys, two of one id, or the file cannot be replaced.
+    """
+    key_ring(keys, insecure=False)
+    path = path.resolve()  # a link stays one: what it points to is replaced
+    new = path.with_name(f"{path.name}.new")
+    with suppress(FileNotFoundError):
+        new.unlink()  # of an attempt that was interrupted
+    _create(new, keys)
+    try:
+        new.rename(path)
+        _sync_directory(path.parent)
+    except OSError as error:
+        with suppress(OSError):
+            new.unlink()
+        raise ConfigError(f"{path}: cannot replace the key file: {error.strerror}") from error
+
+
+def _sync_directory(path: Path) -> None:
+    directory = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(directory)
+    finally:
+        os.close(directory)
+
+
+def _create(path: Path, keys: Sequence[ClusterKey]) -> None:
+    """A new file of mode 0600 with these keys, durable when this returns."""
+    line = "".join(f"{_PREFIX} {key.key_id.hex()} {key.secret.hex()}\n" for key in keys).encode()
     try:
         descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
     except FileExistsError as error:
@@ -79,11 +116,7 @@ def create_key_file(path: Path, *, entropy: Callable[[int], bytes] = os.urandom)
             os.fsync(descriptor)
         finally:
             os.close(descriptor)
-        directory = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY)
-        try:
-            os.fsync(directory)
-        finally:
-            os.close(directory)
+        _sync_directory(path.parent)
     except (OSError, ConfigError) as error:
         # Half a key would be refused later with a message that hides the cause.
         with suppress(FileNotFoundError):
@@ -91,11 +124,21 @@ def create_key_file(path: Path, *, entropy: Callable[[int], bytes] = os.urandom)
         if isinstance(error, ConfigError):
             raise
         raise ConfigError(f"{path}: cannot write the key file: {error.strerror}") from error
-    return key
 
 
-def read_key_file(path: Path) -> ClusterKey:
-    """Read a cluster key.
+def read_keys(paths: Sequence[Path]) -> tuple[ClusterKey, ...]:
+    """The cluster keys of one or two files, in order: the first one seals.
+
+    Raises:
+        ConfigError: as `read_key_file`; or they hold more than two keys together, or two of one id.
+    """
+    keys = tuple(key for path in paths for key in read_key_file(path))
+    key_ring(keys, insecure=False)
+    return keys
+
+
+def read_key_file(path: Path) -> tuple[ClusterKey, ...]:
+    """Read the one or two cluster keys of a file.
 
     Raises:
         ConfigError: the file is missing, readable by others than its owner, or not a key file. The message
@@ -126,13 +169,21 @@ def read_key_file(path: Path) -> ClusterKey:
     return _parse(path, text)
 
 
-def _parse(path: Path, text: bytes) -> ClusterKey:
-    expected = f"expected one line `{_PREFIX} <8 hex digits> <64 hex digits>`"
-    words = text.decode("ascii", errors="replace").split()
-    if len(text) > _FILE_BYTES_MAX or len(words) != 3 or words[0] != _PREFIX:
+def _parse(path: Path, text: bytes) -> tuple[ClusterKey, ...]:
+    expected = (
+        f"expected one line `{_PREFIX} <8 hex digits> <64 hex digits>`, or two while the key is changed"
+    )
+    lines = [words for line in text.decode("ascii", errors="replace").splitlines() if (words := line.split())]
+    if len(text) > _FILE_BYTES_MAX or not lines or len(lines) > KEYS_MAX:
         raise ConfigError(
-            f"{path}: {expected}, found {len(words)} words in {len(text)} bytes; is it a key file?"
+            f"{path}: {expected}, found {len(lines)} lines in {len(text)} bytes; is it a key file?"
         )
+    return tuple(_parse_line(path, words, expected) for words in lines)
+
+
+def _parse_line(path: Path, words: list[str], expected: str) -> ClusterKey:
+    if len(words) != 3 or words[0] != _PREFIX:
+        raise ConfigError(f"{path}: {expected}, found a line of {len(words)} words; is it a key file?")
     try:
         key_id, secret = bytes.fromhex(words[1]), bytes.fromhex(words[2])
     except ValueError:

@@ -248,9 +248,9 @@ class PeerLinks:
                 hellos.append((server, self._hello(server, peer.handshake.ask())))
         return hellos
 
-    def fragments(self, to: ServerId, size: int) -> int:
-        """How many datagrams one encoded message of `size` bytes takes to this peer."""
-        return self._peers[to].packer.fragments(size)
+    def capacity(self, to: ServerId, datagrams: int) -> int:
+        """The most bytes that one encoded message may have to cross in so many datagrams to this peer."""
+        return self._peers[to].packer.capacity(datagrams)
 
     def is_lossy(self, to: ServerId) -> bool:
         """Whether this peer loses so many datagrams that large messages had better take another way (D-22)."""

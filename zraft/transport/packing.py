@@ -61,11 +61,11 @@ class Packer:
         assert message_bytes_max(body_bytes_max) >= self._message_bytes_max
         self._body_bytes_max = body_bytes_max
 
-    def fragments(self, size: int) -> int:
-        """How many bodies one message of `size` bytes takes."""
-        if size <= self._body_bytes_max - 1 - codec.SEQUENCE_BYTES:
-            return 1
-        return -(-size // (self._body_bytes_max - _FRAGMENT_HEADER.size))
+    def capacity(self, bodies: int) -> int:
+        """The largest message that takes at most so many bodies."""
+        if bodies == 1:
+            return self._body_bytes_max - 1 - codec.SEQUENCE_BYTES
+        return bodies * (self._body_bytes_max - _FRAGMENT_HEADER.size)
 
     def pack(self, encoded: Sequence[bytes]) -> list[bytes]:
         """Bodies that carry these messages, in order.

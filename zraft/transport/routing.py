@@ -7,7 +7,7 @@ anything: heartbeats, votes and acknowledgements keep their own way.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Final
 
 DATAGRAMS_MAX: Final = 8
@@ -15,25 +15,21 @@ DATAGRAMS_MAX: Final = 8
 
 
 def datagrams_max(*, lossy: bool) -> int:
-    """The most datagrams that one message may take to a peer."""
+    """The most datagrams that one message may take to a peer; `lossy`: see `zraft.transport.loss`."""
     return 1 if lossy else DATAGRAMS_MAX
 
 
 def divide(
-    encoded: Sequence[bytes], *, datagrams_of: Callable[[int], int], lossy: bool, stream: Callable[[], bool]
+    encoded: list[bytes], *, bytes_max: int, stream: Callable[[], bool]
 ) -> tuple[list[bytes], list[bytes]]:
     """Encoded messages by the way they go: (datagrams, stream), each in order.
 
     Args:
-        datagrams_of: how many datagrams a message of that many bytes takes.
-        lossy: too many datagrams to this peer are lost (`zraft.transport.loss`).
+        bytes_max: the largest message that goes by datagrams: what `datagrams_max` of them can carry.
         stream: whether there is, or may soon be, a stream to it; asked only if something would go that way. Where
             none can be made, a firewall that lets UDP alone pass say, all goes by datagrams, as well as these can.
     """
-    limit = datagrams_max(lossy=lossy)
-    large = [datagrams_of(len(message)) > limit for message in encoded]
-    if not any(large) or not stream():
-        return list(encoded), []
-    datagrams = [message for message, is_large in zip(encoded, large, strict=True) if not is_large]
-    streamed = [message for message, is_large in zip(encoded, large, strict=True) if is_large]
-    return datagrams, streamed
+    streamed = [message for message in encoded if len(message) > bytes_max]
+    if not streamed or not stream():
+        return encoded, []
+    return [message for message in encoded if len(message) <= bytes_max], streamed

@@ -23,7 +23,7 @@ def write(path: Path, text: str, mode: int = 0o600) -> Path:
 def test_a_created_key_reads_back_and_is_private(tmp_path: Path) -> None:
     path = tmp_path / "cluster.key"
     created = create_key_file(path)
-    assert read_key_file(path) == created
+    assert read_key_file(path) == (created,)
     assert stat.S_IMODE(path.stat().st_mode) == 0o600
     assert create_key_file(tmp_path / "other.key") != created
 
@@ -67,7 +67,7 @@ def test_a_read_only_file_of_the_owner_is_fine(tmp_path: Path) -> None:
     path = tmp_path / "cluster.key"
     key = create_key_file(path)
     path.chmod(0o400)
-    assert read_key_file(path) == key
+    assert read_key_file(path) == (key,)
 
 
 ID = ClusterKey(SECRET).key_id.hex()
@@ -76,8 +76,8 @@ ID = ClusterKey(SECRET).key_id.hex()
 @pytest.mark.parametrize(
     ("text", "complaint"),
     [
-        ("", "found 0 words in 0 bytes"),
-        (SECRET.hex(), "found 1 words"),
+        ("", "found 0 lines in 0 bytes"),
+        (SECRET.hex(), "found a line of 1 words"),
         (f"zraft-cluster-key-2 {ID} {SECRET.hex()}", "expected one line `zraft-cluster-key-1"),
         (f"zraft-cluster-key-1 {ID} {SECRET.hex()[:-2]}", "found a key of 31 bytes; was the line cut"),
         (f"zraft-cluster-key-1 {ID} {SECRET.hex()[:-2]}zz", "not hexadecimal"),
