@@ -14,7 +14,7 @@ import random
 import resource
 import signal
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
 import structlog
@@ -25,6 +25,7 @@ from zraft.address import parse_address
 from zraft.config import ServerConfig
 from zraft.errors import ConfigError, ZraftError
 from zraft.ids import COORDINATION_GROUP, ServerId
+from zraft.operator.requests import OperatorReply, OperatorRequest
 from zraft.raft.membership import Membership
 from zraft.raft.role import Role
 from zraft.raft.settings import RaftSettings
@@ -45,6 +46,7 @@ from zraft.server.connection import Connection
 from zraft.server.deadlines import Deadlines
 from zraft.server.driver import Driver
 from zraft.server.driver_types import DriverSettings, Identity
+from zraft.server.operators import OperatorStreams
 from zraft.server.origin import OriginSettings
 from zraft.server.rejections import Rejections
 from zraft.server.reloading import Polled, Reloading, keep_fresh
@@ -176,7 +178,7 @@ class Node:
             peers=peers,
             address_of=lambda server: self._addresses.known.get(server) if self._addresses else None,
             on_messages=self._on_messages,
-            operators=None,
+            operators=OperatorStreams(self._administer),
             operators_local=self._keys_in_force is None and not config.insecure_peers,
             entropy=os.urandom,
         )
@@ -650,6 +652,11 @@ class Node:
         self._links.set_peers(dict.fromkeys(peers, self.config.peer.datagram_bytes))
         if self._addresses is not None:
             self._addresses.set_peers(peers)
+        self._streams.set_peers(peers)
+
+    def _administer(self, request: OperatorRequest, reply: Callable[[OperatorReply], None]) -> None:
+        self.administration.handle(request, reply)
+        self.schedule()
 
     def _four_letter_word(self, word: str, argument: bytes) -> bytes:
         return four_letter.answer(word, self.report, self._words, argument)

@@ -412,9 +412,7 @@ class World:
         self.seen["changes"] += index is not None
         self.output(server)
 
-    def alter(
-        self, raft: Raft, members: dict[ServerId, Member], joining: ServerId | None
-    ) -> ServerId | None:
+    def alter(self, raft: Raft, members: dict[ServerId, Member], joining: ServerId | None) -> ServerId | None:
         rng = self.rng
         absent = [ServerId(each) for each in range(1, SERVERS_MAX + 1) if each not in members]
         roll = rng.random()
@@ -441,9 +439,7 @@ class World:
     def is_forgotten(self, server: ServerId) -> bool:
         """Its old disk may be wiped: it is in no configuration that could still be decided by."""
         newest = [
-            Membership.decode(entry.payload)
-            for entry in self.committed
-            if entry.kind is EntryKind.MEMBERSHIP
+            Membership.decode(entry.payload) for entry in self.committed if entry.kind is EntryKind.MEMBERSHIP
         ]
         if server not in self.disks:
             return True
