@@ -27,7 +27,17 @@ from zraft.server.leadership import LEADER_COMMANDS_PER_ENTRY_MAX
 from zraft.storage.records import EntryRecord
 from zraft.transport.messages import PeerMessage, Sender, TouchAck
 from zraft.tree.settings import Settings
-from zraft.tree.txn import CREATE, REGISTER, SET_DATA, SETTINGS, pack_batch, pack_entry, unpack_entry
+from zraft.tree.txn import (
+    CREATE,
+    FEATURE,
+    MEMBERS,
+    REGISTER,
+    SET_DATA,
+    SETTINGS,
+    pack_batch,
+    pack_entry,
+    unpack_entry,
+)
 from zraft.wire.client import ZkClientCodec
 from zraft.wire.connect import ConnectResponse
 
@@ -113,14 +123,18 @@ class Client:
         self.connection.data_received(b"".join(data for _, data in parts))
 
 
-def test_a_single_server_serves_and_its_first_command_registers_its_boot() -> None:
+def test_d1_d5_a_single_server_serves_and_its_first_commands_are_settings_register_level_and_members() -> (
+    None
+):
     """D-1, D-5: and the leader of a new cluster writes the settings down."""
     place = _alone()
     entries = [record.entry for record in place.written if record.entry.kind is EntryKind.COMMANDS]
     commands = [
         c for entry in entries for batch in unpack_entry(entry.payload)[2] for run in batch[4] for c in run[2]
     ]
-    assert commands == [(SETTINGS, asdict(Settings())), (REGISTER, b"boot id!")]
+    assert commands[:2] == [(SETTINGS, asdict(Settings())), (REGISTER, b"boot id!")]
+    # All members can do more than the cluster does, and nobody wrote down who belongs to it.
+    assert [command[0] for command in commands[2:]] == [FEATURE, MEMBERS]
     assert place.driver.machine.rows[ServerId(1), INSTANCES[ServerId(1)]].boot == BOOT
 
 
