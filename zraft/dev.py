@@ -191,14 +191,22 @@ def _say(text: str) -> None:
     print(text, flush=True)
 
 
+def _number(name: str) -> int:
+    """Of a server's directory; 0 if it is none of ours."""
+    digits = name.removeprefix("server-")
+    return int(digits) if digits.isdecimal() else 0
+
+
 def _prepare_data(data: Path, servers: int) -> None:
     try:
         present = {path.name for path in data.glob("server-*") if path.is_dir()}
         expected = {f"server-{server}" for server in range(1, servers + 1)}
-        if present and present != expected:
+        # A directory that is missing below the highest number was lost: its server joins again with an empty one.
+        held = max(map(_number, present), default=servers)
+        if held != servers:
             raise ConfigError(
-                f"--servers: found {servers}, but {data} holds a cluster of {len(present)} "
-                f"({', '.join(sorted(present))}); pass --servers {len(present)} or another --data"
+                f"--servers: found {servers}, but {data} holds a cluster of {held} "
+                f"({', '.join(sorted(present))}); pass --servers {held} or another --data"
             )
         for name in expected:
             (data / name).mkdir(parents=True, exist_ok=True)

@@ -196,6 +196,7 @@ class Node:
         self._settings_compared = False
         self._shown: tuple[object, ...] = ()
         self._members_known: Membership | None = None
+        self._snapshot_known = newest
         self._wal_thread = WalThread(
             wal,
             on_written=lambda seconds: self._from_thread(self._on_written, seconds),
@@ -612,6 +613,11 @@ class Node:
         if driver.raft is not None and driver.raft.membership is not self._members_known:
             self._members_known = driver.raft.membership
             self._on_members(driver.raft.membership)
+        newest = driver.snapshots.keeper.newest
+        if newest is not self._snapshot_known:
+            self._snapshot_known = newest
+            if newest is not None:
+                log.info("snapshot", index=newest.header.meta.index, items=newest.items, bytes=newest.size)
         while driver.snapshots.problems:
             log.error("snapshot failed", problem=driver.snapshots.problems.pop())
         if driver.leadership is not None:

@@ -92,6 +92,7 @@ class SnapshotKeeper:
         self._machine = machine
         self._entropy = entropy
         self.newest = newest
+        self._fallback_index = 0
         self.taken_total = 0
         self.failed_total = 0
         self.log_bytes = 0
@@ -127,6 +128,8 @@ class SnapshotKeeper:
         """The state was replaced by that of a snapshot from elsewhere."""
         self.abandon()
         self.newest = info
+        # Nothing older than what arrived could be continued with the log that begins after it.
+        self._fallback_index = info.header.meta.index
         self._image_bytes, self._image_items = COMPRESSION_ASSUMED * info.size, info.items
         self.log_bytes = self.commands = 0
         self._marks.clear()
@@ -210,6 +213,7 @@ class SnapshotKeeper:
             self._image_bytes, self._image_items = self._written_bytes, result.items
             self.taken_total += 1
             if self.newest is None or self.newest.header.meta.index < result.header.meta.index:
+                self._fallback_index = self.newest.header.meta.index if self.newest is not None else 0
                 self.newest = result
             return [Purge(self._settings.keep)]
         return []
@@ -235,15 +239,19 @@ class SnapshotKeeper:
     def may_compact_to(self, needed: Iterable[int]) -> int:
         """The last index that the log need no longer hold; 0 if it is to be kept whole.
 
-        `needed`: for each follower being heard, the last index that it has.
+        `needed`: for each follower being heard, the last index that it has. Within the bound the log also reaches back
+        to the snapshot before the newest: should that turn out to be damaged, a start does with the other.
         """
         newest = self.newest
         if newest is None:
             return 0
         index = newest.header.meta.index
-        at_least = self._index_before(index, self._settings.retain_bytes)
-        at_most = self._index_before(index, self._settings.retain_bytes_max)
-        return max(at_most, min(at_least, min(needed, default=index)))
+        kept = min(
+            self._index_before(index, self._settings.retain_bytes),
+            self._fallback_index,
+            *needed,
+        )
+        return max(kept, self._index_before(index, self._settings.retain_bytes_max))
 
     def _index_before(self, index: int, size: int) -> int:
         """The index that lies about `size` bytes of log before `index`; 0 if this run has not applied as much."""

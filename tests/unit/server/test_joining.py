@@ -1,0 +1,66 @@
+"""How an empty disk gets into a running cluster (D-1)."""
+
+from __future__ import annotations
+
+from zraft.ids import Instance, ServerId
+from zraft.raft.membership import Membership
+from zraft.raft.messages import Member, MemberRole
+from zraft.server.joining import JOIN_INTERVAL_MS, Joining
+from zraft.transport.messages import Join, NotMember, Welcome
+
+ME, INSTANCE = ServerId(4), Instance(b"i" * 16)
+PEERS = tuple(map(ServerId, (1, 2, 3, 4)))
+CLUSTER = b"c" * 16
+
+
+def joining(cluster: bytes | None = None) -> Joining:
+    return Joining(ME, INSTANCE, PEERS, "10.0.0.4:2181", 2, cluster)
+
+
+def membership(role: MemberRole, instance: Instance = INSTANCE) -> bytes:
+    one = Member(Instance(b"1" * 16))
+    return Membership({ServerId(1): one, ME: Member(instance, role)}).encode()
+
+
+def test_nothing_is_said_before_a_cluster_was_met() -> None:
+    place = joining()
+    assert place.joins(0) == []
+    assert place.problem is None
+
+
+def test_it_asks_every_server_it_knows_until_it_is_welcome() -> None:
+    place = joining()
+    place.met(CLUSTER)
+    assert place.problem is not None
+    assert "waiting until the leader" in place.problem
+    asked = place.joins(0)
+    assert asked == [(server, Join(CLUSTER, "10.0.0.4:2181", 2)) for server in PEERS[:3]]
+    assert place.joins(JOIN_INTERVAL_MS - 1) == []
+    assert len(place.joins(JOIN_INTERVAL_MS)) == 3
+    assert place.on_welcome(Welcome(CLUSTER, 9, membership(MemberRole.LEARNER))) is not None
+    assert place.problem is None
+    assert place.joins(10 * JOIN_INTERVAL_MS) == []
+
+
+def test_a_welcome_of_another_cluster_or_for_another_disk_is_none() -> None:
+    place = joining(CLUSTER)
+    assert place.on_welcome(Welcome(b"d" * 16, 9, membership(MemberRole.LEARNER))) is None
+    other = membership(MemberRole.LEARNER, Instance(b"j" * 16))
+    assert place.on_welcome(Welcome(CLUSTER, 9, other)) is None
+    assert place.membership is None
+
+
+def test_d1_an_empty_disk_that_is_counted_on_as_a_voter_stays_out() -> None:
+    """Its log was removed, and with it what it promised."""
+    place = joining(CLUSTER)
+    assert place.on_welcome(Welcome(CLUSTER, 9, membership(MemberRole.VOTER))) is None
+    assert place.problem is not None
+    assert "write-ahead log was removed" in place.problem
+
+
+def test_a_stranger_is_told_which_command_lets_it_in() -> None:
+    place = joining(CLUSTER)
+    place.on_refusal(NotMember(CLUSTER, 9))
+    assert place.problem is not None
+    assert "zraft member add 4=10.0.0.4:2181" in place.problem
+    assert len(place.joins(0)) == 3, "and goes on asking"

@@ -1,0 +1,227 @@
+"""A snapshot's way from a leader to a follower, over a network that loses, repeats and reorders."""
+
+from __future__ import annotations
+
+import random
+from collections import deque
+
+import pytest
+
+from zraft.ids import COORDINATION_GROUP, Instance, ServerId
+from zraft.raft.snapshot import SnapshotMeta
+from zraft.server.snapshot_tasks import Complete, Load, Read, Receive, Result, Store, Task
+from zraft.server.snapshot_transfer import (
+    CHUNK_BYTES,
+    CHUNKS_AHEAD,
+    GIVE_UP_MS,
+    OFFER_INTERVAL_MS,
+    Received,
+    SnapshotReceiver,
+    SnapshotSender,
+)
+from zraft.storage.errors import DiskFullError
+from zraft.storage.snapshot_format import SnapshotHeader, SnapshotInfo
+from zraft.transport.messages import PeerMessage, SnapshotChunk, SnapshotRequest
+from zraft.tree.image import ImageWriter
+from zraft.tree.machine import Machine
+from zraft.tree.txn import CREATE
+
+LEADER, FOLLOWER = ServerId(1), ServerId(2)
+
+
+def machine_with(znodes: int) -> Machine:
+    machine = Machine([(1, Instance(b"1" * 16))])  # type: ignore[list-item]
+    machine.begin_entry(5, 1, 1, 1, 1)
+    assert machine.begin_batch(ServerId(1), Instance(b"1" * 16), 1, 1)
+    session = machine._create_session((-10, 10_000, bytes(16)), 1)
+    machine.begin_run(session.id, ())  # type: ignore[union-attr]
+    for number in range(znodes):
+        machine.execute((CREATE, f"/z{number}", bytes(50), None, 0, 0))
+    return machine
+
+
+def image_of(machine: Machine) -> bytes:
+    writer = ImageWriter(machine)
+    image = bytearray()
+    while True:
+        block = writer.step(1_000, 1 << 20)
+        if not block:
+            return bytes(image)
+        image += block
+
+
+class World:
+    """A leader with one file, a follower, and the disks of both: a snapshot's file is its image here."""
+
+    def __init__(self, seed: int, loss: float, znodes: int = 20_000) -> None:
+        self.rng = random.Random(seed)
+        self.loss = loss
+        self.machine = machine_with(znodes)
+        self.file = image_of(self.machine)
+        meta = SnapshotMeta(5, 1, 6, b"")
+        header = SnapshotHeader(
+            COORDINATION_GROUP, meta, b"c" * 16, LEADER, Instance(b"1" * 16), b"s" * 16, 1, 0
+        )
+        self.info = SnapshotInfo(header, "/snap", len(self.file), 0, 0, 0)
+        self.sender = SnapshotSender(64 << 20)
+        self.receiver = SnapshotReceiver()
+        self.here = bytearray()
+        self.now = 0
+        self.tasks: deque[Task] = deque()
+        self.flying: list[tuple[ServerId, PeerMessage]] = []
+        self.loaded = 0
+        self.chunks = 0
+        self.full = False
+
+    def perform(self, task: Task) -> Result:
+        match task:
+            case Receive():
+                return len(self.here)
+            case Store(_, offset, data):
+                if self.full:
+                    return DiskFullError("/snap: no space")
+                assert offset == len(self.here)
+                self.here += data
+                return None
+            case Complete():
+                assert bytes(self.here) == self.file
+                return self.info
+            case Load():
+                block = self.file[self.loaded : self.loaded + 100_000]
+                self.loaded += len(block)
+                return block or None
+            case Read(_, _, offset, length):
+                return self.file[offset : offset + length]
+        raise AssertionError(task)
+
+    def turn(self) -> Received | None:
+        self.now += 10
+        flying, self.flying = self.flying, []
+        self.rng.shuffle(flying)
+        for server, message in flying:
+            if self.rng.random() < self.loss:
+                continue
+            for _ in range(1 + (self.rng.random() < 0.1)):
+                if server == LEADER:
+                    assert isinstance(message, SnapshotRequest)
+                    self.sender.on_request(FOLLOWER, message, self.now)
+                elif isinstance(message, SnapshotChunk):
+                    self.chunks += 1
+                    self.tasks += self.receiver.on_chunk(LEADER, message, self.now)
+                else:
+                    self.tasks += self.receiver.on_offer(LEADER, message, 0, self.now)  # type: ignore[arg-type]
+        self.flying += self.sender.offers(self.now, 1, [FOLLOWER], self.info)
+        self.flying += self.receiver.requests(self.now, 1)
+        self.tasks += self.sender.reads(self.now)
+        tasks, received = self.receiver.step()
+        self.tasks += tasks
+        for _ in range(min(3, len(self.tasks))):
+            task = self.tasks.popleft()
+            result = self.perform(task)
+            if isinstance(task, Read):
+                chunk = self.sender.performed(task, result, 1)
+                if chunk is not None:
+                    self.flying.append(chunk)
+            else:
+                self.tasks += self.receiver.performed(task, result)
+        return received
+
+    def run(self, turns: int = 5_000) -> Received:
+        for _ in range(turns):
+            received = self.turn()
+            if received is not None:
+                return received
+        raise AssertionError(f"not here after {turns} turns: {self.receiver.progress}")
+
+
+@pytest.mark.parametrize("seed", range(5))
+@pytest.mark.parametrize("loss", [0.0, 0.3])
+def test_the_state_arrives_whole_whatever_the_network_does(seed: int, loss: float) -> None:
+    world = World(seed, loss)
+    received = world.run()
+    arrived = Machine()
+    arrived.adopt(received.state)
+    assert arrived.full_digest() == world.machine.full_digest()
+
+
+def test_without_loss_each_piece_travels_once_and_few_are_under_way() -> None:
+    world = World(0, 0.0)
+    world.rng.random = lambda: 0.5  # type: ignore[method-assign]  # nothing is repeated
+    world.run()
+    assert world.chunks == -(-len(world.file) // CHUNK_BYTES)
+
+
+def test_a_follower_asks_for_a_few_pieces_only() -> None:
+    world = World(0, 0.0)
+    world.turn()
+    for _ in range(3):
+        world.turn()
+    asked = [m for _, m in world.flying if isinstance(m, SnapshotRequest)]
+    assert len(asked) <= CHUNKS_AHEAD
+
+
+def test_an_interrupted_transfer_goes_on_where_it_stopped() -> None:
+    world = World(0, 0.0)
+    while len(world.here) < 2 * CHUNK_BYTES:
+        world.turn()
+    before = world.chunks
+    world.receiver.reset()  # as after a restart of the follower: the disk still has what came
+    world.flying.clear()
+    world.tasks.clear()
+    world.run()
+    assert world.chunks - before <= -(-(len(world.file) - 2 * CHUNK_BYTES) // CHUNK_BYTES) + CHUNKS_AHEAD
+
+
+def test_a_full_disk_ends_the_transfer_and_a_later_offer_begins_it_again() -> None:
+    world = World(0, 0.0)
+    world.full = True
+    for _ in range(20):
+        world.turn()
+    assert world.receiver.failed_total > 0
+    assert world.receiver.problem is not None
+    assert "no space" in world.receiver.problem
+    world.full = False
+    assert world.run() is not None
+
+
+def test_an_offer_of_what_is_committed_here_is_ignored() -> None:
+    world = World(0, 0.0)
+    ((_, offer),) = world.sender.offers(0, 1, [FOLLOWER], world.info)
+    assert world.receiver.on_offer(LEADER, offer, 5, 0) == []
+    assert not world.receiver.active
+
+
+def test_another_leaders_offer_waits_until_the_first_sender_is_silent() -> None:
+    world = World(0, 0.0)
+    ((_, offer),) = world.sender.offers(0, 1, [FOLLOWER], world.info)
+    assert world.receiver.on_offer(LEADER, offer, 0, 0)
+    other = type(offer)(offer.group, 2, 9, 2, b"t" * 16, 10)
+    assert world.receiver.on_offer(ServerId(3), other, 0, GIVE_UP_MS - 1) == []
+    assert world.receiver.on_offer(ServerId(3), other, 0, GIVE_UP_MS) == [Receive(b"t" * 16, 10)]
+
+
+def test_a_follower_that_is_pulling_is_left_in_peace() -> None:
+    world = World(0, 0.0)
+    assert world.sender.offers(0, 1, [FOLLOWER], world.info)
+    assert not world.sender.offers(OFFER_INTERVAL_MS - 1, 1, [FOLLOWER], world.info)
+    world.sender.on_request(
+        FOLLOWER, SnapshotRequest(COORDINATION_GROUP, 1, world.info.header.id, 0, 10), OFFER_INTERVAL_MS - 1
+    )
+    assert not world.sender.offers(OFFER_INTERVAL_MS + 1, 1, [FOLLOWER], world.info)
+    assert world.sender.oldest_index == 5, "the log behind it is kept"
+    world.sender.offers(OFFER_INTERVAL_MS + 2, 1, [], world.info)
+    assert world.sender.oldest_index is None
+
+
+def test_the_leader_reads_no_faster_than_its_budget() -> None:
+    sender = SnapshotSender(bytes_per_s=4 * CHUNK_BYTES)
+    world = World(0, 0.0, znodes=10)
+    sender.offers(0, 1, [FOLLOWER], world.info)
+    read = 0
+    for now in range(0, 10_000, 10):
+        for offset in range(3):
+            request = SnapshotRequest(COORDINATION_GROUP, 1, world.info.header.id, now + offset, CHUNK_BYTES)
+            sender.on_request(FOLLOWER, request, now)
+        read += sum(task.length for task in sender.reads(now) if isinstance(task, Read))
+    assert read <= 42 * CHUNK_BYTES, "ten seconds at four pieces a second, and a start"
+    assert read >= 35 * CHUNK_BYTES
