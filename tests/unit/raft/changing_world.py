@@ -117,6 +117,7 @@ class World:
         self.committed: list[Entry] = []
         self.votes: dict[tuple[int, Instance], ServerId] = {}
         self.durable_checked = 0
+        self.taken: list[SnapshotMeta] = []
         self.reads: dict[int, int] = {}
         rng = self.rng
         self.loss = rng.choice((0.0, 0.05, 0.2))
@@ -319,8 +320,15 @@ class World:
     def send_snapshots(self, server: ServerId) -> None:
         raft, disk = self.rafts[server], self.disks[server]
         if raft.role is Role.LEADER and disk.snapshot is not None:
+            self.taken.append(disk.snapshot)
             for to in raft.followers_needing_snapshot:
                 self.packets.append(Packet(server, disk.instance, to, disk.snapshot))
+
+    def send_late_snapshot(self, server: ServerId) -> None:
+        """One of any age arrives, as if it had been on its way since (flaw 13)."""
+        if self.taken and server in self.rafts:
+            self.install(server, self.rng.choice(self.taken))
+            self.output(server)
 
     def install(self, server: ServerId, meta: SnapshotMeta) -> None:
         raft, disk = self.rafts[server], self.disks[server]
@@ -360,6 +368,8 @@ class World:
         elif roll < 0.80:
             for each in list(self.rafts):
                 self.send_snapshots(each)
+            if rng.random() < 0.1:
+                self.send_late_snapshot(server)
         elif roll < 0.80 + self.changes:
             self.change()
         elif roll < 0.90 + self.crashes:

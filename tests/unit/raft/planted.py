@@ -117,13 +117,6 @@ class LeavingLeaderCountsItself(Raft):
         return majority_value([*map(value_of, voters), self._own_match_index()])
 
 
-class ChangesBeforeOwnCommit(Raft):
-    """The bug of 2015: a change before an entry of the own term is committed."""
-
-    def _may_change(self) -> bool:
-        return self.role is Role.LEADER and not self.membership.joint and not self.transferring
-
-
 class ReplacesVotersAtOnce(Raft):
     """Any set of voters follows any other without a joint configuration (section 4.3)."""
 
@@ -136,14 +129,3 @@ class TakesAnySnapshot(Raft):
 
     def _accepts_snapshot(self, meta: SnapshotMeta) -> bool:
         return True
-
-
-class KeepsMatchOfAnotherDisk(Raft):
-    """What another disk of that server acknowledged still counts (D-1)."""
-
-    def _append_membership(self, membership: Membership) -> int:
-        before = dict(self._replication.followers)
-        index = super()._append_membership(membership)
-        for server in self._replication.followers:
-            self._replication.followers[server] = before.get(server, self._replication.followers[server])
-        return index

@@ -7,6 +7,7 @@ from collections.abc import Iterable
 import pytest
 from attrs import evolve
 
+from tests.unit.raft.checkers import Checkers, Violation
 from tests.unit.raft.network import (
     GROUP,
     SETTINGS,
@@ -19,6 +20,7 @@ from tests.unit.raft.network import (
     membership_of,
     of_kind,
 )
+from tests.unit.raft.planted import ReplacesVotersAtOnce
 from zraft.errors import ConfigError
 from zraft.ids import Instance, ServerId
 from zraft.raft.core import Raft
@@ -594,3 +596,33 @@ def test_later_election_of_a_transfer_target_respects_stickiness_again() -> None
     hear(raft, 3, PreVoteReply(GROUP, 3, True))
     raft.tick(SETTINGS.heartbeat_ticks)
     assert {m.transfer for _, m in drain(raft) if isinstance(m, RequestVote)} == {False}
+
+
+# -- why a joint configuration
+
+
+def replace_two_of_three(cls: type[Raft]) -> None:
+    """S1 replaces S2 and S3 by S4 and S5, and is cut off from S2 and S3, who elect a leader of their own."""
+    network = Network(3, learners=(4, 5), cls=cls)
+    checkers = Checkers(network)
+    raft = leading(network)
+    for one in (1, 4, 5):
+        for other in (2, 3):
+            network.cut |= {(one, other), (other, one)}
+    raft.change_membership({server: Member(instance_of(server)) for server in (S1, S4, S5)})
+    raft.propose(b"one side", 1)
+    network.settle()
+    other = network.elect(2)
+    other.propose(b"other side", 1)
+    network.settle()
+    checkers.finish(commits=2, terms=2)
+
+
+def test_two_majorities_never_decide_apart() -> None:
+    """Section 4.3 and figure 4.9: {1, 4, 5} and {2, 3} are majorities of the new and of the old."""
+    replace_two_of_three(Raft)
+
+
+def test_planted_direct_change_lets_two_majorities_decide_apart() -> None:
+    with pytest.raises(Violation):
+        replace_two_of_three(ReplacesVotersAtOnce)

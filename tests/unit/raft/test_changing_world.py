@@ -9,18 +9,16 @@ import pytest
 from tests.unit.raft.changing_world import World
 from tests.unit.raft.checkers import Violation
 from tests.unit.raft.planted import (
-    ChangesBeforeOwnCommit,
     CountsJointAsOne,
     CountsLearners,
     LeavingLeaderCountsItself,
-    ReplacesVotersAtOnce,
     TakesAnySnapshot,
 )
 from zraft.raft.core import Raft
 
 STEPS = 700
 SEEDS = 240
-PORTIONS = 12
+PORTIONS = 24
 
 
 @pytest.mark.parametrize("portion", range(PORTIONS))
@@ -74,9 +72,7 @@ def run_seeds(cls: type[Raft], seeds: range) -> None:
         (CountsJointAsOne, "durability|votes"),
         (CountsLearners, "durability|votes"),
         (LeavingLeaderCountsItself, "durability"),
-        (ReplacesVotersAtOnce, ""),
-        (ChangesBeforeOwnCommit, ""),
-        (TakesAnySnapshot, ""),
+        (TakesAnySnapshot, "goes back"),
     ],
 )
 def test_checkers_catch_a_planted_bug_of_changes(cls: type[Raft], promise: str) -> None:
