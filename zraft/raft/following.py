@@ -29,7 +29,8 @@ class Following(Voting):
         """
         if not self._accepts_snapshot(meta):
             return False
-        holds = meta.index <= self.log.last_index and self.log.term_at(meta.index) == meta.term
+        log = self.log
+        holds = log.first_index <= meta.index <= log.last_index and log.term_at(meta.index) == meta.term
         if holds:
             self._commit_to(meta.index)
         else:

@@ -14,7 +14,6 @@ from zraft.raft.messages import (
     ReadIndexReply,
 )
 from zraft.raft.progress import Progress, ProgressState
-from zraft.raft.quorum import agreed_value
 from zraft.raft.role import Role
 
 
@@ -162,7 +161,7 @@ class Leading(Following):
         return 0 if progress is None else progress.round
 
     def _confirm_rounds(self) -> None:
-        confirmed = agreed_value(self.membership, self._round_of)
+        confirmed = self._agreed(self._round_of)
         if not self._rounds.confirm(confirmed):
             return
         for (asker, context), index in self._reads.confirmed(confirmed):
@@ -216,7 +215,7 @@ class Leading(Following):
 
     def _maybe_commit(self) -> None:
         """Advance commit_index to the highest entry of our own term that a quorum holds."""
-        index = agreed_value(self.membership, self._match_of)
+        index = self._agreed(self._match_of)
         if index <= self.commit_index or not self._may_count(index):
             return
         self._commit_to(index)

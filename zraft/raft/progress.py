@@ -109,8 +109,6 @@ class Progress:
         """Does a refusal say anything new? Of a pipeline that is refused as a whole, only the first does."""
         if self.state is ProgressState.PROBE:
             return prev_log_index == self.next_index - 1
-        if self.state is ProgressState.SNAPSHOT:
-            return False
         return self.match_index < prev_log_index < self.next_index
 
     def probe_from(self, next_index: int) -> None:

@@ -103,7 +103,11 @@ class Replication:
                     f"the log ends at {self._log.last_index}"
                 )
             return progress.accepted(reply.match_index, now)
-        if progress.is_current_refusal(reply.prev_log_index):
+        if progress.state is ProgressState.SNAPSHOT:
+            if reply.conflict_term == 0 and reply.conflict_index >= self._log.first_index:
+                # It tells where its log ends since it took a snapshot; what it holds there is asked.
+                progress.probe_from(min(reply.conflict_index, self._log.last_index))
+        elif progress.is_current_refusal(reply.prev_log_index):
             progress.probe_from(next_probe(self._log, reply))
         return False
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import random
 from collections import deque
+from collections.abc import Callable
 
 from zraft.errors import StorageError
 from zraft.ids import GroupId, Instance, ServerId
@@ -18,6 +19,7 @@ from zraft.raft.log import Log
 from zraft.raft.membership import Membership
 from zraft.raft.messages import HardState, Message
 from zraft.raft.outbox import Outbox
+from zraft.raft.quorum import VoteResult, agreed_value
 from zraft.raft.read_index import PendingReads
 from zraft.raft.replication import Replication
 from zraft.raft.role import Role
@@ -130,7 +132,9 @@ class GroupState:
         me = (self.server, self.instance)
         self._is_voter = newest.has_voter(*me)
         self._was_voter = before is not None and before.has_voter(*me)
-        self._is_known = newest.has(*me) or (before is not None and before.has(*me))
+        self._is_known = any(
+            known.has(*me) for known in (newest, before, self._bootstrap_membership) if known is not None
+        )
 
     def _may_campaign(self) -> bool:
         """A voter does; and one who was, until it knows that the change that ends this is committed.
@@ -143,9 +147,18 @@ class GroupState:
     def _may_vote(self) -> bool:
         """Any member does, if asked: the asker counts by a configuration that may be newer than the one here.
 
-        A disk that is in no configuration known here says nothing (D-1).
+        The one here may even be older than its own admission, from a snapshot of before it. A disk that is in
+        no configuration known here, not even in the one that it was welcomed with, says nothing (D-1).
         """
         return self._is_known
+
+    def _agreed(self, value_of: Callable[[ServerId], int]) -> int:
+        """What a quorum has reached: while joint, both of them."""
+        return agreed_value(self.membership, value_of)
+
+    def _vote_result(self) -> VoteResult:
+        """Where the present election stands, by the configuration here."""
+        return self._election.result(self.membership)
 
     # -- hard state, and what waits for it
 

@@ -81,7 +81,7 @@ class Voting(GroupState):
 
     def _decide_election(self) -> bool:
         """Act on the votes so far; True if the election is over."""
-        result = self._election.result(self.membership)
+        result = self._vote_result()
         if result is VoteResult.PENDING:
             return False
         if result is VoteResult.LOST:

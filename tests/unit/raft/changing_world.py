@@ -66,6 +66,13 @@ class Disk:
             self.entries.append(entry)
         self.synced = write.number
 
+    def holds(self, index: int, term: int) -> bool:
+        """Does it survive a crash that this entry is in the log, or in a snapshot?"""
+        if self.snapshot is not None and self.snapshot.index >= index:
+            return True
+        at = index - (1 if self.base is None else self.base.index + 1)
+        return at < 0 or (at < len(self.entries) and self.entries[at].term == term)
+
     def recover(self) -> Log:
         """The log as a start finds it; it begins anew after a snapshot that it ends before or contradicts."""
         base, snapshot = self.base, self.snapshot
@@ -108,6 +115,9 @@ class World:
         self.leaders: dict[int, Instance] = {}
         self.written: dict[tuple[int, int], tuple[Entry, int]] = {}
         self.committed: list[Entry] = []
+        self.votes: dict[tuple[int, Instance], ServerId] = {}
+        self.durable_checked = 0
+        self.taken: list[SnapshotMeta] = []
         self.reads: dict[int, int] = {}
         rng = self.rng
         self.loss = rng.choice((0.0, 0.05, 0.2))
@@ -151,7 +161,7 @@ class World:
     def crash(self, server: ServerId) -> None:
         disk = self.disks[server]
         for _ in range(self.rng.randint(0, len(disk.pending))):
-            disk.sync_first()
+            self.sync_first(disk)
         disk.pending.clear()
         disk.synced = 0
         del self.rafts[server]
@@ -160,6 +170,7 @@ class World:
         """One turn: writes to the disk's queue, messages to the network, committed entries to the state."""
         raft, disk = self.rafts[server], self.disks[server]
         self.election_safety(server, raft)
+        self.durability(server)
         ready = raft.ready()
         if ready.write is not None:
             disk.pending.append(ready.write)
@@ -170,6 +181,48 @@ class World:
                 raise Violation(f"stale read: S{server} at {index}, committed {self.reads[context]}")
             self.seen["reads"] += 1
         self.apply(server, raft)
+
+    def sync_first(self, disk: Disk) -> None:
+        disk.sync_first()
+        if disk.hard_state.voted_for is not None:
+            self.votes[disk.hard_state.term, disk.instance] = disk.hard_state.voted_for
+
+    def durability(self, server: ServerId) -> None:
+        """What a leader commits is on the disks of a majority, of both while joint (D-7, section 4.3)."""
+        raft = self.rafts[server]
+        index = raft.commit_index
+        if raft.role is not Role.LEADER or index <= self.durable_checked:
+            return
+        before, self.durable_checked = self.durable_checked, index
+        term = raft.log.term_at(index)
+        counted_by = raft.membership
+        for at, payload in raft.log.memberships:
+            if before < at <= index and Membership.decode(payload).joint:
+                # The final one was only appended when the joint one was committed, which that one did.
+                counted_by = Membership.decode(payload)
+        for voters in filter(None, (counted_by.voters, counted_by.outgoing)):
+            holding = [
+                voter
+                for voter in voters
+                if self.disks[voter].instance == counted_by.members[voter].instance
+                and self.disks[voter].holds(index, term)
+            ]
+            if 2 * len(holding) <= len(voters):
+                raise Violation(
+                    f"durability: S{server} commits {index} of term {term}, of {voters} only {holding} hold it"
+                )
+
+    def elected(self, server: ServerId, raft: Raft) -> None:
+        """Who leads has the durable votes of a majority, of both while joint (D-7, section 4.3)."""
+        for voters in filter(None, (raft.membership.voters, raft.membership.outgoing)):
+            members = raft.membership.members
+            granted = [
+                voter for voter in voters if self.votes.get((raft.term, members[voter].instance)) == server
+            ]
+            if 2 * len(granted) <= len(voters):
+                raise Violation(
+                    f"votes: S{server} leads term {raft.term}, of {voters} only {granted} voted for it"
+                )
 
     def apply(self, server: ServerId, raft: Raft) -> None:
         if raft.commit_index > raft.log.last_index:
@@ -189,7 +242,7 @@ class World:
     def sync(self, server: ServerId) -> None:
         disk = self.disks[server]
         while disk.pending:
-            disk.sync_first()
+            self.sync_first(disk)
         self.rafts[server].persisted(disk.synced)
         self.output(server)
 
@@ -207,6 +260,7 @@ class World:
         self.leaders[raft.term] = me
         if not raft.membership.has_voter(server, me):
             self.seen["leaders without a vote"] += 1
+        self.elected(server, raft)
         self.leader_completeness(server, raft)
 
     def leader_completeness(self, server: ServerId, raft: Raft) -> None:
@@ -243,7 +297,7 @@ class World:
             if upto >= raft.log.first_index:
                 base = self.meta_at(raft, upto)
                 while disk.pending and (disk.base is None or disk.base.index <= upto):
-                    disk.sync_first()  # what a segment holds is written before it is given up
+                    self.sync_first(disk)  # what a segment holds is written before it is given up
                 raft.compact(upto)
                 disk.compact(base)
                 self.seen["compactions"] += 1
@@ -266,8 +320,15 @@ class World:
     def send_snapshots(self, server: ServerId) -> None:
         raft, disk = self.rafts[server], self.disks[server]
         if raft.role is Role.LEADER and disk.snapshot is not None:
+            self.taken.append(disk.snapshot)
             for to in raft.followers_needing_snapshot:
                 self.packets.append(Packet(server, disk.instance, to, disk.snapshot))
+
+    def send_late_snapshot(self, server: ServerId) -> None:
+        """One of any age arrives, as if it had been on its way since (flaw 13)."""
+        if self.taken and server in self.rafts:
+            self.install(server, self.rng.choice(self.taken))
+            self.output(server)
 
     def install(self, server: ServerId, meta: SnapshotMeta) -> None:
         raft, disk = self.rafts[server], self.disks[server]
@@ -307,6 +368,8 @@ class World:
         elif roll < 0.80:
             for each in list(self.rafts):
                 self.send_snapshots(each)
+            if rng.random() < 0.1:
+                self.send_late_snapshot(server)
         elif roll < 0.80 + self.changes:
             self.change()
         elif roll < 0.90 + self.crashes:
@@ -353,6 +416,8 @@ class World:
                 raft.step(packet.sender, packet.instance, packet.message)
             except ProtocolError as error:
                 raise Violation(f"S{packet.to} is contradicted: {error}") from error
+        self.election_safety(packet.to, raft)
+        self.durability(packet.to)
         if self.rng.random() < 0.7:
             self.output(packet.to)
 
@@ -361,9 +426,10 @@ class World:
             return
         disk = self.disks[server]
         for _ in range(self.rng.randint(0, len(disk.pending))):
-            disk.sync_first()
+            self.sync_first(disk)
         if self.rng.random() < 0.7:
             self.rafts[server].persisted(disk.synced)
+            self.durability(server)
         self.output(server)
 
     def crash_or_start(self, server: ServerId) -> None:
@@ -482,6 +548,7 @@ class World:
         for server in self.disks:
             if server not in self.rafts:
                 self.start(server)
+            self.sync(server)
         self.calm(15 * SETTINGS.election_timeout_ticks)
         leader = self.leader
         assert leader is not None, "no leader although everything works"

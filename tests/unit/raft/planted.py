@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from zraft.ids import ServerId
 from zraft.raft.core import Raft
+from zraft.raft.membership import Membership
 from zraft.raft.messages import AppendEntriesReply, HardState, Message
 from zraft.raft.progress import Progress
+from zraft.raft.quorum import VoteResult, agreed_value, majority_value
 from zraft.raft.role import Role
+from zraft.raft.snapshot import SnapshotMeta
 
 
 class ForgetsVote(Raft):
@@ -85,15 +90,42 @@ class TrustsHeartbeatReply(Raft):
             self._maybe_commit()
 
 
-PLANTS = (
-    ForgetsVote,
-    SendsBeforeSync,
-    AcknowledgesBeforeSync,
-    CountsOwnLogBeforeSync,
-    CommitsOldTermsByCounting,
-    HeartbeatCommitsAboveMatch,
-    VotesByTermOnly,
-    ReadsWithoutRound,
-    ReadsBeforeOwnCommit,
-    TrustsHeartbeatReply,
-)
+class CountsJointAsOne(Raft):
+    """A joint configuration is decided by its new voters alone (section 4.3)."""
+
+    def _agreed(self, value_of: Callable[[ServerId], int]) -> int:
+        return agreed_value(self.membership.final(), value_of)
+
+    def _vote_result(self) -> VoteResult:
+        return self._election.result(self.membership.final())
+
+
+class CountsLearners(Raft):
+    """Whoever gets the log counts for commit and votes (section 4.2.1)."""
+
+    def _agreed(self, value_of: Callable[[ServerId], int]) -> int:
+        return majority_value(map(value_of, self.membership.members))
+
+
+class LeavingLeaderCountsItself(Raft):
+    """A leader that is no member of the next configuration counts itself for it (section 4.2.2)."""
+
+    def _agreed(self, value_of: Callable[[ServerId], int]) -> int:
+        voters = self.membership.voters
+        if self.server in voters or self.membership.joint:
+            return super()._agreed(value_of)
+        return majority_value([*map(value_of, voters), self._own_match_index()])
+
+
+class ReplacesVotersAtOnce(Raft):
+    """Any set of voters follows any other without a joint configuration (section 4.3)."""
+
+    def _append_membership(self, membership: Membership) -> int:
+        return super()._append_membership(membership.final())
+
+
+class TakesAnySnapshot(Raft):
+    """A late snapshot takes entries back (flaw 13)."""
+
+    def _accepts_snapshot(self, meta: SnapshotMeta) -> bool:
+        return True
