@@ -81,6 +81,7 @@ class ImageReader:
             max_map_len=1_000,
             max_ext_len=0,
         )
+        self._fed = 0
         self._head: tuple[Any, ...] | None = None
         self._end: tuple[Any, ...] | None = None
         self._settings = Settings()
@@ -110,6 +111,7 @@ class ImageReader:
         Raises:
             ProtocolError: one item needs more than 2 GiB.
         """
+        self._fed += len(block)
         try:
             self._unpacker.feed(block)
         except msgpack.BufferFull:
@@ -153,7 +155,7 @@ class ImageReader:
             raise ProtocolError(
                 f"image: ends after {self.items} items without its end record: it was cut off"
             )
-        if self._unpacker.read_bytes(1):
+        if self._fed != self._unpacker.tell():
             raise ProtocolError("image: more bytes follow its end record")
         _, znodes, sessions, digest = self._end
         if (znodes, sessions) != (self._znode_count, len(self._sessions)):
@@ -322,6 +324,8 @@ class ImageReader:
 
     def _take_znode(self, record: tuple[Any, ...]) -> int:
         """The share of the digest. Called a million times in a row, so it is written out."""
+        if self._head is None:
+            raise ProtocolError("image: begins with a znode, not with its head")
         try:
             _, path, data, number, czxid, mzxid, pzxid, ctime, mtime, version, creates, aversion, whose = (
                 record
@@ -359,10 +363,8 @@ class ImageReader:
             raise ProtocolError(f"image: znode {path!r}: a number out of bounds: {_shown(record[4:])}")
         slash = path.rfind("/")
         name = path[slash + 1 :]
-        if path != ROOT and (slash < 0 or not is_valid_name(name)):
+        if path != ROOT and (slash < 0 or slash == 1 or not is_valid_name(name)):
             raise ProtocolError(f"image: znode {path!r}: this is no path")
-        if self._head is None:
-            raise ProtocolError("image: begins with a znode, not with its head")
         if self._end is not None:
             raise ProtocolError(f"image: znode {path!r} follows the end record")
         shards = self._nodes.shards
