@@ -81,7 +81,7 @@ class ImageReader:
             max_map_len=1_000,
             max_ext_len=0,
         )
-        self._fed = 0
+        self._fed = self._end_at = 0
         self._head: tuple[Any, ...] | None = None
         self._end: tuple[Any, ...] | None = None
         self._settings = Settings()
@@ -155,7 +155,7 @@ class ImageReader:
             raise ProtocolError(
                 f"image: ends after {self.items} items without its end record: it was cut off"
             )
-        if self._fed != self._unpacker.tell():
+        if self._fed != self._end_at:
             raise ProtocolError("image: more bytes follow its end record")
         _, znodes, sessions, digest = self._end
         if (znodes, sessions) != (self._znode_count, len(self._sessions)):
@@ -229,6 +229,7 @@ class ImageReader:
                     f"image: end record: expected [kind, znodes, sessions, digest], found {_shown(record)}"
                 )
             self._end = record
+            self._end_at = self._unpacker.tell()
         else:
             raise ProtocolError(
                 f"image: after {self.items} items: a record of kind {kind}, which this release does not know"
