@@ -98,7 +98,7 @@ def test_few_marks_are_left_at_a_point_under_many_creates() -> None:
     """The stall at a point is bounded by work done ahead of it, some in each entry."""
     scenario = Scenario()
     machine = scenario.machine
-    made = 64
+    made = 24
     left, most = [], 0
     for index in range(scenario.index + 1, 2 * DIGEST_EVERY + 1):
         scenario.batch()
@@ -112,7 +112,7 @@ def test_few_marks_are_left_at_a_point_under_many_creates() -> None:
             left.append(machine.undigested)
     assert len(left) == 2
     assert max(left) <= PENDING_AT_POINT + made + 4
-    assert most > 5 * PENDING_AT_POINT, "the work is not put off, so what changes often is hashed too often"
+    assert most > 3 * PENDING_AT_POINT, "the work is not put off, so what changes often is hashed too often"
 
 
 def test_what_changes_in_every_entry_is_hashed_rarely() -> None:
