@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import chain
 from typing import Any, Final
 
 import msgpack
@@ -93,8 +94,8 @@ class ImageReader:
         self._acl_numbers: dict[int, Acl] = {0: OPEN_ACL}
         self._mortal: set[str] = set()
         self._limited: set[str] = set()
-        self._orphans: dict[str, set[str] | ManyNames] = {}
-        """Names of children whose parent was not read yet, by its path."""
+        self._orphans: list[dict[str, set[str] | ManyNames]] = [{} for _ in range(SHARD_COUNT)]
+        """Names of children whose parent was not read yet, by its path; in shards, as one large dict would stall."""
         self._unowned: dict[int, set[str]] = {}
         """Ephemerals whose session was not read yet."""
         self._znode_count = 0
@@ -163,7 +164,7 @@ class ImageReader:
                 f"image: holds {self._znode_count} znodes and {len(self._sessions)} sessions, "
                 f"its end record says {znodes} and {sessions}"
             )
-        for path in self._orphans:
+        for path in chain.from_iterable(self._orphans):
             raise ProtocolError(f"image: znode {path!r} is missing, which other znodes have as parent")
         for owner, paths in self._unowned.items():
             raise ProtocolError(
@@ -369,7 +370,8 @@ class ImageReader:
         if self._end is not None:
             raise ProtocolError(f"image: znode {path!r} follows the end record")
         shards = self._nodes.shards
-        shard = shards[hash(path) >> SHARD_SHIFT & _SHARD_MASK]
+        place = hash(path) >> SHARD_SHIFT & _SHARD_MASK
+        shard = shards[place]
         if path in shard:
             raise ProtocolError(f"image: znode {path!r}: it comes twice")
 
@@ -391,8 +393,7 @@ class ImageReader:
         self._znode_count += 1
         if whose != 0:
             self._take_owner(path, node, whose)
-        orphans = self._orphans
-        children = orphans.pop(path, None)
+        children = self._orphans[place].pop(path, None)
         if children is not None:
             if node.ephemeral_owner:
                 raise ProtocolError(f"image: znode {path!r}: an ephemeral with children")
@@ -404,8 +405,10 @@ class ImageReader:
             return share
         else:
             parent_path = ROOT
-        parent = shards[hash(parent_path) >> SHARD_SHIFT & _SHARD_MASK].get(parent_path)
+        place = hash(parent_path) >> SHARD_SHIFT & _SHARD_MASK
+        parent = shards[place].get(parent_path)
         if parent is None:
+            orphans = self._orphans[place]
             siblings = orphans.get(parent_path)
             if siblings is None:
                 orphans[parent_path] = {name}
