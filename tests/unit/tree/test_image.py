@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import random
+import subprocess
+import sys
 from collections.abc import Callable
 from io import BytesIO
+from pathlib import Path
 from typing import Any
 
 import msgpack
@@ -243,6 +246,33 @@ def test_replaced_state_is_taken_apart_in_steps() -> None:
         steps += 1
     assert steps > 2 * SPLIT_AT / 100
     assert len(scenario.machine.nodes) == 4
+
+
+def test_image_is_read_by_a_server_with_another_hash_seed() -> None:
+    """D-5: shards are swept and filled in another order there."""
+    root = Path(__file__).parents[3]
+    program = (
+        "import sys\n"
+        "from tests.unit.tree.histories import History\n"
+        "from tests.unit.tree.test_image import ImageWriter, written\n"
+        "history = History(5)\n"
+        "for _ in range(300): history.step()\n"
+        "sys.stdout.buffer.write(written(ImageWriter(history.machine)))\n"
+    )
+    images = [
+        subprocess.run(
+            [sys.executable, "-W", "error", "-c", program],
+            cwd=root,
+            env={"PYTHONHASHSEED": seed, "PYTHONPATH": str(root)},
+            capture_output=True,
+            check=True,
+        ).stdout
+        for seed in ("1", "2")
+    ]
+    assert images[0] != images[1]
+    first, second = map(restored, images)
+    assert first.image() == second.image()
+    assert first.digest() == second.digest()
 
 
 # -- images that are none
