@@ -9,11 +9,11 @@ from zraft.errors import Code
 from zraft.tree import settings as settings_module
 from zraft.tree.events import NODE_DATA_CHANGED
 from zraft.tree.features import FEATURE_LEVEL_MAX, FeatureLevelError, check_level
-from zraft.tree.machine import MEMBERS_BYTES_MAX
+from zraft.tree.members import OBSERVER, PARTICIPANT, REMOVE
 from zraft.tree.txn import FEATURE, MEMBERS, SET_DATA, SETTINGS, Command
 
 CONFIG = "/zookeeper/config"
-TEXT = b"server.1=a:2888:3888:participant;a:2181\nversion=100000004"
+THREE_MEMBERS = (MEMBERS, True, -1, ((1, PARTICIPANT, "a:1"), (3, OBSERVER, "c:3"), (2, PARTICIPANT, "b:2")))
 SUPER = (("super", ""),)
 
 
@@ -59,10 +59,9 @@ def test_malformed_feature_command_fails(scenario: Scenario, command: Command) -
     assert scenario.machine.feature_level == 1
 
 
-@pytest.mark.parametrize("command", [(FEATURE, 2), (MEMBERS, TEXT)])
-def test_only_the_leader_raises_levels_and_shows_members(scenario: Scenario, command: Command) -> None:
-    assert scenario.run(command) is Code.UNIMPLEMENTED
-    assert scenario.without_session(command) is Code.UNIMPLEMENTED
+def test_no_client_raises_the_level(scenario: Scenario) -> None:
+    assert scenario.run((FEATURE, 2), ids=SUPER) is Code.UNIMPLEMENTED
+    assert scenario.machine.feature_level == 1
 
 
 def test_known_levels_are_fine() -> None:
@@ -73,49 +72,82 @@ def test_known_levels_are_fine() -> None:
 
 
 def test_members_are_unknown_below_level_two(scenario: Scenario) -> None:
-    assert scenario.by_leader((MEMBERS, TEXT)) is Code.UNIMPLEMENTED
+    assert scenario.by_leader(THREE_MEMBERS) is Code.UNIMPLEMENTED
     assert scenario.node(CONFIG).data == b""
     scenario.by_leader((FEATURE, 2))
-    assert scenario.by_leader((MEMBERS, TEXT)) is Code.OK
-    assert scenario.node(CONFIG).data == TEXT
+    assert not isinstance(scenario.by_leader(THREE_MEMBERS), Code)
+    assert sorted(scenario.machine.members) == [1, 2, 3]
 
 
 def test_members_change_the_configuration_as_a_reconfig_does(scenario: Scenario) -> None:
-    """Its version is -1 at birth and after every reconfig, also when a client wrote in between."""
+    """Its version is -1 at birth and after every reconfig, also when a super user wrote in between."""
     scenario.by_leader((FEATURE, 2))
     scenario.events()
     bytes_before = scenario.machine.nodes.data_bytes
     born = scenario.stat(CONFIG)
-    scenario.by_leader((MEMBERS, TEXT))
-    stat = scenario.stat(CONFIG)
-    assert stat == born._replace(
-        mzxid=scenario.machine.last_zxid, mtime=scenario.wall_time, data_length=len(TEXT)
-    )
+    scenario.by_leader(THREE_MEMBERS)
+    zxid, stat, data = scenario.machine.last_zxid, scenario.stat(CONFIG), scenario.node(CONFIG).data
+    assert data is not None
+    assert data.decode().splitlines() == [
+        "server.1=a:1:1:participant;a:1",
+        "server.2=b:2:2:participant;b:2",
+        "server.3=c:3:3:observer;c:3",
+        f"version={zxid:x}",
+    ]
+    assert stat == born._replace(mzxid=zxid, mtime=scenario.wall_time, data_length=len(data))
     assert (born.version, stat.version) == (-1, -1)
     assert scenario.events() == [(NODE_DATA_CHANGED, CONFIG)]
-    assert scenario.machine.nodes.data_bytes == bytes_before + len(TEXT)
+    assert scenario.machine.nodes.data_bytes == bytes_before + len(data)
     assert scenario.machine.digest() == scenario.machine.full_digest()
     # -1 counts up to 0 when a client with the rights writes.
     scenario.run((SET_DATA, CONFIG, b"by hand", -1), ids=SUPER)
     assert scenario.stat(CONFIG).version == 0
-    scenario.by_leader((MEMBERS, TEXT))
+    scenario.by_leader(THREE_MEMBERS)
     assert scenario.stat(CONFIG).version == -1
 
 
+def test_members_are_part_of_state_and_digest(scenario: Scenario) -> None:
+    scenario.by_leader((FEATURE, 2))
+    scenario.by_leader(THREE_MEMBERS)
+    machine = scenario.machine
+    before = machine.digest(), machine.image()
+    machine.members = {server: member for server, member in machine.members.items() if server != 3}
+    assert machine.digest() != before[0]
+    assert machine.image() != before[1]
+
+
 @pytest.mark.parametrize(
-    "command",
+    ("command", "code"),
     [
-        (MEMBERS,),
-        (MEMBERS, "text"),
-        (MEMBERS, None),
-        (MEMBERS, b"x" * (MEMBERS_BYTES_MAX + 1)),
-        (MEMBERS, b"", 1),
+        ((MEMBERS,), Code.MARSHALLING_ERROR),
+        ((MEMBERS, True, "-1", ()), Code.MARSHALLING_ERROR),
+        ((MEMBERS, 1, -1, ()), Code.MARSHALLING_ERROR),
+        ((MEMBERS, True, -1, None), Code.MARSHALLING_ERROR),
+        ((MEMBERS, True, -1, ()), Code.NEW_CONFIG_NO_QUORUM),
+        ((MEMBERS, True, -1, ((1, OBSERVER, "a:1"),)), Code.NEW_CONFIG_NO_QUORUM),
+        ((MEMBERS, True, -1, ((0, PARTICIPANT, "a:1"),)), Code.BAD_ARGUMENTS),
+        ((MEMBERS, True, -1, ((255, PARTICIPANT, "a:1"),)), Code.BAD_ARGUMENTS),
+        ((MEMBERS, True, -1, ((1, 3, "a:1"),)), Code.BAD_ARGUMENTS),
+        ((MEMBERS, True, -1, ((1, PARTICIPANT, b"a:1"),)), Code.BAD_ARGUMENTS),
+        ((MEMBERS, True, -1, ((1, PARTICIPANT, "a"),)), Code.BAD_ARGUMENTS),
+        ((MEMBERS, True, -1, ((1, PARTICIPANT),)), Code.BAD_ARGUMENTS),
+        ((MEMBERS, False, -1, ((4, REMOVE, ""),)), Code.BAD_ARGUMENTS),
+        ((MEMBERS, False, 77, ((4, PARTICIPANT, "a:1"),)), Code.BAD_VERSION),
     ],
 )
-def test_malformed_members_command_fails(scenario: Scenario, command: Command) -> None:
+def test_members_that_cannot_be_change_nothing(scenario: Scenario, command: Command, code: Code) -> None:
     scenario.by_leader((FEATURE, 2))
-    assert scenario.by_leader(command) is Code.MARSHALLING_ERROR
-    assert scenario.node(CONFIG).data == b""
+    scenario.by_leader(THREE_MEMBERS)
+    before = scenario.machine.members, scenario.stat(CONFIG)
+    assert scenario.by_leader(command) is code
+    assert (scenario.machine.members, scenario.stat(CONFIG)) == before
+
+
+def test_client_needs_the_right_to_write_the_configuration(scenario: Scenario) -> None:
+    """NOAUTH (WRITE on /zookeeper/config), as ZooKeeper's reconfig."""
+    scenario.by_leader((FEATURE, 2))
+    assert scenario.run(THREE_MEMBERS) is Code.NO_AUTH
+    assert not isinstance(scenario.run(THREE_MEMBERS, ids=SUPER), Code)
 
 
 def test_members_count_for_a_quota_above(scenario: Scenario) -> None:
@@ -127,8 +159,9 @@ def test_members_count_for_a_quota_above(scenario: Scenario) -> None:
     used = scenario.node(stats).data
     assert used is not None
     before = int(used.partition(b"bytes=")[2])
-    scenario.by_leader((MEMBERS, TEXT))
-    assert scenario.node(stats).data == used.replace(b"bytes=%d" % before, b"bytes=%d" % (before + len(TEXT)))
+    scenario.by_leader(THREE_MEMBERS)
+    growth = scenario.stat(CONFIG).data_length
+    assert scenario.node(stats).data == used.replace(b"bytes=%d" % before, b"bytes=%d" % (before + growth))
 
 
 def test_setting_newer_than_the_level_is_unknown_and_no_part_of_the_digest(

@@ -19,9 +19,9 @@ from zraft.errors import ProtocolError
 from zraft.tree.children import SPLIT_AT, ManyNames
 from zraft.tree.features import FEATURE_LEVEL_MAX, FeatureLevelError
 from zraft.tree.image import ImageReader, ImageState, ImageWriter
-from zraft.tree.image_layout import ACL, END, HEAD, ROW, SESSION, ZNODE
+from zraft.tree.image_layout import ACL, END, HEAD, MEMBER, ROW, SESSION, ZNODE
 from zraft.tree.machine import Machine
-from zraft.tree.txn import CREATE_TTL
+from zraft.tree.txn import CREATE_TTL, FEATURE, MEMBERS
 
 
 def written(writer: ImageWriter, items: int = 50, bytes_max: int = 4096) -> bytes:
@@ -294,6 +294,8 @@ def story() -> Machine:
     scenario.create("/b", b"")
     scenario.create("/b/e", b"", flags=EPHEMERAL)
     scenario.run((CREATE_TTL, "/t", b"", None, 5, 1_000))
+    scenario.by_leader((FEATURE, 2))
+    scenario.by_leader((MEMBERS, True, -1, ((1, 1, "a:1"), (2, 2, "b:1"))))
     return scenario.machine
 
 
@@ -329,6 +331,11 @@ HOSTILE = [
     (again(ROW), "row of server 1, .*twice"),
     (insert(ROW, 255, b"i", 1, 1, b""), "row of server 255: out of bounds"),
     (insert(ROW, 1, "i", 1, 1, b""), "row: wrong fields"),
+    (insert(MEMBER, 4, True, "a:1"), "digest"),
+    (insert(MEMBER, 255, True, "a:1"), "member 255: .*out of bounds"),
+    (insert(MEMBER, 4, True, "no port"), "member 4: .*out of bounds"),
+    (insert(MEMBER, 4, 1, "a:1"), "member: wrong fields"),
+    (again(MEMBER), "member 1: it comes twice"),
     (again(SESSION), "session 0x.*twice"),
     (change(SESSION, None, 2, b"short"), "session 0x.*out of bounds"),
     (change(SESSION, None, 2, "text"), "session: wrong fields"),
