@@ -149,7 +149,7 @@ class Digest:
         self.total = total
 
     def relieve(self, entries_left: int) -> None:
-        """Work off a bounded number of marks; called once per entry, of which `entries_left` come before a point.
+        """Work off a bounded number of marks; called once per entry, of which `entries_left` still begin before a point.
 
         So that few are left at the point, and as late as that allows: what changes often is hashed once.
         """

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import chain
 from typing import Any, Final
 
 import msgpack
@@ -81,6 +82,7 @@ class ImageReader:
             max_map_len=1_000,
             max_ext_len=0,
         )
+        self._fed = self._end_at = 0
         self._head: tuple[Any, ...] | None = None
         self._end: tuple[Any, ...] | None = None
         self._settings = Settings()
@@ -92,8 +94,8 @@ class ImageReader:
         self._acl_numbers: dict[int, Acl] = {0: OPEN_ACL}
         self._mortal: set[str] = set()
         self._limited: set[str] = set()
-        self._orphans: dict[str, set[str] | ManyNames] = {}
-        """Names of children whose parent was not read yet, by its path."""
+        self._orphans: list[dict[str, set[str] | ManyNames]] = [{} for _ in range(SHARD_COUNT)]
+        """Names of children whose parent was not read yet, by its path; in shards, as one large dict would stall."""
         self._unowned: dict[int, set[str]] = {}
         """Ephemerals whose session was not read yet."""
         self._znode_count = 0
@@ -110,6 +112,7 @@ class ImageReader:
         Raises:
             ProtocolError: one item needs more than 2 GiB.
         """
+        self._fed += len(block)
         try:
             self._unpacker.feed(block)
         except msgpack.BufferFull:
@@ -153,7 +156,7 @@ class ImageReader:
             raise ProtocolError(
                 f"image: ends after {self.items} items without its end record: it was cut off"
             )
-        if self._unpacker.read_bytes(1):
+        if self._fed != self._end_at:
             raise ProtocolError("image: more bytes follow its end record")
         _, znodes, sessions, digest = self._end
         if (znodes, sessions) != (self._znode_count, len(self._sessions)):
@@ -161,7 +164,7 @@ class ImageReader:
                 f"image: holds {self._znode_count} znodes and {len(self._sessions)} sessions, "
                 f"its end record says {znodes} and {sessions}"
             )
-        for path in self._orphans:
+        for path in chain.from_iterable(self._orphans):
             raise ProtocolError(f"image: znode {path!r} is missing, which other znodes have as parent")
         for owner, paths in self._unowned.items():
             raise ProtocolError(
@@ -227,6 +230,7 @@ class ImageReader:
                     f"image: end record: expected [kind, znodes, sessions, digest], found {_shown(record)}"
                 )
             self._end = record
+            self._end_at = self._unpacker.tell()
         else:
             raise ProtocolError(
                 f"image: after {self.items} items: a record of kind {kind}, which this release does not know"
@@ -322,6 +326,8 @@ class ImageReader:
 
     def _take_znode(self, record: tuple[Any, ...]) -> int:
         """The share of the digest. Called a million times in a row, so it is written out."""
+        if self._head is None:
+            raise ProtocolError("image: begins with a znode, not with its head")
         try:
             _, path, data, number, czxid, mzxid, pzxid, ctime, mtime, version, creates, aversion, whose = (
                 record
@@ -359,14 +365,13 @@ class ImageReader:
             raise ProtocolError(f"image: znode {path!r}: a number out of bounds: {_shown(record[4:])}")
         slash = path.rfind("/")
         name = path[slash + 1 :]
-        if path != ROOT and (slash < 0 or not is_valid_name(name)):
+        if path != ROOT and (slash < 0 or slash == 1 or not is_valid_name(name)):
             raise ProtocolError(f"image: znode {path!r}: this is no path")
-        if self._head is None:
-            raise ProtocolError("image: begins with a znode, not with its head")
         if self._end is not None:
             raise ProtocolError(f"image: znode {path!r} follows the end record")
         shards = self._nodes.shards
-        shard = shards[hash(path) >> SHARD_SHIFT & _SHARD_MASK]
+        place = hash(path) >> SHARD_SHIFT & _SHARD_MASK
+        shard = shards[place]
         if path in shard:
             raise ProtocolError(f"image: znode {path!r}: it comes twice")
 
@@ -388,8 +393,7 @@ class ImageReader:
         self._znode_count += 1
         if whose != 0:
             self._take_owner(path, node, whose)
-        orphans = self._orphans
-        children = orphans.pop(path, None)
+        children = self._orphans[place].pop(path, None)
         if children is not None:
             if node.ephemeral_owner:
                 raise ProtocolError(f"image: znode {path!r}: an ephemeral with children")
@@ -401,8 +405,10 @@ class ImageReader:
             return share
         else:
             parent_path = ROOT
-        parent = shards[hash(parent_path) >> SHARD_SHIFT & _SHARD_MASK].get(parent_path)
+        place = hash(parent_path) >> SHARD_SHIFT & _SHARD_MASK
+        parent = shards[place].get(parent_path)
         if parent is None:
+            orphans = self._orphans[place]
             siblings = orphans.get(parent_path)
             if siblings is None:
                 orphans[parent_path] = {name}

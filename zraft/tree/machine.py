@@ -210,7 +210,7 @@ class Machine:
         if wall_time_ms.__class__ is int and 0 <= wall_time_ms <= _INT64_MAX:
             self._tree.wall_time = wall_time_ms
         self._end_run(Code.BAD_ARGUMENTS)
-        self._tree.digest.relieve(DIGEST_EVERY - index % DIGEST_EVERY)
+        self._tree.digest.relieve(-index % DIGEST_EVERY + 1)
 
     def begin_batch(self, server: ServerId, instance: Instance, boot: int, seq: int) -> bool:
         """Is this batch to be executed? If not, the caller passes its commands to `skip_batch` (D-2, D-3)."""

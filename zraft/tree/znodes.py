@@ -35,17 +35,8 @@ from zraft.tree.node import (
     table_at_birth,
 )
 from zraft.tree.paths import ROOT, is_valid_name, is_valid_path, split
-from zraft.tree.quota import (
-    LIMITS,
-    QUOTA_NAMES,
-    QUOTA_ROOT,
-    STATS,
-    Quota,
-    Quotas,
-    is_over,
-    limited_path,
-    usage_text,
-)
+from zraft.tree.quota import LIMITS, QUOTA_NAMES, Quotas
+from zraft.tree.quota_usage import count_usage, is_refused, limits_gone, quota_made
 from zraft.tree.remains import Remains
 from zraft.tree.sessions import Session
 from zraft.tree.settings import Settings
@@ -140,7 +131,7 @@ class Tree:
         old = node.data
         growth = (len(data) if data else 0) - (len(old) if old else 0)
         limited = self.quotas.limited
-        if limited and self._is_refused(path, 0, growth):
+        if limited and is_refused(self, path, 0, growth):
             return Code.QUOTA_EXCEEDED
         old_version = node.version
         if version != old_version and version != -1:
@@ -158,7 +149,7 @@ class Tree:
         if node.lifetime is not None and node.lifetime.ttl_ms != CONTAINER:
             node.lifetime = Lifetime(node.lifetime.ttl_ms, self.log_time)
         if limited:
-            self._count(path, 0, growth)
+            count_usage(self, path, 0, growth)
         self.events.append((NODE_DATA_CHANGED, path, acl))
         return node
 
@@ -212,7 +203,7 @@ class Tree:
         if parent.ephemeral_owner:
             return Code.NO_CHILDREN_FOR_EPHEMERALS
         limited = self.quotas.limited
-        if limited and self._is_refused(path, 1, len(data) if data else 0):
+        if limited and is_refused(self, path, 1, len(data) if data else 0):
             return Code.QUOTA_EXCEEDED
         owner = 0
         if flags & FLAG_EPHEMERAL:
@@ -244,9 +235,9 @@ class Tree:
             node.lifetime = lifetime
             self.mortal.add(path)
         if name in QUOTA_NAMES:
-            self._quota_made(parent_path, name, node)
+            quota_made(self, parent_path, name, node)
         if limited:
-            self._count(path, 1, len(data) if data else 0)
+            count_usage(self, path, 1, len(data) if data else 0)
         events = self.events
         events.append((NODE_CREATED, path, acl))
         events.append((NODE_CHILDREN_CHANGED, parent_path, parent.acl))
@@ -358,7 +349,7 @@ class Tree:
         node.mtime = self.wall_time
         node.version = -1
         if self.quotas.limited:
-            self._count(CONFIG, 0, growth)
+            count_usage(self, CONFIG, 0, growth)
         self.events.append((NODE_DATA_CHANGED, CONFIG, node.acl))
         return node
 
@@ -410,9 +401,9 @@ class Tree:
         if node.lifetime is not None:
             self.mortal.remove(path)
         if name == LIMITS:
-            self._limits_gone(parent_path)
+            limits_gone(self, parent_path)
         if self.quotas.limited:
-            self._count(path, -1, -node.data_length)
+            count_usage(self, path, -1, -node.data_length)
         digest.total -= node.folded
         self.events.append((NODE_DELETED, path, node.acl))
         self.events.append((NODE_CHILDREN_CHANGED, parent_path, parent.acl))
@@ -458,85 +449,3 @@ class Tree:
         node.mtime = mtime
         node.version = version
         node.lifetime = lifetime
-
-    # -- quotas
-
-    def _is_refused(self, path: str, more_znodes: int, more_bytes: int) -> bool:
-        """Would this change exceed a hard limit that is enforced? Any other excess is only remembered for the log."""
-        top = self.quotas.above(path)
-        if top is None:
-            return False
-        limits, stats = (
-            self.nodes.get(f"{QUOTA_ROOT}{top}/{LIMITS}"),
-            self.nodes.get(f"{QUOTA_ROOT}{top}/{STATS}"),
-        )
-        if limits is None or stats is None:
-            return False
-        limit, used = Quota.parse(limits.data), Quota.parse(stats.data)
-        refused = False
-        for over, is_hard in (
-            is_over(used.count, more_znodes, limit.count, limit.count_hard),
-            is_over(used.size, more_bytes, limit.size, limit.size_hard),
-        ):
-            if over:
-                self.quotas.report(top)
-                refused |= is_hard
-        return refused and self.settings.quota_enforced == 1
-
-    def _count(self, path: str, more_znodes: int, more_bytes: int) -> None:
-        """Bring the usage up to date. It moves neither version nor zxid, and no watch is told, as in ZooKeeper."""
-        top = self.quotas.above(path)
-        if top is None:
-            return
-        stats_path = f"{QUOTA_ROOT}{top}/{STATS}"
-        stats = self.nodes.get(stats_path)
-        if stats is None:
-            return
-        used = Quota.parse(stats.data)
-        self._set_usage(stats_path, stats, used.count + more_znodes, used.size + more_bytes)
-
-    def _set_usage(self, path: str, stats: Znode, count: int, size: int) -> None:
-        self.digest.dirty_nodes.add(path)
-        if self.journal is not None:
-            self.journal.append((self._undo_usage, (stats, stats.data)))
-        text = usage_text(count, size)
-        self.nodes.data_bytes += len(text) - stats.data_length
-        stats.data = text
-
-    def _quota_made(self, quota_path: str, name: str, node: Znode) -> None:
-        """A znode below the quota's root was created: a limit takes effect, or a usage is to be counted."""
-        top = limited_path(quota_path)
-        if top is None:
-            return
-        if name == LIMITS:
-            if top not in self.quotas.limited:
-                self.quotas.limited.add(top)
-                if self.journal is not None:
-                    self.journal.append((self.quotas.limited.remove, (top,)))
-        elif name == STATS:
-            self._set_usage(f"{quota_path}/{name}", node, *self._usage_below(top))
-
-    def _limits_gone(self, quota_path: str) -> None:
-        top = limited_path(quota_path)
-        if top in self.quotas.limited:
-            self.quotas.limited.remove(top)
-            if self.journal is not None:
-                self.journal.append((self.quotas.limited.add, (top,)))
-
-    def _usage_below(self, top: str) -> tuple[int, int]:
-        """(znodes, bytes of data) of a subtree, its top included: one look at every znode, 0.1 us each."""
-        node = self.nodes.get(top)
-        if node is None:
-            return 0, 0
-        count, size = 1, node.data_length
-        if node.children:
-            prefix = top + "/"
-            for path, below in self.nodes.items():
-                if path.startswith(prefix):
-                    count += 1
-                    size += below.data_length
-        return count, size
-
-    def _undo_usage(self, stats: Znode, data: bytes | None) -> None:
-        self.nodes.data_bytes += (len(data) if data else 0) - stats.data_length
-        stats.data = data

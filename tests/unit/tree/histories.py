@@ -102,7 +102,11 @@ class History(Scenario):
         if kind < 0.115:
             return None, 0, rng.choice(((FEATURE, 2), (FEATURE, 1), (FEATURE, "2")))
         if kind < 0.125:
-            return None, 0, (MEMBERS, b"server.1=a:1:2;a:3")
+            servers = rng.sample(range(1, 6), rng.randint(1, 3))
+            changes = tuple(
+                (server, rng.randint(0, 2), f"host{server}:{rng.randint(1, 3)}") for server in servers
+            )
+            return None, 0, (MEMBERS, rng.random() < 0.3, -1, changes)
         if kind < 0.2 and machine.mortal:
             path = rng.choice(sorted(machine.mortal))
             node = machine.nodes.get(path)

@@ -1,0 +1,129 @@
+"""Digests noted at points of the log, so that servers can compare states at an equal index (D-26)."""
+
+from __future__ import annotations
+
+import random
+
+from tests.unit.tree.scenario import ONE, THREE, TWO, Scenario
+from zraft.ids import Instance, ServerId
+from zraft.tree.digest import DIGEST_EVERY, DIGESTS_KEPT, PENDING_AT_POINT
+from zraft.tree.image import ImageReader, ImageWriter
+from zraft.tree.machine import Machine
+from zraft.tree.txn import CREATE, SET_DATA
+
+
+def go_to(scenario: Scenario, index: int) -> None:
+    """Entries up to `index`, each with one write."""
+    while scenario.index < index:
+        scenario.set_data("/", b"%d" % scenario.index)
+    scenario.machine.events.clear()
+
+
+def test_point_is_noted_when_the_entry_after_it_begins() -> None:
+    scenario = Scenario()
+    machine = scenario.machine
+    go_to(scenario, DIGEST_EVERY)
+    expected = machine.full_digest()
+    assert not machine.digests
+    go_to(scenario, DIGEST_EVERY + 1)
+    assert list(machine.digests) == [(DIGEST_EVERY, expected)]
+    go_to(scenario, 2 * DIGEST_EVERY)
+    assert len(machine.digests) == 1
+
+
+def test_whatever_entry_comes_next_the_point_is_of_the_state_before_it() -> None:
+    """Also a MEMBERSHIP entry, which changes rows before it passes."""
+    noted = []
+    for kind in ("commands", "noop", "membership"):
+        scenario = Scenario()
+        machine = scenario.machine
+        go_to(scenario, DIGEST_EVERY)
+        if kind == "commands":
+            scenario.set_data("/", b"more")
+        else:
+            if kind == "membership":
+                machine.set_members([ONE, TWO, THREE, (ServerId(4), Instance(b"4" * 16))])
+            machine.pass_entry(DIGEST_EVERY + 1, scenario.term)
+        noted.append(list(machine.digests))
+    assert noted[0] == noted[1] == noted[2]
+    assert len(noted[0]) == 1
+
+
+def test_points_do_not_depend_on_folding_digests_or_images_in_between() -> None:
+    plain, busy = Scenario(), Scenario()
+    rng = random.Random(3)
+    writer = None
+    for number in range(3 * DIGEST_EVERY):
+        for scenario in (plain, busy):
+            scenario.create(f"/n{number}") if number % 3 else scenario.set_data("/", b"%d" % number)
+        match rng.randint(0, 9):
+            case 0:
+                busy.machine.digest()
+            case 1:
+                busy.machine.fold_digest(5)
+            case 2 if writer is None:
+                writer = ImageWriter(busy.machine)
+        if writer is not None and not writer.step(20, 10_000):
+            writer = None
+    assert len(plain.machine.digests) == 3
+    assert plain.machine.digests == busy.machine.digests
+
+
+def test_only_the_newest_points_are_kept() -> None:
+    machine = Machine()
+    for index in range(1, (DIGESTS_KEPT + 3) * DIGEST_EVERY + 2):
+        machine.pass_entry(index, 1)
+    assert [index for index, _ in machine.digests] == [n * DIGEST_EVERY for n in range(4, DIGESTS_KEPT + 4)]
+
+
+def test_restored_machine_forgets_its_old_points_and_notes_the_one_it_was_restored_at() -> None:
+    """What a server computed before it was reinstalled says nothing about the state it has now."""
+    origin, other = Scenario(), Scenario()
+    go_to(origin, DIGEST_EVERY)
+    go_to(other, 2 * DIGEST_EVERY + 1)
+    assert other.machine.digests
+    writer, reader = ImageWriter(origin.machine), ImageReader()
+    while piece := writer.step(100, 10_000):
+        reader.feed(piece)
+    while reader.step(100):
+        pass
+    other.machine.adopt(reader.finish())
+    assert not other.machine.digests
+    for machine in (origin.machine, other.machine):
+        machine.pass_entry(DIGEST_EVERY + 1, 1)
+    assert list(other.machine.digests) == list(origin.machine.digests) != []
+
+
+def test_few_marks_are_left_at_a_point_under_many_creates() -> None:
+    """The stall at a point is bounded by work done ahead of it, some in each entry."""
+    scenario = Scenario()
+    machine = scenario.machine
+    made = 24
+    left, most = [], 0
+    for index in range(scenario.index + 1, 2 * DIGEST_EVERY + 1):
+        scenario.batch()
+        before = machine.undigested
+        machine.begin_run(scenario.session.id, ())
+        for number in range(made):
+            machine.execute((CREATE, f"/n{index}-{number}", b"", None, 0, None))
+        machine.events.clear()
+        most = max(most, before)
+        if index % DIGEST_EVERY == 0:
+            left.append(machine.undigested)
+    assert len(left) == 2
+    assert max(left) <= PENDING_AT_POINT + made + 4
+    assert most > 3 * PENDING_AT_POINT, "the work is not put off, so what changes often is hashed too often"
+
+
+def test_what_changes_in_every_entry_is_hashed_rarely() -> None:
+    scenario = Scenario()
+    scenario.create("/counter")
+    machine = scenario.machine
+    machine.digest()
+    share = scenario.node("/counter").folded
+    scenario.batch()
+    for _ in range(500):
+        scenario.batch()
+        machine.begin_run(scenario.session.id, ())
+        machine.execute((SET_DATA, "/counter", b"", -1))
+    assert scenario.node("/counter").folded == share
