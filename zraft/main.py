@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Sequence
+from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -327,3 +328,27 @@ def new(file: Path) -> None:
 
 
 main.add_command(key)
+
+
+class _Late(click.Group):
+    """A group of commands whose module is imported when one of them is called."""
+
+    def __init__(self, name: str, module: str, help: str) -> None:
+        super().__init__(name, short_help=help, context_settings={"max_content_width": 110})
+        self._module = module
+
+    def _group(self) -> click.Group:
+        return getattr(import_module(self._module), self.name or "")  # type: ignore[no-any-return]
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return self._group().list_commands(ctx)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        return self._group().get_command(ctx, cmd_name)
+
+    def format_help_text(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        self._group().format_help_text(ctx, formatter)
+
+
+main.add_command(_Late("log", "zraft.log_command", "What a server's log says, and whether it is whole."))
+main.add_command(_Late("snapshot", "zraft.snapshot_command", "Snapshots of the cluster's state."))

@@ -56,6 +56,9 @@ ALLOWED: Final[dict[str, tuple[str, ...]]] = {
         "zraft.tree.node",
         "zraft.wire",
     ),
+    "zraft.log_report": (*SHARED, *STATE, "zraft.storage.records"),
+    "zraft.log_command": (*SHARED, *STATE, "zraft.storage", "zraft.log_report"),
+    "zraft.snapshot_command": (*SHARED, *STATE, "zraft.storage", "zraft.log_report"),
     # composition roots
     "zraft.main": ("zraft",),
     "zraft.__main__": ("zraft.main",),
@@ -64,6 +67,7 @@ ALLOWED: Final[dict[str, tuple[str, ...]]] = {
 PURE: Final = (
     *("zraft.raft", "zraft.tree", "zraft.wire", "zraft.properties", "zraft.zoo_cfg", "zraft.zoo_env"),
     *("zraft.operator.requests", "zraft.operator.protocol"),
+    "zraft.log_report",
     *("zraft.admin.commands", "zraft.admin.metrics", "zraft.admin.status", "zraft.admin.summary"),
 )
 IMPURE: Final = frozenset(

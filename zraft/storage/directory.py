@@ -234,6 +234,18 @@ def _lock(fs: FileSystem, path: str) -> int:
     )
 
 
+def read_meta(fs: FileSystem, path: str) -> Meta:
+    """Whose the directory is, without opening it: for looking at one that may be in use.
+
+    Raises:
+        StorageError: there is no data directory, or its meta is damaged or of another release.
+    """
+    meta = _load(fs, path)
+    if meta is None:
+        raise StorageError(f"{path}: is not a data directory: there is no {path}/meta")
+    return meta
+
+
 def _load(fs: FileSystem, path: str) -> Meta | None:
     with reading(path):
         names = fs.listdir(path)

@@ -145,3 +145,11 @@ class RealFileSystem:
             os.close(file)
             raise
         return file
+
+
+class ReadOnlyFileSystem(RealFileSystem):
+    """The operating system's files, for looking at what may belong to a running server, or to somebody else."""
+
+    def open(self, path: str) -> int:
+        """An existing file, for reading only: all that would change it fails."""
+        return os.open(path, os.O_RDONLY)

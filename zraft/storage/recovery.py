@@ -7,7 +7,7 @@ Decides between a torn tail and corruption (D-10); changes nothing on disk itsel
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from attrs import frozen
 
@@ -187,6 +187,7 @@ def replay(
     server: ServerId,
     instance: Instance,
     settings: WalSettings,
+    on_segment: Callable[[SegmentSpan], None] | None = None,
 ) -> Replay:
     """Read segments `numbers`, which have no gaps. What preceded the first of them, it has to say itself.
 
@@ -242,6 +243,8 @@ def replay(
             log_bytes += span.end
         finally:
             fs.close(file)
+        if on_segment is not None:
+            on_segment(span)
     return result
 
 
