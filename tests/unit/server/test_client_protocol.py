@@ -66,6 +66,10 @@ class Node:
         self.waiting: set[ClientProtocol] = set()
         self.overflows = 0
         self.paused: set[ClientProtocol] = set()
+        self.streams: list[tuple[Any, bytes]] = []
+
+    def on_stream(self, transport: Any, data: bytes) -> None:
+        self.streams.append((transport, data))
 
     def on_waiting(self, protocol: ClientProtocol) -> None:
         self.waiting.add(protocol)
