@@ -53,7 +53,13 @@ def show(file: Path) -> None:
 @click.argument("file", type=_FILE)
 @click.argument("new_file", metavar="NEW", type=_FILE)
 def add(file: Path, new_file: Path) -> None:
-    """Step 1: put the key of the file NEW into FILE as the second: opened, not sealed with yet."""
+    """Step 1: put the key of the file NEW into FILE as the second: opened, not sealed with yet.
+
+    \b
+        zraft key add cluster.key next.key
+
+    The server need not be restarted. NEW may be removed afterwards.
+    """
     from zraft.transport.keys import read_key_file, replace_keys
 
     keys, added = read_key_file(file), read_key_file(new_file)
