@@ -59,6 +59,11 @@ ALLOWED: Final[dict[str, tuple[str, ...]]] = {
     "zraft.log_report": (*SHARED, *STATE, "zraft.storage.records"),
     "zraft.log_command": (*SHARED, *STATE, "zraft.storage", "zraft.log_report"),
     "zraft.snapshot_command": (*SHARED, *STATE, "zraft.storage", "zraft.log_report"),
+    # commands: what they need beyond the command line is imported when they run
+    "zraft.key_command": (*SHARED, "zraft.transport.keys"),
+    "zraft.operator_options": (*SHARED, *SETTINGS, "zraft.operator", "zraft.transport.keys"),
+    "zraft.member_command": (*SHARED, *SETTINGS, "zraft.operator", "zraft.operator_options"),
+    "zraft.settings_command": (*SHARED, "zraft.operator", "zraft.operator_options"),
     # composition roots
     "zraft.main": ("zraft",),
     "zraft.__main__": ("zraft.main",),
