@@ -15,6 +15,9 @@ import click
 
 from zraft import __version__
 from zraft.errors import ConfigError, ZraftError
+from zraft.key_command import key
+from zraft.member_command import member
+from zraft.settings_command import settings as settings_group
 
 if TYPE_CHECKING:
     from zraft.zoo_cfg import Note
@@ -307,23 +310,6 @@ def shell(
     sys.exit(run_shell(settings, command, Manner(json=as_json, ends_at_error=stop_on_error)))
 
 
-@click.group()
-def key() -> None:
-    """The secret that servers of one cluster know each other by."""
-
-
-@key.command()
-@click.argument("file", type=click.Path(path_type=Path))
-def new(file: Path) -> None:
-    """Write a new cluster key to FILE, readable by its owner only. Refuses to overwrite.
-
-    \b
-        zraft key new cluster.key
-    """
-    from zraft.transport.keys import create_key_file
-
-    create_key_file(file)
-    click.echo(f"wrote {file}: copy it to every server of the cluster, and to nobody else")
-
-
 main.add_command(key)
+main.add_command(member)
+main.add_command(settings_group)

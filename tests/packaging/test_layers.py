@@ -56,6 +56,11 @@ ALLOWED: Final[dict[str, tuple[str, ...]]] = {
         "zraft.tree.node",
         "zraft.wire",
     ),
+    # commands: what they need beyond the command line is imported when they run
+    "zraft.key_command": (*SHARED, "zraft.transport.keys"),
+    "zraft.operator_options": (*SHARED, *SETTINGS, "zraft.operator", "zraft.transport.keys"),
+    "zraft.member_command": (*SHARED, *SETTINGS, "zraft.operator", "zraft.operator_options"),
+    "zraft.settings_command": (*SHARED, "zraft.operator", "zraft.operator_options"),
     # composition roots
     "zraft.main": ("zraft",),
     "zraft.__main__": ("zraft.main",),

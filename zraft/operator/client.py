@@ -282,7 +282,7 @@ class OperatorClient:
             )
         return (
             f"{address}: a zraft server ({what}), which does not take {key_name(key_id)}: that is not its key, or it "
-            "runs without one (then use --insecure-peers), or another release; its log says which"
+            "runs without one (then leave out --key), or another release; its log says which"
         )
 
 

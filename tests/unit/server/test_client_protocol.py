@@ -18,6 +18,7 @@ from zraft.ids import ServerId
 from zraft.server.client_protocol import ClientProtocol
 from zraft.server.client_tls import ClientTls
 from zraft.server.connection import Phase
+from zraft.transport.bulk import MAGIC
 from zraft.wire.client import ZkClientCodec
 from zraft.wire.opcodes import Opcode
 
@@ -66,6 +67,10 @@ class Node:
         self.waiting: set[ClientProtocol] = set()
         self.overflows = 0
         self.paused: set[ClientProtocol] = set()
+        self.streams: list[tuple[Any, bytes]] = []
+
+    def on_stream(self, transport: Any, data: bytes) -> None:
+        self.streams.append((transport, data))
 
     def on_waiting(self, protocol: ClientProtocol) -> None:
         self.waiting.add(protocol)
@@ -348,3 +353,37 @@ def test_a_served_client_has_no_deadline_and_one_that_does_not_go_is_cut(node: N
     word.transport.ended = None  # its client does not take the answer, so the socket stays
     word.protocol.on_deadline()
     assert word.transport.ended == "aborted"
+
+
+# -- streams of other servers and of operators
+
+
+@pytest.mark.parametrize("pieces", [[4, 100], [1, 1, 1, 1, 96], [104]])
+@pytest.mark.parametrize("plain", [True, False], ids=["plain", "TLS only"])
+def test_a_stream_is_handed_over_whole_however_it_arrives(node: Node, pieces: list[int], plain: bool) -> None:
+    """They are sealed by the cluster key: TLS for clients has no say."""
+    opening = MAGIC + bytes(range(100))
+    end = End(node, plain=plain)
+    at = 0
+    for size in pieces:
+        if not node.streams:
+            end.arrive(opening[at : at + size])
+            at += size
+    [(transport, data)] = node.streams
+    assert transport is end.transport
+    assert data == opening[:at]
+    assert end.transport.ended is None
+    assert end.take() == b""
+    assert len(node.server.clients) == 0, "it is no client any more"
+    assert end.protocol not in node.waiting
+    end.protocol.on_deadline()
+    assert end.transport.ended is None, "its deadline is somebody else's now"
+
+
+def test_what_only_begins_like_a_stream_is_a_client_that_is_refused(node: Node) -> None:
+    end = End(node)
+    end.arrive(MAGIC[:1])
+    assert not node.streams
+    end.arrive(b"oo!" + bytes(20))
+    assert not node.streams
+    assert end.transport.ended == "closed"

@@ -1,0 +1,210 @@
+"""`zraft member` and `zraft settings`, from the command line to a fake server's channel and back."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner, Result
+from structlog.testing import capture_logs
+
+from tests.unit.operator.fake_cluster import KEY, OTHER_KEY, FakeServer
+from zraft.ids import Instance, ServerId
+from zraft.main import main
+from zraft.operator.requests import (
+    Done,
+    FeatureRaise,
+    MemberAdd,
+    MemberLine,
+    MemberList,
+    MemberListing,
+    MemberPromote,
+    MemberRemove,
+    OperatorReply,
+    OperatorRequest,
+    Refused,
+    SettingLine,
+    SettingsListing,
+    SettingsSet,
+    SettingsShow,
+    Transfer,
+)
+from zraft.transport.keys import replace_keys
+
+LISTING = MemberListing(
+    b"\xc1" * 4,
+    12,
+    500,
+    True,
+    (
+        MemberLine(ServerId(1), "10.0.0.1:2181", "voter", Instance(b"\xaa" * 16), True, 500, None, 2),
+        MemberLine(ServerId(4), "10.0.0.4:2181", "learner", Instance(b"\xbb" * 16), False, 380, 30, 1),
+        MemberLine(ServerId(5), "", "observer", Instance(b""), False, None, None, None),
+    ),
+)
+SETTINGS = SettingsListing(
+    (SettingLine("tick_time_ms", 2000, 2000), SettingLine("session_timeout_ms_max", 40_000, 60_000)), 1, 2
+)
+
+
+@pytest.fixture(autouse=True)
+def quiet() -> Iterator[None]:
+    """The fake server logs in this very process, where the output of commands is looked at."""
+    with capture_logs():
+        yield
+
+
+@pytest.fixture
+def key(tmp_path: Path) -> Path:
+    path = tmp_path / "cluster.key"
+    path.touch(0o600)
+    replace_keys(path, [KEY])
+    return path
+
+
+class Asked:
+    """A fake server and the command line's end of it."""
+
+    def __init__(self, server: FakeServer, key: Path) -> None:
+        self.server = server
+        self.key = key
+        self.answer: OperatorReply = Done("done")
+
+    def run(self, *arguments: str, key: Path | None = None) -> Result:
+        options = ["--connect", self.server.address, "--key", str(key or self.key), "--timeout", "3"]
+        return CliRunner().invoke(main, [*arguments, *options])
+
+
+@pytest.fixture
+def asked(key: Path) -> Iterator[Asked]:
+    def answer(request: OperatorRequest) -> OperatorReply:
+        return found.answer
+
+    with FakeServer(answer) as server:
+        found = Asked(server, key)
+        yield found
+
+
+@pytest.mark.parametrize(
+    ("command", "request_"),
+    [
+        ("member add 4 10.0.0.4:2181", MemberAdd(ServerId(4), "10.0.0.4:2181", False)),
+        ("member add 5 [::1]:2181 --observer", MemberAdd(ServerId(5), "[::1]:2181", True)),
+        ("member remove 2", MemberRemove(ServerId(2))),
+        ("member promote 4", MemberPromote(ServerId(4))),
+        ("member transfer 3", Transfer(ServerId(3))),
+        ("member transfer", Transfer(None)),
+        ("settings set session_timeout_ms_max 60000", SettingsSet("session_timeout_ms_max", 60_000)),
+        ("settings raise-features", FeatureRaise(None)),
+        ("settings raise-features 2", FeatureRaise(2)),
+    ],
+)
+def test_each_command_asks_for_what_it_says_and_prints_what_was_done(
+    asked: Asked, command: str, request_: OperatorRequest
+) -> None:
+    asked.answer = Done("server 4 was taken in")
+    result = asked.run(*command.split())
+    assert result.exit_code == 0, result.output
+    assert result.output == "server 4 was taken in\n"
+    assert asked.server.asked == [request_]
+
+
+def test_member_list_shows_who_is_behind_and_who_never_came(asked: Asked) -> None:
+    asked.answer = LISTING
+    result = asked.run("member", "list")
+    assert result.exit_code == 0, result.output
+    assert asked.server.asked == [MemberList()]
+    rows = [" ".join(line.replace("│", " ").split()) for line in result.output.splitlines()]
+    assert "1 10.0.0.1:2181 voter yes 0 - 2 aaaaaaaa" in rows
+    assert "4 10.0.0.4:2181 learner 120 30 1 bbbbbbbb" in rows
+    assert "5 ? observer - - -" in rows
+    assert "a change is under way" in result.output
+    assert "cluster c1c1c1c1, configuration of entry 12" in result.output
+
+
+def test_member_list_as_json(asked: Asked) -> None:
+    asked.answer = LISTING
+    found = json.loads(asked.run("member", "list", "--json").output)
+    assert found["changing"] is True
+    assert [member["role"] for member in found["members"]] == ["voter", "learner", "observer"]
+    assert found["members"][0]["disk"] == "aa" * 16
+
+
+def test_settings_show_tells_what_differs_and_what_can_be_raised(asked: Asked) -> None:
+    asked.answer = SETTINGS
+    result = asked.run("settings", "show")
+    assert result.exit_code == 0, result.output
+    assert asked.server.asked == [SettingsShow()]
+    rows = [" ".join(line.replace("│", " ").split()) for line in result.output.splitlines()]
+    assert "tick_time_ms 2000" in rows
+    assert "session_timeout_ms_max 40000 60000" in rows
+    assert "feature level 1; all members can do 2: `zraft settings raise-features`" in result.output
+    as_json = json.loads(asked.run("settings", "show", "--json").output)
+    assert as_json["settings"]["session_timeout_ms_max"] == {"value": 40_000, "configured": 60_000}
+
+
+def test_a_refusal_ends_with_1_and_its_reason(asked: Asked) -> None:
+    asked.answer = Refused("server 1 is the last voter")
+    result = asked.run("member", "remove", "1")
+    assert result.exit_code == 1
+    assert result.output == f"Error: {asked.server.address}: server 1 is the last voter\n"
+
+
+def test_what_may_have_happened_ends_with_3(key: Path) -> None:
+    with FakeServer(lambda _: None) as server:
+        result = Asked(server, key).run("member", "remove", "1")
+    assert result.exit_code == 3
+    assert "may have been carried out or not" in result.output
+
+
+@pytest.mark.parametrize(
+    ("command", "complaint"),
+    [
+        ("member add 4 nonsense", "HOST:PORT"),
+        ("member add 255 10.0.0.4:2181", "255"),
+        ("member remove x", "x"),
+        ("settings set tick_time_ms fast", "fast"),
+    ],
+)
+def test_a_wrong_command_ends_with_2_and_asks_nobody(asked: Asked, command: str, complaint: str) -> None:
+    result = asked.run(*command.split())
+    assert result.exit_code == 2
+    assert complaint in result.output
+    assert asked.server.asked == []
+
+
+def test_a_wrong_key_and_a_key_file_that_others_can_read_are_told(asked: Asked, tmp_path: Path) -> None:
+    other = tmp_path / "other.key"
+    other.touch(0o600)
+    replace_keys(other, [OTHER_KEY])
+    result = asked.run("member", "list", key=other)
+    assert result.exit_code == 1
+    assert f"does not take cluster key {OTHER_KEY.key_id.hex()}" in result.output
+    other.chmod(0o644)
+    result = asked.run("member", "list", key=other)
+    assert result.exit_code == 2
+    assert "mode 0644" in result.output
+    assert OTHER_KEY.secret.hex() not in result.output
+
+
+def test_the_key_may_come_from_the_environment_by_the_name_of_a_file(asked: Asked) -> None:
+    """ZRAFT_KEY is what a server's setting is called; while the key is changed it may name two files."""
+    asked.answer = LISTING
+    result = CliRunner().invoke(
+        main,
+        ["member", "list", "--json", "--connect", asked.server.address],
+        env={"ZRAFT_KEY": str(asked.key)},
+    )
+    assert result.exit_code == 0, result.output
+
+
+@pytest.mark.parametrize(
+    "command",
+    ["member", "member list", "member add", "member transfer", "settings", "settings set", "key", "key add"],
+)
+def test_help_teaches(command: str) -> None:
+    result = CliRunner().invoke(main, [*command.split(), "--help"])
+    assert result.exit_code == 0
+    assert len(result.output) > 200

@@ -1,0 +1,197 @@
+"""Operators' requests and answers as bytes; docs/PROTOCOL-PEERS.md, "Operators"."""
+
+from __future__ import annotations
+
+from typing import Any, get_args
+
+import msgpack
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from zraft.errors import ProtocolError
+from zraft.operator.protocol import (
+    OPERATIONS,
+    UnknownOperationError,
+    decode_reply,
+    decode_request,
+    encode_reply,
+    encode_request,
+)
+from zraft.operator.requests import (
+    Done,
+    FeatureRaise,
+    MemberAdd,
+    MemberLine,
+    MemberList,
+    MemberListing,
+    MemberPromote,
+    MemberRemove,
+    OperatorReply,
+    OperatorRequest,
+    Refused,
+    SettingLine,
+    SettingsListing,
+    SettingsSet,
+    SettingsShow,
+    SnapshotFile,
+    SnapshotPart,
+    SnapshotRead,
+    SnapshotTake,
+    Transfer,
+)
+
+numbers = st.integers(0, 2**63 - 1)
+signed = st.integers(-(2**63), 2**63 - 1)
+servers = st.integers(1, 254)
+texts = st.text(min_size=1, max_size=40)
+ids = st.binary(min_size=16, max_size=16)
+asked: dict[type[Any], st.SearchStrategy[Any]] = {
+    MemberList: st.builds(MemberList),
+    MemberAdd: st.builds(MemberAdd, servers, texts, st.booleans()),
+    MemberRemove: st.builds(MemberRemove, servers),
+    MemberPromote: st.builds(MemberPromote, servers),
+    Transfer: st.builds(Transfer, st.none() | servers),
+    SnapshotTake: st.builds(SnapshotTake),
+    SnapshotRead: st.builds(SnapshotRead, ids, numbers, st.integers(1, 2**20)),
+    SettingsShow: st.builds(SettingsShow),
+    SettingsSet: st.builds(SettingsSet, texts, signed),
+    FeatureRaise: st.builds(FeatureRaise, st.none() | numbers),
+}
+lines = st.builds(
+    MemberLine,
+    servers,
+    st.text(max_size=30),
+    texts,
+    st.just(b"") | ids,
+    st.booleans(),
+    st.none() | numbers,
+    st.none() | numbers,
+    st.none() | numbers,
+)
+answered: dict[type[Any], st.SearchStrategy[Any]] = {
+    MemberListing: st.builds(
+        MemberListing,
+        st.binary(max_size=64),
+        numbers,
+        numbers,
+        st.booleans(),
+        st.lists(lines, max_size=3).map(tuple),
+    ),
+    Done: st.builds(Done, st.text(max_size=50)),
+    SnapshotFile: st.builds(SnapshotFile, servers, ids, numbers, numbers, signed),
+    SnapshotPart: st.builds(SnapshotPart, numbers, st.binary(max_size=100)),
+    SettingsListing: st.builds(
+        SettingsListing,
+        st.lists(st.builds(SettingLine, texts, signed, st.none() | signed), max_size=3).map(tuple),
+        numbers,
+        numbers,
+    ),
+    Refused: st.builds(Refused, st.text(max_size=50), st.none() | texts, st.booleans()),
+}
+values = st.recursive(
+    st.none() | st.booleans() | signed | st.binary(max_size=20) | st.text(max_size=20),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=3), inner, max_size=2),
+    max_leaves=6,
+)
+
+
+def test_every_request_and_answer_has_a_strategy_here() -> None:
+    assert set(asked) == set(get_args(OperatorRequest))
+    assert set(answered) == set(get_args(OperatorReply))
+    assert len(OPERATIONS) == len(asked)
+
+
+@settings(deadline=None, derandomize=True, max_examples=150)
+@given(numbers, st.one_of(list(asked.values())), st.one_of(list(answered.values())))
+def test_they_survive_the_wire(number: int, request: OperatorRequest, reply: OperatorReply) -> None:
+    for decoded, value in (
+        (decode_request(encode_request(number, request)), request),
+        (decode_reply(encode_reply(number, reply)), reply),
+    ):
+        assert (decoded.number, decoded.value) == (number, value)
+        assert type(decoded.value) is type(value)
+
+
+@settings(deadline=None, derandomize=True, max_examples=150)
+@given(st.binary(max_size=200))
+def test_arbitrary_bytes_raise_only_protocol_errors(data: bytes) -> None:
+    for decode in (decode_request, decode_reply):
+        with pytest.raises(ProtocolError):
+            decode(data)
+
+
+@settings(deadline=None, derandomize=True, max_examples=200)
+@given(st.one_of(list(asked.values())), st.one_of(list(answered.values())), st.data())
+def test_a_wrong_field_raises_only_protocol_errors(
+    request: OperatorRequest, reply: OperatorReply, data: st.DataObject
+) -> None:
+    for decode, encoded in (
+        (decode_request, encode_request(1, request)),
+        (decode_reply, encode_reply(1, reply)),
+    ):
+        found = msgpack.unpackb(encoded)
+        found[data.draw(st.sampled_from(sorted(found)))] = data.draw(values)
+        try:
+            decode(msgpack.packb(found))
+        except ProtocolError:
+            continue
+
+
+def test_a_field_of_a_newer_release_is_ignored_and_one_with_a_default_may_be_missing() -> None:
+    """Tools and servers of different releases understand each other."""
+    newer = {"id": 7, "op": "member.add", "server": 4, "address": "a:1", "weight": 3}
+    assert decode_request(msgpack.packb(newer)).value == MemberAdd(4, "a:1", False)  # type: ignore[arg-type]
+    assert decode_reply(msgpack.packb({"id": 7, "error": "no"})).value == Refused("no")
+
+
+@pytest.mark.parametrize(
+    ("request_map", "complaint"),
+    [
+        ({"id": 7, "op": "cluster.sing"}, r"op: expected one of member\.list, .*found 'cluster\.sing'"),
+        ({"id": 7, "op": 5}, r"op: expected one of"),
+        ({"id": 7, "op": "member.add", "server": 4}, r"member\.add: expected a field 'address', found none"),
+        (
+            {"id": 7, "op": "member.remove", "server": 255},
+            r"member\.remove\.server: .*1 to 254, found int 255",
+        ),
+        ({"id": 7, "op": "member.remove", "server": True}, r"found bool True"),
+        (
+            {"id": 7, "op": "snapshot.read", "snapshot": b"", "offset": 0, "length": 1},
+            r"snapshot\.read\.snapshot: expected 16 to 16 bytes",
+        ),
+    ],
+)
+def test_a_request_that_cannot_be_done_is_answered_by_its_number(
+    request_map: dict[str, Any], complaint: str
+) -> None:
+    with pytest.raises(UnknownOperationError, match=complaint) as caught:
+        decode_request(msgpack.packb(request_map))
+    assert caught.value.number == 7
+
+
+@pytest.mark.parametrize(
+    "data", [b"", msgpack.packb([1]), msgpack.packb({"op": "member.list"}), bytes(70_000)]
+)
+def test_what_is_no_request_at_all_cannot_be_answered(data: bytes) -> None:
+    with pytest.raises(ProtocolError) as caught:
+        decode_request(data)
+    assert not isinstance(caught.value, UnknownOperationError)
+
+
+def test_the_layout_on_the_wire_is_the_documented_one() -> None:
+    """docs/PROTOCOL-PEERS.md has these."""
+    assert msgpack.unpackb(encode_request(1, MemberAdd(4, "a:1"))) == {  # type: ignore[arg-type]
+        "id": 1,
+        "op": "member.add",
+        "server": 4,
+        "address": "a:1",
+        "observer": False,
+    }
+    assert msgpack.unpackb(encode_reply(1, Done("added"))) == {"id": 1, "ok": "done", "text": "added"}
+    assert msgpack.unpackb(encode_reply(1, Refused("no", "b:2", True))) == {
+        "id": 1,
+        "error": "no",
+        "leader": "b:2",
+        "retriable": True,
+    }
