@@ -1,0 +1,212 @@
+"""A cluster whose members change while it runs: places for more servers, and what an operator asks it to do.
+
+The `--cluster` of a server is what it was first started with and is never touched again, as in a unit file that
+nobody edits: the founders list the founders, a later server lists those who were members when it was placed.
+"""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Final, TypeVar
+
+from kazoo.client import KazooClient
+from zraft.address import Address
+from zraft.ids import ServerId
+from zraft.operator.client import OperatorClient
+from zraft.operator.requests import (
+    Done,
+    MemberAdd,
+    MemberLine,
+    MemberList,
+    MemberListing,
+    MemberPromote,
+    MemberRemove,
+    OperatorReply,
+    OperatorRequest,
+    Transfer,
+)
+from zraft.transport.keys import key_ring, read_keys
+
+from tests.processes.clients import Sessions
+from tests.processes.cluster import HOST, Cluster, Server, free_ports, wait_until
+from tests.processes.workload import Adder, Sequencer, Setter, Worker, check_count
+
+OPERATOR_S: Final = 60.0
+
+R = TypeVar("R", bound=OperatorReply)
+
+
+class GrowingCluster(Cluster):
+    """Servers that come and go; `servers` holds those that are, or are to be, members."""
+
+    def __init__(self, directory: Path, *, servers: int = 3, env: Mapping[str, str] | None = None) -> None:
+        self._lists: dict[int, str] = {}
+        self.retired: dict[int, Server] = {}
+        super().__init__(directory, servers=servers, env=env)
+
+    def _place(self, count: int) -> None:
+        super()._place(count)
+        self._lists = dict.fromkeys(self.servers, self._list(self.servers))
+
+    def _list(self, servers: Mapping[int, Server]) -> str:
+        return ",".join(f"{n}={s.address}" for n, s in servers.items())
+
+    def command(self, number: int, *, data: Path | None = None) -> list[str]:
+        command = super().command(number, data=data)
+        command[command.index("--cluster") + 1] = self._lists[number]
+        return command
+
+    def place(self, number: int, *, note: str = "") -> Server:
+        """Room for another server; `note` follows its own entry of `--cluster` (":observer")."""
+        assert number not in self.servers
+        port = free_ports(1)[0]
+        self.servers[number] = server = Server(number, self.directory, port)
+        shutil.rmtree(server.data, ignore_errors=True)
+        self._lists[number] = self._list(self.servers) + note
+        return server
+
+    def retire(self, number: int) -> Server:
+        """It is no member any more; it may go on running."""
+        server = self.retired[number] = self.servers.pop(number)
+        return server
+
+    def end(self, server: Server) -> None:
+        """Kill a retired server."""
+        assert server.process is not None
+        server.process.kill()
+        server.process.wait()
+
+    def __exit__(self, *args: object) -> None:
+        for server in self.retired.values():
+            if server.process is not None:
+                server.process.kill()
+                server.process.wait()
+        super().__exit__(*args)
+
+    # -- operators
+
+    def operate(self, request: OperatorRequest, reply: type[R]) -> R:
+        """What `zraft member …` does, without starting an interpreter for it."""
+        addresses: list[Address] = [server.address for server in self.servers.values() if server.running]
+        with OperatorClient(addresses, key_ring(read_keys([self._key]), False), timeout_s=OPERATOR_S) as client:
+            return client.call(request, reply)
+
+    def listing(self) -> dict[int, MemberLine]:
+        return {line.server: line for line in self.operate(MemberList(), MemberListing).members}
+
+    def add(self, number: int, *, observer: bool = False) -> None:
+        self.operate(MemberAdd(ServerId(number), str(self.servers[number].address), observer), Done)
+
+    def remove(self, number: int) -> None:
+        self.operate(MemberRemove(ServerId(number)), Done)
+
+    def promote(self, number: int) -> None:
+        self.operate(MemberPromote(ServerId(number)), Done)
+
+    def transfer(self, number: int | None = None) -> None:
+        self.operate(Transfer(ServerId(number) if number is not None else None), Done)
+
+    def roles(self) -> dict[int, str]:
+        """Every member's part, {} while a change is under way."""
+        listing = self.operate(MemberList(), MemberListing)
+        return {} if listing.changing else {line.server: line.role for line in listing.members}
+
+    def wait_roles(self, *, voters: Sequence[int], observers: Sequence[int] = ()) -> None:
+        """Until exactly these are members, each with its part, and all of them serve."""
+        expected = dict.fromkeys(voters, "voter") | dict.fromkeys(observers, "observer")
+        found: dict[int, str] = {}
+
+        def as_expected() -> bool:
+            nonlocal found
+            found = self.roles()
+            return found == expected
+
+        try:
+            wait_until(as_expected, f"members {expected}")
+        except AssertionError as error:
+            raise AssertionError(f"{error}; found {found}") from error
+        self.wait_ready(expected)
+
+    def zraft(self, *arguments: str, timeout_s: float = OPERATOR_S) -> subprocess.CompletedProcess[str]:
+        """The real command, with this cluster's key and addresses."""
+        connect = ",".join(str(server.address) for server in self.servers.values() if server.running)
+        return subprocess.run(
+            [sys.executable, "-m", "zraft", *arguments, "--key", str(self._key), "--connect", connect],
+            capture_output=True,
+            text=True,
+            timeout=timeout_s,
+            env=self.environment(0),
+            check=False,
+        )
+
+    def term(self) -> int:
+        """The term of the leader."""
+        leader = wait_until(self.leader, "a leader")
+        shown = wait_until(lambda: self.mntr(leader), "the leader's numbers")
+        return int(shown["raft_term"])
+
+
+class Load:
+    """Clients that write all the time through changes, and are told of new servers as Curator's are."""
+
+    def __init__(self, cluster: GrowingCluster, sessions: Sessions, *, sequencers: int = 2) -> None:
+        self._cluster = cluster
+        self._sessions = sessions
+        setup = sessions.open(name="set-up")
+        for path in ("/sequences", "/sets"):
+            setup.ensure_path(path)
+        sessions.close_one(setup)
+        numbers = sorted(cluster.servers)
+
+        def client(place: int, name: str) -> KazooClient:
+            return sessions.open(first=numbers[place % len(numbers)], name=name)
+
+        self.workers: list[Worker] = [
+            *(Sequencer(client(n, f"sequencer-{n}"), f"sequencer-{n}") for n in range(sequencers)),
+            Setter(client(sequencers, "setter"), "setter"),
+            Adder(client(sequencers + 1, "adder"), "adder"),
+        ]
+        for worker in self.workers:
+            worker.start()
+        self.wait_progress()
+
+    def follow(self) -> None:
+        """The clients know today's servers from their next connection on."""
+        for worker in self.workers:
+            worker.client.set_hosts(self._cluster.hosts())
+
+    def wait_progress(self, steps: int = 3) -> None:
+        """Until every single worker had `steps` more of its steps acknowledged."""
+        before = {worker: worker.done for worker in self.workers}
+
+        def progressed() -> bool:
+            for worker in self.workers:
+                worker.raise_failure()
+            return all(worker.done >= before[worker] + steps for worker in self.workers)
+
+        wait_until(progressed, f"{steps} acknowledged steps of every worker")
+
+    @property
+    def acknowledged(self) -> int:
+        return sum(worker.done for worker in self.workers)
+
+    @property
+    def uncertain(self) -> int:
+        return sum(worker.uncertain for worker in self.workers)
+
+    def stop_and_check(self) -> None:
+        """Stop, then hold every member to all that was acknowledged; their states must be equal."""
+        for worker in self.workers:
+            worker.stop()
+        assert self.acknowledged > 10 * len(self.workers), "hardly anything was written"
+        for number in self._cluster.servers:
+            with self._sessions.reading(number) as reader:
+                for worker in self.workers:
+                    worker.check(reader)
+                check_count([w for w in self.workers if isinstance(w, Adder)], reader)
+        assert self._sessions.lost == [], "sessions were lost that could have reconnected in time"
+        self._cluster.wait_equal_digests()
