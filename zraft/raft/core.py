@@ -305,9 +305,13 @@ class Raft(Changing):
             return True
         if isinstance(message, (AppendEntriesReply, HeartbeatReply)):
             return self._departures.has(sender, instance)
-        return self._vouched.get(sender) == instance and isinstance(
-            message, (AppendEntries, Heartbeat, PreVote, RequestVote, TimeoutNow)
-        )
+        if not isinstance(
+            message, (AppendEntries, Heartbeat, PreVote, RequestVote, ReadIndexReply, TimeoutNow)
+        ):
+            return False
+        # A leader that the newest configuration leaves out leads until that is committed (section 4.2.2).
+        was_member = self._before is not None and self._before.has(sender, instance)
+        return was_member or self._vouched.get(sender) == instance
 
     def _follower(self, sender: ServerId, term: int) -> Progress | None:
         """Whose answer this is, if it is one to this leadership."""

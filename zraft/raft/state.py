@@ -68,6 +68,7 @@ class GroupState:
         self._bootstrap_membership = membership
         self.membership = membership
         self.members_changed_index = 0
+        self._before: Membership | None = None  # what held before it, if the log knows
         self._is_voter = False
         self._was_voter = False
         self._is_known = False
@@ -129,6 +130,7 @@ class GroupState:
             elif self.members_changed_index >= self.log.first_index:
                 before = self._bootstrap_membership
         self.membership = newest
+        self._before = before
         me = (self.server, self.instance)
         self._is_voter = newest.has_voter(*me)
         self._was_voter = before is not None and before.has_voter(*me)

@@ -461,6 +461,18 @@ def test_server_that_fell_behind_a_change_follows_and_elects_whom_its_owner_vouc
     assert drain(raft) == []
 
 
+def test_leader_that_leaves_is_heard_until_it_has_handed_over() -> None:
+    """Section 4.2.2: a follower that holds the final entry still learns its commit, and is told to campaign."""
+    network = Network(3)
+    raft = leading(network)
+    index = raft.change_membership(raft.membership.without(S1))
+    assert index is not None
+    network.settle()
+    successor = network.rafts[2]
+    assert successor.role is Role.LEADER, "nobody vouches for S1 here, and no time has passed"
+    assert successor.commit_index > index
+
+
 def test_answers_of_who_is_no_member_count_for_nothing_even_if_vouched_for() -> None:
     raft = make_raft(1)
     raft.vouch(S4, instance_of(4))
