@@ -21,9 +21,7 @@ def reading(path: str) -> Iterator[None]:
     except StorageError:
         raise
     except OSError as error:
-        raise StorageError(
-            f"{path}: cannot be read ({_reason(error)}); check the path, its owner and the disk"
-        ) from error
+        raise StorageError(f"{path}: cannot be read ({_reason(error)}); {_advice(error, 'read')}") from error
 
 
 @contextmanager
@@ -37,7 +35,7 @@ def writing(path: str) -> Iterator[None]:
         if error.errno in _NO_SPACE:
             raise DiskFullError(f"{path}: no space left; free some on this file system") from error
         raise WriteError(
-            f"{path}: cannot be written ({_reason(error)}); check its owner and the disk"
+            f"{path}: cannot be written ({_reason(error)}); {_advice(error, 'write')}"
         ) from error
 
 
@@ -80,6 +78,17 @@ def _fsync_error(path: str, error: OSError) -> FsyncError:
     return FsyncError(
         f"{path}: fsync failed ({_reason(error)}); the server has to end: check the disk, then start it again"
     )
+
+
+def _advice(error: OSError, verb: str) -> str:
+    if error.errno in (errno.EACCES, errno.EPERM):
+        return (
+            f"this user is not allowed to {verb} it: start the server as the user that the data directory belongs to, "
+            "or give it to this one"
+        )
+    if error.errno == errno.EROFS:
+        return "the file system is read-only; mount it for writing, and look why it is: kernels do that to failing disks"
+    return "check the path, its owner and the disk"
 
 
 def _reason(error: OSError) -> str:

@@ -390,14 +390,13 @@ class SnapshotStore:
         gone = [info.path for info in self.infos[:-keep]]
         if newest is not None:
             gone += [error.path for error in self.damaged if error.path < newest.path]
-        if not gone:
-            return 0
-        self.infos = self.infos[-keep:]
-        self.damaged = tuple(error for error in self.damaged if error.path not in gone)
         for path in gone:
             with writing(path):
                 self._fs.unlink(path)
-        sync_directory(self._fs, self._path)
+            self.infos = tuple(info for info in self.infos if info.path != path)
+            self.damaged = tuple(error for error in self.damaged if error.path != path)
+        if gone:
+            sync_directory(self._fs, self._path)
         return len(gone)
 
     def close(self) -> None:
@@ -443,8 +442,13 @@ class SnapshotStore:
         finally:
             output.close()
         path = self._final_path(header)
-        with writing(path):
-            self._fs.rename(output.path, path)
+        try:
+            with writing(path):
+                self._fs.rename(output.path, path)
+        except DiskFullError:
+            with writing(output.path):
+                self._fs.unlink(output.path)
+            raise
         sync_directory(self._fs, self._path)
         return path
 

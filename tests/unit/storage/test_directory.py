@@ -244,3 +244,48 @@ def test_file_in_place_of_the_directory_is_a_storage_error(tmp_path: Path) -> No
     (tmp_path / "file").write_bytes(b"")
     with pytest.raises(StorageError, match="file"):
         DataDirectory.open(RealFileSystem(), str(tmp_path / "file"), server=SERVER, entropy=os.urandom)
+
+
+class Refusing:
+    """A disk on which some calls fail with an error of the operating system's."""
+
+    def __init__(self, disk: SimulatedDisk, error: int, *calls: str) -> None:
+        self._disk, self._error, self._calls = disk, error, calls
+
+    def __getattr__(self, name: str):
+        if name in self._calls:
+
+            def refuse(path: str, *_: object):
+                raise OSError(self._error, os.strerror(self._error), path)
+
+            return refuse
+        return getattr(self._disk, name)
+
+
+@pytest.mark.parametrize(
+    ("error", "calls", "advice"),
+    [
+        (errno.EACCES, ("listdir",), "is not allowed to read .* belongs to"),
+        (errno.EACCES, ("lock",), "is not allowed to write .* belongs to"),
+        (errno.EPERM, ("create",), "is not allowed to write .* belongs to"),
+        (errno.EROFS, ("lock",), "read-only; mount it for writing"),
+        (errno.EROFS, ("create",), "read-only; mount it for writing"),
+        (errno.EIO, ("listdir",), "check the path, its owner and the disk"),
+    ],
+)
+def test_directory_that_cannot_be_used_says_why_and_what_to_do(
+    error: int, calls: tuple[str, ...], advice: str
+) -> None:
+    disk = SimulatedDisk()
+    DataDirectory.open(disk, "/data", server=ServerId(1), entropy=bytes)
+    disk.kill()
+    with pytest.raises(StorageError, match=f"/data.*{advice}"):
+        DataDirectory.open(Refusing(disk, error, *calls), "/data", server=ServerId(1), entropy=bytes)
+
+
+def test_lost_meta_beside_snapshots_is_not_formatted_anew() -> None:
+    disk = SimulatedDisk()
+    disk.mkdir("/data")
+    disk.mkdir("/data/groups")
+    with pytest.raises(StorageError, match="/data/meta: is missing although /data/groups exists"):
+        DataDirectory.open(disk, "/data", server=ServerId(1), entropy=bytes)

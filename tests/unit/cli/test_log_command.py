@@ -1,0 +1,186 @@
+"""`zraft log` and `zraft snapshot inspect`: what is there is shown, secrets are not, damage has an exit code."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner, Result
+
+from tests.unit.storage.lifetime import header_of
+from zraft.ids import Instance, ServerId
+from zraft.main import main
+from zraft.raft.membership import Membership
+from zraft.raft.messages import Entry, EntryKind, HardState, Member
+from zraft.raft.snapshot import SnapshotMeta
+from zraft.storage.directory import DataDirectory
+from zraft.storage.filesystem import RealFileSystem
+from zraft.storage.records import EntryRecord, HardStateRecord, TruncateRecord
+from zraft.storage.settings import WalSettings
+from zraft.storage.snapshots import SnapshotStore
+from zraft.storage.wal import Wal
+from zraft.tree import txn
+
+GROUP = header_of(SnapshotMeta(1, 1, 1, b"")).group
+SERVER = ServerId(1)
+SETTINGS = WalSettings(segment_bytes_max=4096)
+
+
+class Server:
+    """An open data directory: as a running server's, for what reads it."""
+
+    def __init__(self, path: Path) -> None:
+        fs = RealFileSystem()
+        self.path = path
+        self.directory = DataDirectory.open(fs, str(path), server=SERVER, entropy=os.urandom)
+        self.store = SnapshotStore.open(fs, self.directory, GROUP)
+        self.wal, _ = Wal.open(fs, self.directory, settings=SETTINGS)
+        self.membership = Membership({SERVER: Member(Instance(bytes(16)))}).encode()
+        self.wal.append(
+            [
+                HardStateRecord(GROUP, HardState(1, SERVER)),
+                EntryRecord(GROUP, Entry(1, 1, EntryKind.MEMBERSHIP, 1, 0, self.membership)),
+            ]
+        )
+        self.last = 1
+
+    def append(self, *commands: tuple[object, ...]) -> None:
+        self.last += 1
+        batch = txn.pack_batch(SERVER, self.directory.instance, 1, self.last, [(0x1000, (), commands)])
+        payload = txn.pack_entry(5, 1_700_000_000_000, [batch])
+        entry = Entry(self.last, 1, EntryKind.COMMANDS, self.last - 1, 1, payload)
+        self.wal.append([EntryRecord(GROUP, entry)])
+
+    def snapshot(self, index: int) -> str:
+        self.store.begin(header_of(SnapshotMeta(index, 1, index, self.membership)))
+        self.store.write(b"image" * 1000)
+        return self.store.finish(12, 1 << 100, 77).path
+
+    def close(self) -> None:
+        self.wal.close()
+        self.directory.close()
+
+
+@pytest.fixture
+def server(tmp_path: Path):
+    server = Server(tmp_path / "data")
+    server.append((txn.CREATE, "/a", b"treasure", ((31, "digest", "bob:c2VjcmV0"),), 0, 0))
+    server.append((txn.MULTI, ((txn.DELETE, "/b", -1), (txn.SET_DATA, "/c", b"treasure", 3))))
+    yield server
+    server.close()
+
+
+def run(*words: object) -> Result:
+    return CliRunner().invoke(main, [str(word) for word in words])
+
+
+def test_dump_of_a_running_server_names_commands_and_hides_data_and_secrets(server: Server) -> None:
+    server.append(
+        (txn.CREATE_SESSION, 30_000, b"sesspassword1234"), (txn.SETTINGS, {"super_digest": "super:c2VjcmV0"})
+    )
+    out = run("log", "dump", server.path).output
+    assert "entry      group=0 index=2 term=1 position=1 count=1 kind=commands" in out
+    assert "create '/a' data=(8 bytes) acl=[[31, digest, bob:(hidden)]] flags=0 ttl=0" in out
+    assert "multi {delete '/b' version=-1; set_data '/c' data=(8 bytes) version=3}" in out
+    assert "hard_state group=0 term=1 voted_for=1" in out
+    assert "members=[{server=1" in out
+    with_data = run("log", "dump", server.path, "--data").output
+    assert b"treasure".hex() in with_data
+    for secret in ("c2VjcmV0", "sesspassword", b"sesspassword1234".hex(), "treasure"):
+        assert secret not in out
+        assert secret not in with_data or secret == "treasure"
+
+
+def test_dump_as_json_is_an_object_per_record_of_the_range(server: Server) -> None:
+    server.wal.append([TruncateRecord(GROUP, 3)])
+    lines = run(
+        "log", "dump", server.path, "--json", "--from", 2, "--to", 3, "--group", 0
+    ).output.splitlines()
+    values = [json.loads(line) for line in lines]
+    assert [(value["record"], value.get("index")) for value in values] == [
+        ("entry", 2),
+        ("entry", 3),
+        ("truncate", None),
+    ]
+    assert values[0]["batches"][0]["runs"][0]["commands"][0]["path"] == "/a"
+    assert run("log", "dump", server.path, "--group", 5).output == ""
+
+
+def test_verify_of_a_running_server_counts_and_checks_everything(server: Server) -> None:
+    for _ in range(30):
+        server.append((txn.SET_DATA, "/a", bytes(500), -1))
+    server.snapshot(10)
+    found = run("log", "verify", server.path)
+    assert found.exit_code == 0, found.output
+    assert "wal/0000000004.seg" in found.output
+    assert "up to entry 10, 12 items" in found.output
+    assert "entries 1 to 33" in found.output
+    assert "everything is whole" in found.output
+
+
+def test_verify_and_dump_name_damage_and_fail(server: Server) -> None:
+    for _ in range(30):
+        server.append((txn.SET_DATA, "/a", bytes(500), -1))
+    snapshot = Path(server.snapshot(10))
+    segment = server.path / "wal" / "0000000002.seg"
+    for path, offset in ((snapshot, snapshot.stat().st_size // 2), (segment, 2000)):
+        good = path.read_bytes()
+        path.write_bytes(good[:offset] + b"??" + good[offset + 2 :])
+        found = run("log", "verify", server.path)
+        assert found.exit_code == 1
+        assert f"{path}: corrupt at offset" in found.output
+        assert "everything is whole" not in found.output
+        dumped = run("log", "dump", server.path)
+        assert (dumped.exit_code == 1) == (path == segment)
+        if path == snapshot:
+            inspected = run("snapshot", "inspect", path)
+            assert inspected.exit_code == 1
+            assert f"{path}: corrupt at offset" in inspected.output
+        path.write_bytes(good)
+    assert run("log", "verify", server.path).exit_code == 0
+
+
+def test_verify_says_that_a_compacted_log_lacks_its_snapshot(server: Server) -> None:
+    for _ in range(30):
+        server.append((txn.SET_DATA, "/a", bytes(500), -1))
+    snapshot = server.snapshot(30)
+    assert server.wal.compact(GROUP, 30) > 0
+    assert run("log", "verify", server.path).exit_code == 0
+    assert "base       group=0" in run("log", "dump", server.path).output
+    os.unlink(snapshot)
+    found = run("log", "verify", server.path)
+    assert found.exit_code == 1
+    assert "no good snapshot reaches there" in found.output
+
+
+def test_frame_being_written_is_no_damage(server: Server) -> None:
+    segment = server.path / "wal" / "0000000001.seg"
+    end = server.wal.statistics().length
+    with segment.open("r+b") as file:
+        file.seek(end)
+        file.write(b"\x95\x01\xcf half a frame")
+    assert run("log", "dump", server.path).exit_code == 0
+    found = run("log", "verify", server.path)
+    assert found.exit_code == 0
+    assert f"after the last whole frame at {end}: being written, or cut short" in found.output
+
+
+def test_inspect_shows_what_a_snapshot_is_of(server: Server) -> None:
+    path = server.snapshot(2)
+    value = json.loads(run("snapshot", "inspect", path, "--json").output)
+    assert value["index"] == 2
+    assert value["items"] == 12
+    assert value["bytes"] == 5000
+    assert value["digest"] == f"{1 << 100:032x}"
+    assert value["members"][0]["server"] == 1
+    assert "whole:          yes" in run("snapshot", "inspect", path).output
+
+
+def test_what_is_no_data_directory_is_told(tmp_path: Path) -> None:
+    for words in (("log", "dump"), ("log", "verify")):
+        found = run(*words, tmp_path)
+        assert found.exit_code == 1
+        assert f"{tmp_path}: is not a data directory" in found.output
+    assert run("log", "verify", tmp_path / "absent").exit_code == 2
