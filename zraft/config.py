@@ -416,18 +416,38 @@ SECTIONS: Final[Mapping[str, type[Any]]] = {
 
 
 def settings_in_force(config: ServerConfig) -> tuple[tuple[str, str], ...]:
-    """(knob, value as an operator would write it) for all knobs. Of keys it holds the names of their files only."""
+    """(knob, value as an operator would write it) for all knobs. For who may see the admin pages: of keys it holds the
+    names of their files only, of passwords not even the hashes."""
     found: list[tuple[str, str]] = []
     for attribute in fields(ServerConfig):
         value = getattr(config, attribute.name)
         if attribute.name in SECTIONS:
             found += [
-                (f"{attribute.name}.{inner.name}", _written(getattr(value, inner.name)))
+                (
+                    f"{attribute.name}.{inner.name}",
+                    _written(
+                        getattr(value, inner.name) if inner.repr else _hidden(getattr(value, inner.name))
+                    ),
+                )
                 for inner in fields(SECTIONS[attribute.name])
             ]
         else:
             found.append(("key" if attribute.name == "key_files" else attribute.name, _written(value)))
     return tuple(found)
+
+
+def _hidden(value: object) -> str | None:
+    return None if value is None else "set, not shown"
+
+
+def secret_knobs() -> frozenset[str]:
+    """Knobs whose values are secrets themselves, not names of files that hold them."""
+    return frozenset(
+        f"{section}.{inner.name}"
+        for section, kind in SECTIONS.items()
+        for inner in fields(kind)
+        if not inner.repr
+    )
 
 
 def _written(value: object) -> str:

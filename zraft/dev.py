@@ -209,7 +209,7 @@ def _prepare_data(data: Path, servers: int) -> None:
                 f"({', '.join(sorted(present))}); pass --servers {held} or another --data"
             )
         for name in expected:
-            (data / name).mkdir(parents=True, exist_ok=True)
+            (data / name).mkdir(mode=0o700, parents=True, exist_ok=True)
     except OSError as error:
         raise ConfigError(f"--data: cannot use {data}: {error}") from error
 

@@ -226,7 +226,12 @@ def _knobs() -> Iterable[Knob]:
         "address", _parse_address, "Where clients (TCP) and peers (UDP) reach this server.", "required"
     )
     yield Knob("cluster", parse_cluster, "Every server, this one included: ID=HOST:PORT,…", "required")
-    yield Knob("key", _parse_paths, "File of the cluster key; two during a rotation.", "none")
+    yield Knob(
+        "key",
+        _parse_paths,
+        "File of the cluster key, read again when it changes; two during a rotation.",
+        "none",
+    )
     yield Knob(
         "insecure_peers", _parse_bool, "Run a cluster without a key: peers are not authenticated.", "false"
     )

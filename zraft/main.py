@@ -156,12 +156,21 @@ def _log_notes(notes: Sequence[Note]) -> None:
 
 
 def _settings(settings: tuple[str, ...]) -> dict[str, object]:
+    from zraft.config import secret_knobs
+
     flags: dict[str, object] = {}
     for setting in settings:
         name, equals, value = setting.partition("=")
         if not equals:
             raise ConfigError(
                 f"--set: found {setting!r}, expected KNOB=VALUE, such as raft.heartbeat_ticks=100"
+            )
+        if name.strip() in secret_knobs():
+            # Not even quoted: this very message may be logged.
+            variable = "ZRAFT_" + name.strip().upper().replace(".", "__")
+            raise ConfigError(
+                f"--set: found {name.strip()}, which is a secret: arguments can be read by everybody on this machine "
+                f"(`ps`); put it into the --config file, mode 0600, or into {variable}"
             )
         flags[name.strip()] = value
     return flags

@@ -69,6 +69,11 @@ FURTHER_COUNTERS: Final[Mapping[str, str]] = {
     "tls_handshakes_total": "TLS handshakes done.",
     "tls_handshakes_failed_total": "TLS handshakes that failed.",
     "tls_reloads_failed_total": "Certificates that could not be loaded anew.",
+    "cluster_key_reloads_failed_total": "Files of the cluster key that could not be read anew.",
+    "peer_stream_messages_sent_total": "Messages sent to other servers by streams (TCP).",
+    "peer_stream_messages_dropped_total": "Messages that a stream could not take; they are repeated.",
+    "peer_stream_bytes_sent_total": "Bytes sent by streams, to operators too.",
+    "peer_streams_refused_total": "Streams refused: a wrong key, a wrong address, or no peer at all.",
     "audit_lines_dropped_total": "Lines of the audit log that were lost.",
 }
 

@@ -684,7 +684,8 @@ class Node:
         metrics["peer_stream_messages_dropped_total"] = streams.messages_dropped
         metrics["peer_stream_bytes_sent_total"] = streams.bytes_sent
         metrics["peer_streams_refused_total"] = sum(streams.rejected.values())
-        metrics["peer_datagrams_refused_total"] = sum(self._rejections.by_reason.values())
+        loss = self._links.statistics().loss
+        metrics["peer_datagrams_lost_permille"] = round(1000 * max(loss.values(), default=0.0))
         metrics["operators_connected"] = streams.operators
         if self._audit is not None:
             metrics["audit_lines_dropped_total"] = self._audit.dropped

@@ -87,7 +87,7 @@ class ManagedZooKeeper:
                     *("--cluster", self._cluster.addresses, "--key", self._cluster.key),
                     *self._cluster.settings(self),
                 ],
-                env=environment | {"PYTHONPATH": os.environ["ZRAFT_CHECKOUT"]},
+                env=environment | self._cluster.secrets | {"PYTHONPATH": os.environ["ZRAFT_CHECKOUT"]},
                 stdin=subprocess.DEVNULL,
                 stdout=output,
                 stderr=subprocess.STDOUT,
@@ -193,6 +193,11 @@ class ZookeeperCluster:
     def addresses(self) -> str:
         return ",".join(f"{server.server_id}={server.address}" for server in self._servers)
 
+    @property
+    def secrets(self) -> dict[str, str]:
+        """What is no argument: those can be read by everybody."""
+        return {"ZRAFT_AUTH__SUPER_DIGEST": self._super_digest} if self._super_digest is not None else {}
+
     def settings(self, server: ManagedZooKeeper) -> list[str]:
         """What kazoo's own harness configures in ZooKeeper, as options of `zraft serve`."""
         knobs = {
@@ -203,8 +208,6 @@ class ZookeeperCluster:
             "tls.client_auth": "need",
             "tls.address": server.secure_address,
         }
-        if self._super_digest is not None:
-            knobs["auth.super_digest"] = self._super_digest
         if self._jaas_config is not None:
             users = Path(self._directory, "jaas.conf")
             users.touch(mode=0o600)

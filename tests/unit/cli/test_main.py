@@ -139,3 +139,13 @@ def test_serve_takes_a_zoo_cfg_with_or_without_the_flag(served: Any, tmp_path: P
     both = run("serve", str(file), "--config", str(file))
     assert both.exit_code == 2
     assert "expected one settings file" in both.output
+
+
+def test_a_secret_is_no_argument(served: Any) -> None:
+    """Arguments can be read by everybody on the machine."""
+    result = run(*SERVE, "--insecure-peers", "--set", "auth.super_digest=super:xQJmxLMiHGwaqBvst5y6rkB6HQs=")
+    assert result.exit_code == 2
+    assert "auth.super_digest, which is a secret" in result.output
+    assert "ZRAFT_AUTH__SUPER_DIGEST" in result.output
+    assert "xQJmx" not in result.output
+    assert served == []

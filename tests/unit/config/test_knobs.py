@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from zraft.address import Address
-from zraft.config import ServerConfig, settings_in_force
+from zraft.config import ServerConfig, secret_knobs, settings_in_force
 from zraft.errors import ConfigError
 from zraft.knobs import KNOBS, load_config
 
@@ -287,3 +287,11 @@ def test_settings_in_force_name_every_knob_once_as_it_would_be_written() -> None
     assert values["client.four_letter_words"] == "ruok,mntr"
     assert values["cluster"] == "1=10.0.0.1:2181"
     assert (values["admin"], values["key"], values["insecure_peers"]) == ("127.0.0.1:9", "none", "false")
+
+
+def test_settings_in_force_show_no_secret() -> None:
+    """The admin pages print them."""
+    found = dict(settings_in_force(load({"auth.super_digest": "super:xQJmxLMiHGwaqBvst5y6rkB6HQs="})))
+    assert found["auth.super_digest"] == "set, not shown"
+    assert dict(settings_in_force(load({})))["auth.super_digest"] == "none"
+    assert secret_knobs() == {"auth.super_digest"}

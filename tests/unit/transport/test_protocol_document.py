@@ -10,9 +10,18 @@ import re
 from pathlib import Path
 
 from zraft.ids import Instance, ServerId
+from zraft.operator.protocol import OPERATIONS
 from zraft.raft.messages import Heartbeat
 from zraft.transport import codec
-from zraft.transport.keys import ClusterKey
+from zraft.transport.bulk import (
+    ANSWER_BYTES,
+    FRAME_BYTES_MAX,
+    FRAME_OVERHEAD_BYTES,
+    MAGIC,
+    OPENING_BYTES,
+    BulkConnection,
+)
+from zraft.transport.keys import ClusterKey, key_ring
 from zraft.transport.link import PeerLinks
 from zraft.transport.messages import Sender
 from zraft.transport.sealing import CHALLENGE_BYTES, HELLO_BYTES, SALT_BYTES, SEAL_BYTES
@@ -69,8 +78,33 @@ def test_the_documented_plain_datagram_is_the_one_on_the_wire() -> None:
 
 def test_every_kind_of_message_and_the_fixed_sizes_are_documented() -> None:
     text = DOCUMENT.read_text(encoding="utf-8")
-    rows = dict(re.findall(r"^\| (\d+) \| (\w+)", text, re.MULTILINE))
+    _, _, messages = text.partition("\n## Messages\n")
+    rows = dict(re.findall(r"^\| (\d+) \| (\w+)", messages.partition("\n## ")[0], re.MULTILINE))
     kinds = {str(shape.kind): shape.name for shape in codec._SHAPES} | {"5": "AppendEntries"}
     assert {kind: rows.get(kind) for kind in kinds} == kinds
     assert f"\n{HELLO_BYTES} bytes; the numbers" in text
     assert f"\n{SEAL_BYTES} bytes more than its body" in text
+    assert f"by the dialer, {OPENING_BYTES} bytes:" in text
+    assert f"by the acceptor, {ANSWER_BYTES} bytes:" in text
+    assert f"at most {OPENING_BYTES + FRAME_OVERHEAD_BYTES} bytes of a connection" in text
+    assert f"at most {FRAME_BYTES_MAX:,} bytes, none of them empty" in text
+    assert f"`{MAGIC.hex(' ')}`; the last byte is the format" in text
+    missing = [name for name in OPERATIONS if f"`{name}`" not in text]
+    assert not missing
+
+
+def test_the_documented_stream_is_the_one_on_the_wire() -> None:
+    drawn = iter([b"\xaa" * 32, b"\xbb" * 32])
+    ring = key_ring([KEY], insecure=False)
+    senders = [Sender(server, Instance(bytes([server]) * 16), 1) for server in (A, B)]
+    dialer, opening = BulkConnection.dial(me=senders[0], to=B, ring=ring, entropy=lambda _: next(drawn))
+    acceptor = BulkConnection.accept(me=senders[1], peers={A}, ring=ring, entropy=lambda _: next(drawn))
+    answer = acceptor.receive(opening).output
+    proof = dialer.receive(answer).output
+    dialer.enqueue(codec.encode(Heartbeat(0, 5, 300, 6)))
+    frame = dialer.next_frame()
+    assert frame is not None
+    assert acceptor.receive(proof + frame).messages == [codec.encode(Heartbeat(0, 5, 300, 6))]
+    assert documented("opening of A") == opening
+    assert documented("answer of B, to its stream") == answer
+    assert documented("proof and heartbeat, by stream") == proof + frame
