@@ -1,0 +1,164 @@
+"""What operators ask of a server, and what it does for them."""
+
+from __future__ import annotations
+
+from attrs import evolve
+
+from tests.unit.server.test_driver import Place
+from zraft.ids import ServerId
+from zraft.operator.requests import (
+    Done,
+    MemberAdd,
+    MemberList,
+    MemberListing,
+    MemberPromote,
+    MemberRemove,
+    OperatorReply,
+    OperatorRequest,
+    Refused,
+    SettingsListing,
+    SettingsSet,
+    SettingsShow,
+    SnapshotFile,
+    SnapshotPart,
+    SnapshotRead,
+    SnapshotTake,
+    Transfer,
+)
+from zraft.raft.messages import UNKNOWN_INSTANCE, MemberRole
+from zraft.server.administration import Administration
+from zraft.server.driver_types import Effects
+from zraft.server.snapshot_tasks import Begin, Finish, Read, Result, WriteBlock
+from zraft.storage.snapshot_format import SnapshotHeader, SnapshotInfo
+
+FILE = b"what a snapshot's file holds"
+
+
+class Office(Place):
+    """A server that leads alone, its operators, and a snapshot disk that is done at once."""
+
+    def __init__(self) -> None:
+        super().__init__(1)
+        self.administration = Administration(self.driver)
+        self._header: SnapshotHeader | None = None
+        self.turns(2_000)
+
+    def turn(self, ms: int = 0) -> Effects:
+        effects = super().turn(ms)
+        for task in effects.tasks:
+            result: Result = None
+            match task:
+                case Begin(header):
+                    self._header = header
+                case Finish(items, digest, zxid):
+                    assert self._header is not None
+                    result = SnapshotInfo(self._header, "/snap", len(FILE), items, digest, zxid)
+                case Read(_, _, offset, length):
+                    result = FILE[offset : offset + length]
+                case WriteBlock():
+                    pass
+            self.driver.performed(task, result)
+        return effects
+
+    def ask(self, request: OperatorRequest, ms: int = 1_000) -> OperatorReply:
+        replies: list[OperatorReply] = []
+        self.administration.handle(request, replies.append)
+        for _ in range(0, ms, 10):
+            self.turn(10)
+            self.administration.turn()
+        (reply,) = replies
+        return reply
+
+
+def test_members_are_listed_by_the_leader() -> None:
+    listing = Office().ask(MemberList())
+    assert isinstance(listing, MemberListing)
+    (line,) = listing.members
+    assert (line.server, line.role, line.leads) == (1, "voter", True)
+    assert not listing.changing
+
+
+def test_a_member_that_was_added_is_a_learner_that_nobody_has_seen() -> None:
+    office = Office()
+    assert isinstance(office.ask(MemberAdd(ServerId(2), "h:2")), Done)
+    raft = office.driver.raft
+    assert raft is not None
+    member = raft.membership.members[ServerId(2)]
+    assert (member.instance, member.role, member.address) == (UNKNOWN_INSTANCE, MemberRole.LEARNER, "h:2")
+    assert raft.membership.voters == (1,), "it can still decide alone"
+    config = office.driver.machine.nodes.get("/zookeeper/config")
+    assert config is not None
+    assert b"server.2=h:2:2:participant;h:2" in (config.data or b"")
+
+
+def test_an_observer_can_be_promoted_and_a_member_removed() -> None:
+    office = Office()
+    office.ask(MemberAdd(ServerId(2), "h:2", observer=True))
+    raft = office.driver.raft
+    assert raft is not None
+    assert raft.membership.members[ServerId(2)].role is MemberRole.OBSERVER
+    assert isinstance(office.ask(MemberPromote(ServerId(2))), Done)
+    assert raft.membership.members[ServerId(2)].role is MemberRole.LEARNER
+    assert isinstance(office.ask(MemberRemove(ServerId(2))), Done)
+    assert set(raft.membership.members) == {1}
+
+
+def test_the_last_voter_cannot_be_removed() -> None:
+    reply = Office().ask(MemberRemove(ServerId(1)))
+    assert isinstance(reply, Refused)
+    assert "no server that votes" in reply.text
+
+
+def test_whoever_is_no_member_cannot_be_removed_or_promoted() -> None:
+    office = Office()
+    for request in (MemberRemove(ServerId(9)), MemberPromote(ServerId(9))):
+        reply = office.ask(request)
+        assert isinstance(reply, Refused)
+        assert "no member; the members are 1" in reply.text
+
+
+def test_the_leadership_goes_to_voters_only() -> None:
+    office = Office()
+    office.ask(MemberAdd(ServerId(2), "h:2"))
+    for target in (ServerId(2), None):
+        reply = office.ask(Transfer(target))
+        assert isinstance(reply, Refused)
+        assert "can only go to a voter" in reply.text
+
+
+def test_a_snapshot_is_taken_when_asked_for_and_read_in_pieces() -> None:
+    office = Office()
+    file = office.ask(SnapshotTake())
+    assert isinstance(file, SnapshotFile)
+    assert file.size == len(FILE)
+    assert file.zxid == office.driver.machine.last_zxid
+    part = office.ask(SnapshotRead(file.snapshot, 5, 8))
+    assert part == SnapshotPart(5, FILE[5:13])
+
+
+def test_d5_a_replicated_setting_is_changed_through_the_log() -> None:
+    office = Office()
+    assert isinstance(office.ask(SettingsSet("quota_enforced", 1)), Done)
+    assert office.driver.machine.settings == evolve(office.driver.settings.tree, quota_enforced=1)
+    listing = office.ask(SettingsShow())
+    assert isinstance(listing, SettingsListing)
+    line = next(line for line in listing.settings if line.name == "quota_enforced")
+    assert (line.value, line.configured) == (1, 0)
+
+
+def test_a_setting_that_does_not_exist_or_is_out_of_bounds_is_refused_with_the_choice() -> None:
+    office = Office()
+    reply = office.ask(SettingsSet("quota", 1))
+    assert isinstance(reply, Refused)
+    assert "quota_enforced" in reply.text
+    reply = office.ask(SettingsSet("quota_enforced", 7))
+    assert isinstance(reply, Refused)
+    assert "out of bounds" in reply.text
+
+
+def test_a_server_that_is_not_part_of_its_cluster_says_why() -> None:
+    office = Office()
+    office.driver.removed = "it was removed"
+    reply = office.ask(MemberList())
+    assert isinstance(reply, Refused)
+    assert "it was removed" in reply.text
