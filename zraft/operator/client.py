@@ -167,11 +167,12 @@ class OperatorClient:
                     "servers' release"
                 ) from error
             if isinstance(reply, Refused):
-                if reply.leader is not None and redirects < REDIRECTS_MAX:
+                has_time = time.monotonic() + RETRY_S < until
+                if reply.leader is not None and redirects < REDIRECTS_MAX and has_time:
                     redirects += 1
                     self._follow(connection.address, reply.leader, until)
                     continue
-                if (reply.retriable or reply.leader is not None) and time.monotonic() + RETRY_S < until:
+                if (reply.retriable or reply.leader is not None) and has_time:
                     redirects = 0
                     time.sleep(RETRY_S)
                     continue

@@ -388,8 +388,6 @@ class BulkStreams:
         for server, stream in list(self._incoming.items()):
             if server not in self._peers:
                 stream.abort()
-        for stream in list(self._unproved):
-            stream.abort()
 
     def set_keys(self, ring: Ring) -> None:
         """These keys are valid from now on. Streams under another end, and are dialed again when needed."""
@@ -444,6 +442,9 @@ class BulkStreams:
             self._on_operator(stream)
             return
         server = connection.peer.server
+        if server not in self._peers:
+            stream.abort()  # removed while it shook hands
+            return
         before = self._incoming.get(server)
         # The newest is the peer's: the one before is of an earlier run, or half dead.
         self._incoming[server] = stream

@@ -378,6 +378,31 @@ def test_the_stream_of_a_server_that_is_no_member_any_more_ends() -> None:
     run(test())
 
 
+def test_a_server_that_is_removed_while_it_shakes_hands_gets_no_stream() -> None:
+    async def test() -> None:
+        async with ends(settings=QUICK) as (a, b):
+            reader, writer = await asyncio.open_connection("127.0.0.1", b.port)
+            dialer, opening = BulkConnection.dial(
+                me=a.me, to=B, ring=key_ring([KEY], insecure=False), entropy=os.urandom
+            )
+            writer.write(opening)
+            answer = await asyncio.wait_for(reader.readexactly(ANSWER_BYTES), 5)
+            b.streams.set_peers([])
+            writer.write(dialer.receive(answer).output)
+            assert await asyncio.wait_for(_read_all(reader), 5) == b""
+            assert b.streams.statistics().streams == 0
+            writer.close()
+
+    run(test())
+
+
+async def _read_all(reader: asyncio.StreamReader) -> bytes:
+    try:
+        return await reader.read()
+    except ConnectionError:
+        return b""
+
+
 def test_four_megabytes_do_not_hold_up_the_loop() -> None:
     """Sealing, opening and copying go in pieces: other callbacks run between them."""
 
