@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import socket
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Final
 
 import structlog
@@ -21,33 +22,87 @@ log = structlog.get_logger()
 
 
 class PeerAddresses:
-    """Numeric addresses by server, resolved at start and looked up again regularly."""
+    """Numeric addresses by server, resolved at start and looked up again regularly.
 
-    def __init__(self, peers: Mapping[ServerId, Address], family: socket.AddressFamily) -> None:
-        self._peers = peers
+    A server may have two: where this server's own configuration says it is, and where the replicated membership
+    does. They differ when a machine was replaced and nobody edited the files of the others, or when somebody edited
+    the files alone. So the peer itself decides: the one of them that its authenticated datagrams come from counts,
+    and while none came both are tried in turn. Any other source is no address: behind it may be a relay.
+    """
+
+    def __init__(self, peers: Mapping[ServerId, Sequence[Address]], family: socket.AddressFamily) -> None:
+        self._peers = dict(peers)
         self._family = family
         self.known: dict[ServerId, SocketAddress] = {}
-        self._told: set[ServerId] = set()
+        self._resolved: dict[tuple[ServerId, Address], SocketAddress] = {}
+        self._heard: dict[ServerId, SocketAddress] = {}
+        self._told: set[tuple[ServerId, Address]] = set()
+        self._round = 0
+        self._changed = asyncio.Event()
 
-    def set_peers(self, peers: Mapping[ServerId, Address]) -> None:
-        """The members changed: new ones are looked up soon, those that went are forgotten."""
-        self._peers = peers
+    def set_peers(self, peers: Mapping[ServerId, Sequence[Address]]) -> None:
+        """The members changed: new addresses are looked up soon, those that went are forgotten."""
+        self._peers = dict(peers)
+        for server, address in [key for key in self._resolved if key[1] not in peers.get(key[0], ())]:
+            del self._resolved[server, address]
         for server in [server for server in self.known if server not in peers]:
             del self.known[server]
+        self._choose()
+        self._changed.set()
+
+    def heard(self, server: ServerId, source: SocketAddress) -> None:
+        """An authenticated datagram of `server` came from there."""
+        if self._heard.get(server) != source and source in self._candidates(server):
+            self._heard[server] = self.known[server] = source
+
+    def answer_to(self, server: ServerId, source: SocketAddress) -> SocketAddress | None:
+        """Where to answer a handshake from there: a server that moved is found by this."""
+        return source if source in self._candidates(server) else self.known.get(server)
+
+    def _candidates(self, server: ServerId) -> list[SocketAddress]:
+        found = (self._resolved.get((server, address)) for address in self._peers.get(server, ()))
+        return list(dict.fromkeys(one for one in found if one is not None))
+
+    def _choose(self) -> None:
+        for server in self._peers:
+            candidates = self._candidates(server)
+            if self._heard.get(server) not in candidates:
+                self._heard.pop(server, None)
+                if candidates:
+                    self.known[server] = candidates[self._round % len(candidates)]
+
+    @property
+    def _searching(self) -> bool:
+        """Whether somebody has no address, or two and was not heard from either."""
+        return any(
+            server not in self.known or (len(addresses) > 1 and server not in self._heard)
+            for server, addresses in self._peers.items()
+        )
 
     async def refresh(self) -> None:
         """Look all peers up once; what cannot be found keeps its last address."""
-        for server, address in tuple(self._peers.items()):
-            try:
-                self.known[server] = await resolve(address.host, address.port, self._family)
-                self._told.discard(server)
-            except AddressError as error:
-                if server not in self._told:
-                    self._told.add(server)
-                    log.warning("peer has no address", server=server, address=str(address), error=str(error))
+        for server, addresses in tuple(self._peers.items()):
+            for address in addresses:
+                key = (server, address)
+                try:
+                    found = await resolve(address.host, address.port, self._family)
+                except AddressError as error:
+                    if key not in self._told:
+                        self._told.add(key)
+                        log.warning(
+                            "peer has no address", server=server, address=str(address), error=str(error)
+                        )
+                else:
+                    self._told.discard(key)
+                    if address in self._peers.get(server, ()):
+                        self._resolved[key] = found
+        self._round += 1
+        self._choose()
 
     async def keep_fresh(self) -> None:
         """Runs until cancelled."""
         while True:
-            await asyncio.sleep(RETRY_S if len(self.known) < len(self._peers) else REFRESH_S)
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(self._changed.wait(), RETRY_S if self._searching else REFRESH_S)
+            self._changed.clear()
             await self.refresh()

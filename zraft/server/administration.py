@@ -57,6 +57,8 @@ _WHY: Final = {
     Code.BAD_ARGUMENTS: "there is no such member, or the request is out of bounds",
     Code.UNIMPLEMENTED: f"the cluster works at a feature level below {LEVEL_OF_MEMBERS}: upgrade all servers first, or "
     "raise the knob features_max that holds it down",
+    Code.RECONFIG_IN_PROGRESS: "the leader has not yet written down who the members are, which it does within seconds of "
+    "the cluster's foundation; try again",
     Code.BAD_VERSION: "the members were changed by somebody else meanwhile; look and try again",
 }
 
@@ -95,7 +97,7 @@ class Administration:
                 part = OBSERVER if observer else PARTICIPANT
                 self._change(server, part, address, reply, f"server {server} is taken in as it shows up")
             case MemberRemove(server):
-                if server not in driver.machine.members:
+                if driver.machine.members and server not in driver.machine.members:
                     reply(Refused(f"server {server} is no member; the members are {self._names()}"))
                     return
                 self._change(server, REMOVE, "", reply, f"server {server} is taken out")
@@ -227,7 +229,8 @@ class Administration:
 
         def done(result: object) -> None:
             if isinstance(result, Code) and result is not Code.OK:
-                reply(Refused(_WHY.get(result, f"the cluster answered {result.name}")))
+                why = _WHY.get(result, f"the cluster answered {result.name}")
+                reply(Refused(why, retriable=result is Code.RECONFIG_IN_PROGRESS))
             else:
                 reply(Done(text))
 

@@ -187,7 +187,8 @@ class Driver:
         if stored.roster is not None:
             self._start_raft(self._founders(stored.roster))
         elif stored.log.last_index > 0:
-            self._start_raft(Membership({}))
+            # It was let in by a Welcome; its log may end before the entry that did so, and its vote may be needed.
+            self._start_raft(Membership({identity.server: Member(identity.instance, MemberRole.LEARNER)}))
 
     # -- what happened
 

@@ -199,7 +199,14 @@ class Node:
         self._settings_compared = False
         self._shown: tuple[object, ...] = ()
         self._members_known: Membership | None = None
+<<<<<<< HEAD
         self._snapshot_known = newest
+=======
+        self._peers_met: dict[ServerId, tuple[ListenAddress, ...]] = {
+            server: (address,) for server, address in config.cluster.items() if server != config.id
+        }
+        """Everybody who was a peer in this run, and where: as configured here, as replicated. At most 254."""
+>>>>>>> member4
         self._wal_thread = WalThread(
             wal,
             on_written=lambda seconds: self._from_thread(self._on_written, seconds),
@@ -268,8 +275,7 @@ class Node:
         loop = self._loop
         loop.set_exception_handler(self._on_unhandled)
         self._endpoint = await UdpEndpoint.open(config.address.host, config.address.port, self._on_datagrams)
-        peers = {s: a for s, a in config.cluster.items() if s != config.id}
-        self._addresses = PeerAddresses(peers, self._endpoint.family)
+        self._addresses = PeerAddresses(self._peers_met, self._endpoint.family)
         await self._addresses.refresh()
         servers = [await self._listen("address", config.address, plain=not config.tls.required)]
         if config.tls.address is not None:
@@ -447,10 +453,13 @@ class Node:
 
     def _on_datagrams(self, datagrams: list[tuple[bytes, Address]]) -> None:
         now = now_ms()
-        for datagram, _ in datagrams:
+        for datagram, source in datagrams:
             received = self._links.receive(datagram, now)
+            sender = received.sender
+            if sender is not None and self._addresses is not None:
+                self._addresses.heard(sender.server, source)
             for to, reply in received.replies:
-                address = self._addresses.known.get(to) if self._addresses is not None else None
+                address = self._addresses.answer_to(to, source) if self._addresses is not None else None
                 if address is not None and self._endpoint is not None:
                     self._endpoint.send(address, reply)
             if received.rejection is not None:
@@ -647,17 +656,21 @@ class Node:
     def _on_members(self, membership: Membership) -> None:
         """The configuration changed: speak to its members, wherever they are.
 
-        What this server's own configuration says of a server's address counts more than what was replicated: it is
-        the way from here.
+        A server may be where this server's own configuration says, or where the replicated membership does: see
+        `PeerAddresses`.
         """
         mine = self.config.id
-        peers = {server: address for server, address in self.config.cluster.items() if server != mine}
+        # Also those that went: the leader goes on telling them that they were removed, and they may ask.
+        peers = self._peers_met
         for server, member in membership.members.items():
-            if server != mine and server not in peers and member.address:
+            if server != mine and member.address:
                 try:
-                    peers[server] = parse_address(member.address, f"address of server {server}")
+                    address = parse_address(member.address, f"address of server {server}")
                 except ConfigError as error:
                     log.error("member has no usable address", server=server, error=str(error))
+                    continue
+                configured = self.config.cluster.get(server)
+                peers[server] = (address,) if configured in (None, address) else (configured, address)
         self._links.set_peers(dict.fromkeys(peers, self.config.peer.datagram_bytes))
         if self._addresses is not None:
             self._addresses.set_peers(peers)

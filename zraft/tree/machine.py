@@ -372,12 +372,16 @@ class Machine:
 
         `version` is what the wish must be of (the zxid of its last change), -1 for any. A client needs the right to
         write the configuration; servers and the leader, whose operators hold the cluster's key, do not.
+        RECONFIG_IN_PROGRESS before the leader has written down the members that the cluster was founded with.
         """
         if self.feature_level < LEVEL_OF_MEMBERS:
             return Code.UNIMPLEMENTED
         if len(command) != 4 or command[2].__class__ is not int:
             return Code.MARSHALLING_ERROR
         _, replace, version, changes = command
+        if not self.members and self._owner[0] != LEADER:
+            # The leader writes down first who there is: a change of nothing would throw all present members out.
+            return Code.RECONFIG_IN_PROGRESS
         node = self.nodes.get(CONFIG)
         assert node is not None, f"{CONFIG} cannot be deleted"
         if self._tree.session is not None and not permits(node.acl, WRITE, self._tree.ids):

@@ -47,8 +47,7 @@ def changed_members(present: Wanted, replace: object, changes: object) -> dict[S
             return Code.BAD_ARGUMENTS
         server, role, address = change
         if role == REMOVE:
-            if wanted.pop(ServerId(server), None) is None:
-                return Code.BAD_ARGUMENTS
+            wanted.pop(ServerId(server), None)  # one that is no member: as wanted already, as in ZooKeeper
         else:
             wanted[ServerId(server)] = WantedMember(role == PARTICIPANT, address)
     if not any(member.voter for member in wanted.values()):
