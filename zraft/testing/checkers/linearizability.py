@@ -100,7 +100,7 @@ def check(calls: Sequence[Call[T]], model: Model[T, Any]) -> Broken[T] | None:
         if not reached:
             return Broken(call.operation, tuple(state for state, _, _ in configurations)[:5])
         del open_calls[number]
-        configurations = reached
+        configurations = _without_dominated(reached)
     return None
 
 
@@ -114,8 +114,9 @@ def _let_happen(
 ) -> None:
     """Every configuration in which call `number` has happened, reached from `start`; `number` is forgotten in it."""
     goal = open_calls[number]
-    seen = {start}
-    stack = [start]
+    begun = _with_all_that_change_nothing(start, open_calls, model)
+    seen = {begun}
+    stack = [begun]
     while stack:
         state, happened, used = stack.pop()
         if number in happened:
@@ -133,10 +134,46 @@ def _let_happen(
             if count < available and (after := model.step(state, operation)) is not None:
                 following.append((after, happened, (used - {(token, count)}) | {(token, count + 1)}))
         for one in following:
-            if one not in seen:
-                seen.add(one)
-                stack.append(one)
+            whole = _with_all_that_change_nothing(one, open_calls, model)
+            if whole not in seen:
+                seen.add(whole)
+                stack.append(whole)
         if len(seen) + len(reached) > CONFIGURATIONS_MAX:
             raise UndecidedError(
                 f"more than {CONFIGURATIONS_MAX} possible orders at {goal}; the history is undecided"
             )
+
+
+def _with_all_that_change_nothing(
+    configuration: _Configuration, open_calls: dict[int, T], model: Model[T, Any]
+) -> _Configuration:
+    """Let open operations happen at once that fit the state and leave it as it is.
+
+    Nothing is lost by that: whatever could follow without them can follow after them.
+    """
+    state, happened, used = configuration
+    more = [
+        number
+        for number, operation in open_calls.items()
+        if number not in happened and model.step(state, operation) == state
+    ]
+    return (state, happened.union(more), used) if more else configuration
+
+
+def _without_dominated(configurations: set[_Configuration]) -> set[_Configuration]:
+    """Of equal configurations that differ in the unanswered operations they used up, those that used fewest."""
+    groups: dict[tuple[Any, frozenset[int]], list[frozenset[tuple[Hashable, int]]]] = {}
+    for state, happened, used in configurations:
+        groups.setdefault((state, happened), []).append(used)
+    if len(groups) == len(configurations):
+        return configurations
+    kept: set[_Configuration] = set()
+    for (state, happened), alternatives in groups.items():
+        alternatives.sort(key=lambda used: sum(count for _, count in used))
+        least: list[dict[Hashable, int]] = []
+        for used in alternatives:
+            counts = dict(used)
+            if not any(all(counts.get(t, 0) >= n for t, n in other.items()) for other in least):
+                least.append(counts)
+                kept.add((state, happened, used))
+    return kept
