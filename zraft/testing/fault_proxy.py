@@ -13,7 +13,7 @@ import asyncio
 import contextlib
 import random
 import socket
-from collections.abc import Awaitable, Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Final
 
 from attrs import define, field, frozen
@@ -133,9 +133,14 @@ class FaultProxy:
                 direction.udp = None
             if direction.server is not None:
                 direction.server.close()
-            for task in direction.streams:
+            streams = tuple(direction.streams)
+            for task in streams:
                 task.cancel()
-            await asyncio.gather(*direction.streams, return_exceptions=True)
+            await asyncio.gather(*streams, return_exceptions=True)
+
+    def can(self, quality: LinkQuality) -> bool:
+        """Everything that a `LinkQuality` can say."""
+        return True
 
     def set_quality(self, pairs: Iterable[tuple[int, int]], quality: LinkQuality) -> None:
         """From now on, for datagrams and bytes that arrive here; what is on its way is not called back."""
@@ -212,16 +217,12 @@ class FaultProxy:
 
     def _accepting(
         self, direction: _Direction, back: _Direction
-    ) -> Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]:
-        async def accepted(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-            task = asyncio.current_task()
-            assert task is not None
+    ) -> Callable[[asyncio.StreamReader, asyncio.StreamWriter], None]:
+        def accepted(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+            # A task of our own: asyncio would log it as an error that `close` cancels one of its.
+            task = self._loop.create_task(self._carry(direction, back, reader, writer))
             direction.streams.add(task)
-            try:
-                await self._carry(direction, back, reader, writer)
-            finally:
-                direction.streams.discard(task)
-                writer.close()
+            task.add_done_callback(direction.streams.discard)
 
         return accepted
 
@@ -232,13 +233,16 @@ class FaultProxy:
         reader: asyncio.StreamReader,
         writer: asyncio.StreamWriter,
     ) -> None:
-        # A SYN that is lost is repeated.
-        await direction.whole.wait()
-        await back.whole.wait()
         try:
+            # A SYN that is lost is repeated.
+            await direction.whole.wait()
+            await back.whole.wait()
             there, thither = await asyncio.open_connection(*direction.target)
-        except OSError:
-            return
+        except BaseException as error:
+            writer.close()
+            if isinstance(error, OSError):
+                return  # nobody listens
+            raise
         try:
             pumps = [
                 asyncio.ensure_future(self._pump(direction, reader, thither)),
@@ -252,6 +256,7 @@ class FaultProxy:
                 await asyncio.gather(*pumps, return_exceptions=True)
         finally:
             thither.close()
+            writer.close()
 
     async def _pump(
         self, direction: _Direction, reader: asyncio.StreamReader, writer: asyncio.StreamWriter

@@ -1,13 +1,14 @@
 """Servers in network namespaces of their own, joined by a bridge: what happens to packets there is the kernel's doing.
 
-Needs root. A link is cut, one direction at a time and without a sign to the sender, by a wrong permanent neighbour: frames leave
-for a hardware address that nobody has. Loss, delay, reordering, repetition and bandwidth are `tc netem` on what a server
-sends, to clients too; where the kernel has no netem, those faults are counted as not available.
+Needs root. A link is cut, one direction at a time and without a sign to the sender, by a wrong permanent neighbour:
+frames leave for a hardware address that nobody has. Loss, delay, reordering, repetition and bandwidth are `tc netem` on
+what a server sends, to clients too; where the kernel has no netem, those faults are counted as not available.
 """
 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import subprocess
 from collections.abc import Iterable
 from typing import Final
@@ -19,7 +20,6 @@ from zraft.testing.fault_proxy import CLEAR, LinkQuality
 SUBNET: Final = "10.217.33"
 BRIDGE: Final = "zraftchaos"
 NOBODY: Final = "02:00:00:00:00:fe"
-HOLDER_S: Final = 10.0
 
 
 def _run(*words: str) -> None:
@@ -34,7 +34,7 @@ class NamespaceNetwork:
     def __init__(self, servers: int, port: int) -> None:
         self._port = port
         self._numbers = range(1, servers + 1)
-        self._holders: dict[int, subprocess.Popen[bytes]] = {}
+        self._holders: dict[int, asyncio.subprocess.Process] = {}
         self._netem = False
         self._cut: set[tuple[int, int]] = set()
 
@@ -63,8 +63,10 @@ class NamespaceNetwork:
             raise
 
     async def _add(self, number: int) -> None:
-        holder = subprocess.Popen(
-            ["unshare", "--net", "sleep", "infinity"], stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL
+        holder = await asyncio.create_subprocess_exec(
+            *("unshare", "--net", "sleep", "infinity"),
+            stdin=asyncio.subprocess.DEVNULL,
+            stdout=asyncio.subprocess.DEVNULL,
         )
         self._holders[number] = holder
         outside, inside = f"zraftc{number}", f"zraftp{number}"
@@ -115,10 +117,10 @@ class NamespaceNetwork:
         """The namespaces go with their holders, the links with the namespaces."""
         for holder in self._holders.values():
             holder.kill()
-            holder.wait()
-        subprocess.run(["ip", "link", "del", BRIDGE], capture_output=True, check=False)
-        for number in self._numbers:
-            subprocess.run(["ip", "link", "del", f"zraftc{number}"], capture_output=True, check=False)
+            await holder.wait()
+        for link in (BRIDGE, *(f"zraftc{number}" for number in self._numbers)):
+            with contextlib.suppress(ConfigError):  # gone with its namespace
+                _run("ip", "link", "del", link)
 
 
 def _netem(quality: LinkQuality) -> list[str]:

@@ -198,7 +198,7 @@ class ChaosRun:
             striking.cancel()
             for worker in self._workers:
                 worker.stop()
-            done, late = await asyncio.wait(tasks, timeout=PROGRESS_S)
+            _, late = await asyncio.wait(tasks, timeout=PROGRESS_S)
             for task in late:
                 task.cancel()
             watching.cancel()

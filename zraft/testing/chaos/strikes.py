@@ -10,7 +10,7 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from typing import Final, Protocol
 
-from zraft.testing.chaos.schedule import Fault, FaultKind, Target
+from zraft.testing.chaos.schedule import NETWORK, Fault, FaultKind, Target
 from zraft.testing.chaos.servers import FAILED, Servers
 from zraft.testing.checkers.history import Violation
 from zraft.testing.fault_proxy import CLEAR, LinkQuality
@@ -28,6 +28,7 @@ class Network(Protocol):
     @property
     def pairs(self) -> tuple[tuple[int, int], ...]: ...
 
+    def can(self, quality: LinkQuality) -> bool: ...
     def set_quality(self, pairs: Sequence[tuple[int, int]], quality: LinkQuality) -> None: ...
 
 
@@ -78,12 +79,12 @@ class Strikes:
     async def _strike(self, fault: Fault) -> None:
         loop = asyncio.get_running_loop()
         targets = await self._targets(fault)
-        shown = f"{fault.kind} of {','.join(map(str, targets)) or 'nobody'} for {fault.duration_s:.1f} s"
+        shown = f"{fault.kind} of {_shown_targets(fault, targets)} for {fault.duration_s:.1f} s"
         if not targets:
             self.missed[fault.kind] += 1
-            self._log(f"fault {fault.number}: {shown}: no such server now")
+            self._log(f"{fault.at_s:7.1f} s  {shown}: no such server now")
             return
-        self._log(f"fault {fault.number}: {shown}")
+        self._log(f"{fault.at_s:7.1f} s  {shown}")
         began = loop.time()
         self.active[fault.number] = shown
         try:
@@ -91,7 +92,7 @@ class Strikes:
                 self.struck[fault.kind] += 1
             else:
                 self.missed[fault.kind] += 1
-                self._log(f"fault {fault.number}: {fault.kind} is not available here")
+                self._log(f"{fault.at_s:7.1f} s  {fault.kind} was not possible")
         finally:
             del self.active[fault.number]
             self.periods.append((began, loop.time(), shown))
@@ -106,7 +107,9 @@ class Strikes:
         if fault.target is Target.LEADER and leader is not None:
             first = leader
         else:
-            candidates = [n for n in running if n != leader] or running
+            # Links can be cut of servers that do not run, and of none that do.
+            able = everybody if fault.kind in NETWORK else running
+            candidates = [n for n in able if n != leader] or able
             if not candidates:
                 return []
             first = candidates[fault.choice % len(candidates)]
@@ -185,7 +188,7 @@ class Strikes:
             case FaultKind.MEMBER:
                 return await self._replace_member(fault, one)
             case _:
-                await self._disturb(fault, targets)
+                return await self._disturb(fault, targets)
         return True
 
     async def _fail_fsync(self, fault: Fault, one: int) -> bool:
@@ -218,7 +221,7 @@ class Strikes:
         server.may_end = False
         return True
 
-    async def _disturb(self, fault: Fault, targets: Sequence[int]) -> None:
+    async def _disturb(self, fault: Fault, targets: Sequence[int]) -> bool:
         """A fault of the network, and its end."""
         one, strength = targets[0], fault.strength
         everywhere = self._network.pairs
@@ -249,11 +252,14 @@ class Strikes:
                 quality = LinkQuality(cut=True)
             case _:
                 pairs, quality = at_one, LinkQuality(cut=True)
+        if not self._network.can(quality):
+            return False
         self._network.set_quality(pairs, quality)
         try:
             await asyncio.sleep(fault.duration_s)
         finally:
             self._network.set_quality(pairs, CLEAR)
+        return True
 
     # -- membership: `zraft member …`, as an operator would
 
@@ -287,3 +293,23 @@ class Strikes:
         added = await self._administer("add", f"{one}={self._servers.all[one].address}")
         self._servers.start(one)
         return added and await self._administer("promote", str(one))
+
+
+def _shown_targets(fault: Fault, targets: Sequence[int]) -> str:
+    if not targets:
+        return "nobody"
+    match fault.kind:
+        case FaultKind.KILL_ALL | FaultKind.STOP_ALL:
+            return "all"
+        case FaultKind.CUT:
+            return "-".join(map(str, targets[:2]))
+        case FaultKind.ONE_WAY:
+            a, b = targets[:2] if fault.choice % 2 == 0 else targets[1::-1]
+            return f"{a} to {b}"
+        case FaultKind.PARTITION:
+            return ",".join(map(str, targets[: (len(targets) - 1) // 2]))
+        case FaultKind.LOSS | FaultKind.DELAY | FaultKind.REORDER | FaultKind.DUPLICATE | FaultKind.SLOW_LINK:
+            return "every link" if fault.choice % 2 else f"links of {targets[0]}"
+        case FaultKind.TRANSFER:
+            return f"the leader to {targets[1]}"
+    return str(targets[0])

@@ -153,19 +153,19 @@ _TUPLES: Final = ("names", "further")
 
 def heading(client: int, seed: int) -> str:
     """The first line of a client's file."""
-    return json.dumps({"type": "history", "schema": SCHEMA, "client": client, "seed": seed})
+    return json.dumps({"record": "history", "schema": SCHEMA, "client": client, "seed": seed})
 
 
 def encode(record: Record) -> str:
     """One line, without its end."""
-    return json.dumps({"type": _NAMES[type(record)], **asdict(record)}, separators=(",", ":"))
+    return json.dumps({"record": _NAMES[type(record)], **asdict(record)}, separators=(",", ":"))
 
 
 def decode(line: str) -> Record:
     """Raises ProtocolError: the line is no record of this schema; says what it is."""
     try:
         fields: dict[str, Any] = json.loads(line)
-        made = _TYPES[fields.pop("type")]
+        made = _TYPES[fields.pop("record")]
         for name in _TUPLES:
             if name in fields:
                 fields[name] = tuple(fields[name])

@@ -100,13 +100,11 @@ def test_values_that_are_not_unique_are_refused_instead_of_judged() -> None:
 def test_a_search_beyond_its_bound_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(linearizability, "CONFIGURATIONS_MAX", 3)
     open_writes = [wrote(PATH, (0, None), f"{n}") for n in range(9)]
+    history = [*open_writes, wrote(PATH, (5, 6), "z", version=7)]
+    calls = [Call(one, one.invoked_us, one.returned_us) for one in history]
     with pytest.raises(UndecidedError):
-        history = [*open_writes, wrote(PATH, (5, 6), "z", version=7)]
-        check(
-            [Call(one, one.invoked_us, one.returned_us) for one in history],
-            Register(history, Present("first", 0)),
-        )
-    assert "undecided" in found(*open_writes, wrote(PATH, (5, 6), "z", version=7))[0]
+        check(calls, Register(history, Present("first", 0)))
+    assert "undecided" in found(*history)[0]
 
 
 # -- brute force
