@@ -105,6 +105,9 @@ def main(
             )
             with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
                 summary = runner.run(run.run())
+    except asyncio.CancelledError:
+        console.print("[red]stopped[/red] by SIGTERM: nothing was judged")
+        sys.exit(2)
     except (ZraftError, OSError) as error:
         console.print(f"[red]error:[/red] {escape(str(error))}")
         sys.exit(2)

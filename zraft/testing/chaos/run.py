@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import random
+import signal
 import time
 from collections import Counter
 from collections.abc import Callable, Collection, Mapping, Sequence
@@ -119,8 +120,13 @@ class ChaosRun:
         self.servers: Servers | None = None
 
     async def run(self) -> Summary:
-        """Raises ConfigError: what was asked for is not possible on this machine. NotReadyError: servers do not start."""
+        """The run, from the first server to the verdict; what it started is ended in any case, on SIGTERM too.
+
+        Raises ConfigError: what was asked for is not possible on this machine. NotReadyError: servers do not start."""
         settings = self._settings
+        task = asyncio.current_task()
+        assert task is not None
+        asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, task.cancel)
         shim = build(settings.out) if compiler() is not None else None
         if shim is None and set(settings.faults) & SHIM_KINDS:
             raise ConfigError(

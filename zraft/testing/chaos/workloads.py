@@ -138,7 +138,9 @@ class QueueWorker(Worker):
     """Puts unique items into a queue, and takes the oldest."""
 
     async def step(self) -> None:
-        listed = await self.client.children(QUEUE)
+        listed = await (
+            self.client.sync_children(QUEUE) if self.rng.random() < 0.3 else self.client.children(QUEUE)
+        )
         if len(listed.names) < QUEUE_LENGTH_MAX and self.rng.random() < 0.55:
             await self.client.create(f"{QUEUE}/item-", self.value(), sequential=True)
         elif listed.names:

@@ -11,7 +11,7 @@ from zraft.testing.checkers.history import Record, Violation
 from zraft.testing.checkers.locks import check_locks
 from zraft.testing.checkers.order import check_reads, check_zxids
 from zraft.testing.checkers.registers import State, check_registers
-from zraft.testing.checkers.sequences import check_sequences
+from zraft.testing.checkers.sequences import check_lists, check_sequences
 from zraft.testing.checkers.sessions import check_ephemerals, check_sessions
 from zraft.testing.checkers.watches import check_watches
 
@@ -31,6 +31,7 @@ def check_histories(
         ("ephemerals", check_ephemerals),
         ("locks", check_locks),
         ("sequences", check_sequences),
+        ("lists of children", check_lists),
         ("watches", check_watches),
     ):
         progress(name)

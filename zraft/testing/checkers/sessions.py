@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections import defaultdict
 from collections.abc import Sequence
 from typing import Final
@@ -65,6 +66,7 @@ def check_ephemerals(histories: Sequence[Sequence[Record]]) -> list[Violation]:
     """Per session the greatest zxid of an operation that was answered with success: it lived until then."""
     made: dict[str, list[Operation]] = defaultdict(list)
     deleted: dict[str, list[Operation]] = defaultdict(list)
+    unsure: dict[str, list[Operation]] = defaultdict(list)
     for history in histories:
         for record in history:
             match record:
@@ -78,12 +80,13 @@ def check_ephemerals(histories: Sequence[Sequence[Record]]) -> list[Violation]:
                         latest[record.session] = max(latest[record.session], record.zxid)
                     if record.kind is Kind.CREATE and record.ephemeral:
                         made[record.created or record.path].append(record)
-            if (
-                isinstance(record, Operation)
-                and record.kind is Kind.DELETE
-                and record.outcome is not Outcome.FAIL
-            ):
-                deleted[record.path].append(record)
+            if isinstance(record, Operation) and record.kind is Kind.DELETE:
+                if record.outcome is Outcome.OK:
+                    deleted[record.path].append(record)
+                elif record.outcome is Outcome.UNKNOWN:
+                    unsure[record.path].append(record)
+    for rows in (*made.values(), *deleted.values()):
+        rows.sort(key=_zxid)
     for one in operations(histories):
         if one.outcome is Outcome.OK and one.owner:
             if one.owner in closed and one.zxid >= closed[one.owner]:
@@ -93,14 +96,23 @@ def check_ephemerals(histories: Sequence[Sequence[Record]]) -> list[Violation]:
             elif one.kind in _SYNCED and one.invoked_us > expired.get(one.owner, one.invoked_us):
                 found.append(Violation("ephemeral", f"of a session that had expired: {describe(one)}"))
         if one.kind in (Kind.GET, Kind.SYNC_GET) and one.code == Code.NO_NODE and one.path in made:
-            for birth in made[one.path]:
-                gone = any(
-                    d.outcome is Outcome.UNKNOWN or birth.zxid < d.zxid <= one.zxid for d in deleted[one.path]
-                )
-                if not gone and birth.zxid <= one.zxid < latest[birth.session]:
-                    found.append(
-                        Violation(
-                            "ephemeral", f"lost: {describe(birth)}; its session lived on, but {describe(one)}"
-                        )
+            births = made[one.path]
+            place = bisect_right(births, one.zxid, key=_zxid)
+            if not place:
+                continue
+            birth = births[place - 1]
+            # An earlier one was gone before this one could be made.
+            gone = bisect_right(deleted[one.path], birth.zxid, key=_zxid) < bisect_right(
+                deleted[one.path], one.zxid, key=_zxid
+            ) or any(birth.invoked_us <= d.invoked_us <= (one.returned_us or 0) for d in unsure[one.path])
+            if not gone and one.zxid < latest[birth.session]:
+                found.append(
+                    Violation(
+                        "ephemeral", f"lost: {describe(birth)}; its session lived on, but {describe(one)}"
                     )
+                )
     return found
+
+
+def _zxid(operation: Operation) -> int:
+    return operation.zxid

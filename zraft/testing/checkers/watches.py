@@ -6,7 +6,7 @@ somebody tried them.
 
 from __future__ import annotations
 
-from bisect import bisect_right
+from bisect import bisect_left, bisect_right
 from collections import defaultdict
 from collections.abc import Sequence
 from typing import Final
@@ -55,6 +55,8 @@ class _Writes:
     zxids: dict[str, list[int]]
     found: dict[tuple[str, int], Operation]
     tried: set[str]
+    trees: dict[str, list[tuple[int, str]]] = field(factory=dict)
+    """By top, all changes at and under it, in order; filled when first asked for."""
 
     def after(self, path: str, zxid: int, until: int) -> list[Operation]:
         """Changes of `path` in (zxid, until]."""
@@ -65,12 +67,15 @@ class _Writes:
 
     def below(self, top: str, zxid: int, until: int) -> list[tuple[int, str]]:
         """(zxid, path) of changes at and under `top` in (zxid, until]."""
-        return sorted(
-            (one.zxid, path)
-            for path in self.zxids
-            if path == top or path.startswith(top + "/")
-            for one in self.after(path, zxid, until)
-        )
+        changes = self.trees.get(top)
+        if changes is None:
+            changes = self.trees[top] = sorted(
+                (one, path)
+                for path, zxids in self.zxids.items()
+                if path == top or path.startswith(top + "/")
+                for one in zxids
+            )
+        return changes[bisect_left(changes, (zxid + 1, "")) : bisect_left(changes, (until + 1, ""))]
 
 
 def check_watches(histories: Sequence[Sequence[Record]]) -> list[Violation]:

@@ -21,7 +21,7 @@ from zraft.testing.checkers.final import Found, check_final
 from zraft.testing.checkers.history import Kind, Record, Violation
 from zraft.testing.checkers.locks import check_locks
 from zraft.testing.checkers.order import check_reads, check_zxids
-from zraft.testing.checkers.sequences import check_sequences
+from zraft.testing.checkers.sequences import check_lists, check_sequences
 from zraft.testing.checkers.sessions import check_ephemerals, check_sessions
 from zraft.testing.checkers.watches import check_watches
 
@@ -265,6 +265,31 @@ def test_an_item_taken_twice_is_caught() -> None:
     one = op(Kind.DELETE, path, (20, 21), zxid=20)
     other = op(Kind.DELETE, path, (22, 23), client=2, zxid=22)
     assert "taken twice" in verdict(check_sequences, [item(1, 10, 0, "a"), one], [other])
+
+
+def listed(zxid: int, *numbers: int) -> Record:
+    names = tuple(f"item-{number:010}" for number in numbers)
+    return op(Kind.CHILDREN, "/q", (zxid, zxid + 1), client=3, names=names, zxid=zxid)
+
+
+ITEMS = (item(1, 10, 0, "a"), item(1, 12, 1, "b"), op(Kind.DELETE, "/q/item-0000000000", (14, 15), zxid=14))
+
+
+def test_lists_that_are_true_to_their_zxid_are_fine() -> None:
+    assert not verdict(check_lists, ITEMS, [listed(9), listed(11, 0), listed(13, 0, 1), listed(14, 1)])
+
+
+@pytest.mark.parametrize(
+    ("name", "row"),
+    [
+        ("missing", listed(10)),
+        ("missing", listed(13, 0)),
+        ("missing", listed(20)),
+        ("deleted", listed(14, 0, 1)),
+    ],
+)
+def test_a_list_that_is_not_true_to_its_zxid_is_caught(name: str, row: Record) -> None:
+    assert name in verdict(check_lists, ITEMS, [row])
 
 
 # -- watches
