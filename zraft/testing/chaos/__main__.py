@@ -23,6 +23,7 @@ from rich.table import Table
 from zraft.errors import ConfigError, ZraftError
 from zraft.testing.chaos.run import ChaosRun, Settings, Summary
 from zraft.testing.chaos.schedule import MEMBERSHIP, parse_faults
+from zraft.testing.planted import PLANTS
 
 SHOWN_VIOLATIONS_MAX: Final = 20
 SHOWN_CHARACTERS_MAX: Final = 4_000
@@ -52,6 +53,12 @@ SHOWN_CHARACTERS_MAX: Final = 4_000
 )
 @click.option("--set", "knobs", multiple=True, metavar="KNOB=VALUE", help="A setting of all servers.")
 @click.option(
+    "--planted",
+    type=click.Choice(sorted(PLANTS)),
+    help="Servers with this bug: is it noticed?",
+    metavar="BUG",
+)
+@click.option(
     "--out",
     type=click.Path(path_type=Path, file_okay=False),
     required=True,
@@ -65,6 +72,7 @@ def main(
     pause_ms: float,
     network: str,
     knobs: Sequence[str],
+    planted: str | None,
     out: Path,
 ) -> None:
     """Let servers suffer, and check what their clients were told.
@@ -77,6 +85,7 @@ def main(
         *(sys.executable, "-m", "zraft.testing.chaos", "--minutes", f"{minutes:g}", "--seed", str(chosen)),
         *("--servers", servers, "--faults", faults, "--pause-ms", f"{pause_ms:g}", "--network", network),
         *(word for knob in knobs for word in ("--set", knob)),
+        *(("--planted", planted) if planted is not None else ()),
     ]
     console.print(f"seed: {chosen}")
     try:
@@ -89,6 +98,7 @@ def main(
             out=_empty_directory(out),
             namespaces=network == "namespaces",
             knobs=dict(_knob(one) for one in knobs),
+            planted=planted,
         )
         with Progress(
             TextColumn("{task.description}"),

@@ -12,7 +12,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Final, TextIO
 
-from attrs import frozen
+from attrs import field, frozen
 
 from zraft.address import Address
 from zraft.errors import ConfigError
@@ -57,7 +57,9 @@ class Settings:
     """Mean of the time between two requests of a client."""
     out: Path
     namespaces: bool = False
-    knobs: Mapping[str, str] = {}
+    knobs: Mapping[str, str] = field(factory=dict)
+    planted: str | None = None
+    """A bug of `zraft.testing.planted` that every server has."""
 
 
 @frozen(kw_only=True)
@@ -148,7 +150,7 @@ class ChaosRun:
             await proxy.open(dict(zip(pairs, ports[len(numbers) :], strict=True)))
             peers = {n: {m: Address(HOST, proxy.port(n, m)) for m in numbers if m != n} for n in numbers}
             network = proxy
-        servers = Servers(settings.out, addresses, peers, shim, settings.knobs)
+        servers = Servers(settings.out, addresses, peers, shim, settings.knobs, settings.planted)
         self.servers = servers
         try:
             if isinstance(network, NamespaceNetwork):

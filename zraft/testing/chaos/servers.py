@@ -112,13 +112,15 @@ class Servers:
         peers: Mapping[int, Mapping[int, Address]],
         shim: Path | None,
         settings: Mapping[str, object],
+        planted: str | None = None,
     ) -> None:
-        """`peers`: by server, where it is told that each of the others lives."""
+        """`peers`: by server, where it is told that each of the others lives. `planted`: a bug that all have."""
         self.directory = directory
         self.key = directory / "cluster.key"
         create_key_file(self.key)
         self._peers = peers
         self._settings = {**SETTINGS, **settings}
+        self._program = ("zraft",) if planted is None else ("zraft.testing.chaos.planted_server", planted)
         self.all = {
             number: Server(
                 number,
@@ -190,7 +192,7 @@ class Servers:
         settings = [word for name, value in self._settings.items() for word in ("--set", f"{name}={value}")]
         return [
             *server.namespace,
-            *(sys.executable, "-X", "faulthandler", "-m", "zraft", "serve", "--id", str(number)),
+            *(sys.executable, "-X", "faulthandler", "-m", *self._program, "serve", "--id", str(number)),
             *("--data", str(server.data), "--address", str(server.address)),
             *("--cluster", cluster, "--key", str(self.key), *settings),
         ]
