@@ -222,7 +222,7 @@ class ChaosRun:
             *strikes.violations,
             *from_logs,
             *await asyncio.to_thread(check_final, histories, trees, digests),
-            *await asyncio.to_thread(check_histories, histories, start=start),
+            *await asyncio.to_thread(check_histories, histories, start=start, pauses=strikes.pauses),
         ]
         at_s = self._acks.longest_from_s
         # The loop's clock is the monotonic one.

@@ -37,7 +37,7 @@ TMPFS_BYTES: Final = 2 * 1024**3
 LOG_TAIL_LINES: Final = 30
 FILLER_CHUNK_BYTES: Final = 1 << 20
 
-SETTINGS: Final = {"tick_time_ms": 1_000, "wal.segment_bytes_max": 1_048_576, "log_format": "json"}
+SETTINGS: Final = {"tick_time_ms": 1_000, "wal.segment_bytes_max": 131_072, "log_format": "json"}
 """Short sessions, so that some expire; small segments, so that a full disk is met soon."""
 
 DISK_FULL: Final = "disk is full, nothing is acknowledged until there is room"

@@ -10,6 +10,7 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from typing import Final, Protocol
 
+from zraft.testing.chaos.client import now_us
 from zraft.testing.chaos.schedule import NETWORK, Fault, FaultKind, Target
 from zraft.testing.chaos.servers import FAILED, Servers
 from zraft.testing.checkers.history import Violation
@@ -44,6 +45,8 @@ class Strikes:
         """Faults that this machine cannot do, or that had no target when they were due."""
         self.violations: list[Violation] = []
         self.active: dict[int, str] = {}
+        self.pauses: list[tuple[int, int]] = []
+        """(from, to) in microseconds of the clients' clock: surely no server ran."""
         self.periods: list[tuple[float, float, str]] = []
         """(from, to) in seconds of the loop's clock, and what struck."""
 
@@ -151,9 +154,11 @@ class Strikes:
             case FaultKind.STOP_ALL:
                 for number in targets:
                     servers.signal(number, signal.SIGSTOP)
+                began_us = now_us()
                 try:
                     await asyncio.sleep(fault.duration_s)
                 finally:
+                    self.pauses.append((began_us, now_us()))
                     for number in targets:
                         servers.signal(number, signal.SIGCONT)
             case FaultKind.SLOW_FSYNC:

@@ -41,6 +41,7 @@ SET_UP: Final = (
 
 ROOTS: Final = ("/r", "/m", "/c", "/t", "/w", "/q", "/x", "/f")
 LOCK_TRIES: Final = 40
+WATCHERS_READS: Final = 12
 QUEUE_LENGTH_MAX: Final = 40
 
 
@@ -215,7 +216,15 @@ class WatchedWriter(Worker):
             await self.client.delete(child)
 
 
-class RecursiveWatcher(Worker):
+class Watcher(Worker):
+    """Reads what it watches without a pause: only an answer on the heels of an event shows which came first."""
+
+    async def read_on(self) -> None:
+        for _ in range(WATCHERS_READS):
+            await self.client.get(self.rng.choice(WATCHED))
+
+
+class RecursiveWatcher(Watcher):
     """A persistent recursive watch on everything that is written there, and reads beside it."""
 
     def __init__(self, client: Client, rng: random.Random, pause_s: float) -> None:
@@ -231,10 +240,10 @@ class RecursiveWatcher(Worker):
         elif self.rng.random() < 0.02:
             await self.client.move()
         else:
-            await self.client.get(self.rng.choice(WATCHED))
+            await self.read_on()
 
 
-class OnceWatcher(Worker):
+class OnceWatcher(Watcher):
     """One-shot watches, set again after they fired; the session moves with them."""
 
     async def step(self) -> None:
@@ -242,6 +251,7 @@ class OnceWatcher(Worker):
             await self.client.move()
         else:
             await self.client.get(self.rng.choice(WATCHED), watch=self.rng.random() < 0.5)
+            await self.read_on()
 
 
 Maker = Callable[[Client, random.Random, float], Worker]

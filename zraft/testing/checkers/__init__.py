@@ -20,14 +20,21 @@ def check_histories(
     histories: Sequence[Sequence[Record]],
     *,
     start: Mapping[str, State] | None = None,
+    pauses: Sequence[tuple[int, int]] = (),
     progress: Callable[[str], None] = lambda what: None,
 ) -> list[Violation]:
-    """Every violation that every checker finds; `start` is what keys held before the clients began."""
+    """Every violation that every checker finds.
+
+    Args:
+        start: what keys held before the clients began.
+        pauses: (from, to) in microseconds when no server ran.
+        progress: called with what is looked at next.
+    """
     found: list[Violation] = []
     for name, checker in (
         ("order of zxids", check_zxids),
         ("reads", check_reads),
-        ("sessions", check_sessions),
+        ("sessions", lambda all_of_them: check_sessions(all_of_them, pauses)),
         ("ephemerals", check_ephemerals),
         ("locks", check_locks),
         ("sequences", check_sequences),

@@ -23,15 +23,21 @@ from zraft.testing.checkers.history import (
 _SYNCED: Final = frozenset({Kind.SYNC_GET, Kind.SYNC_CHILDREN})
 
 
-def check_sessions(histories: Sequence[Sequence[Record]]) -> list[Violation]:
-    """`expiry`: only after a full timeout of silence (D-11). `ended`: a session that ended answers no more."""
+def check_sessions(
+    histories: Sequence[Sequence[Record]], pauses: Sequence[tuple[int, int]] = ()
+) -> list[Violation]:
+    """`expiry`: only after a full timeout of silence (D-11). `ended`: a session that ended answers no more.
+
+    Args:
+        pauses: (from, to) in microseconds when no server ran. Nobody could speak then, so it is no silence.
+    """
     found: list[Violation] = []
     ended: dict[int, Expired | Operation] = {}
     for history in histories:
         for record in history:
             match record:
                 case Expired():
-                    silence_us = record.at_us - record.heard_us
+                    silence_us = record.at_us - record.heard_us - _overlap_us(record, pauses)
                     if record.session not in ended and silence_us < record.timeout_ms * 1000:
                         found.append(
                             Violation(
@@ -52,6 +58,10 @@ def check_sessions(histories: Sequence[Sequence[Record]]) -> list[Violation]:
             if isinstance(record, Operation) and record.kind is Kind.CLOSE and record.outcome is Outcome.OK:
                 ended[record.session] = record
     return found
+
+
+def _overlap_us(record: Expired, pauses: Sequence[tuple[int, int]]) -> int:
+    return sum(max(0, min(record.at_us, end) - max(record.heard_us, begin)) for begin, end in pauses)
 
 
 def check_ephemerals(histories: Sequence[Sequence[Record]]) -> list[Violation]:

@@ -139,6 +139,12 @@ def test_a_session_that_expires_too_early_is_caught() -> None:
     assert "expiry" in verdict(check_sessions, [connected(), expired(at=1_900_000, heard=50_000)])
 
 
+def test_time_in_which_no_server_ran_is_no_silence() -> None:
+    history = [connected(), expired(at=9_000_000, heard=0)]
+    assert not check_sessions([history], [(1_000_000, 8_000_000)])
+    assert check_sessions([history], [(1_000_000, 8_000_001)])
+
+
 def test_a_session_that_works_after_its_end_is_caught() -> None:
     closed = op(Kind.CLOSE, "/", (0, 1), zxid=5)
     assert "ended" in verdict(check_sessions, [closed, connected(at=3, resumed=True)])
