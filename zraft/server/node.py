@@ -199,14 +199,11 @@ class Node:
         self._settings_compared = False
         self._shown: tuple[object, ...] = ()
         self._members_known: Membership | None = None
-<<<<<<< HEAD
         self._snapshot_known = newest
-=======
         self._peers_met: dict[ServerId, tuple[ListenAddress, ...]] = {
             server: (address,) for server, address in config.cluster.items() if server != config.id
         }
         """Everybody who was a peer in this run, and where: as configured here, as replicated. At most 254."""
->>>>>>> member4
         self._wal_thread = WalThread(
             wal,
             on_written=lambda seconds: self._from_thread(self._on_written, seconds),

@@ -1,0 +1,320 @@
+"""Carries out the faults of a plan on running servers, and undoes each. What struck whom is logged as it happens."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import signal
+import sys
+from collections import Counter
+from collections.abc import Callable, Sequence
+from typing import Final, Protocol
+
+from zraft.testing.chaos.client import now_us
+from zraft.testing.chaos.schedule import NETWORK, Fault, FaultKind, Target
+from zraft.testing.chaos.servers import FAILED, Servers
+from zraft.testing.checkers.history import Violation
+from zraft.testing.fault_proxy import CLEAR, LinkQuality
+
+FSYNC_ERROR_END_S: Final = 20.0
+"""A server whose fsync fails ends at its next write, which clients cause all the time."""
+
+DAY_S: Final = 86_400.0
+ADMINISTRATION_S: Final = 60.0
+
+
+class Network(Protocol):
+    """What carries traffic between servers: the proxy, or interfaces of network namespaces."""
+
+    @property
+    def pairs(self) -> tuple[tuple[int, int], ...]: ...
+
+    def can(self, quality: LinkQuality) -> bool: ...
+    def set_quality(self, pairs: Sequence[tuple[int, int]], quality: LinkQuality) -> None: ...
+
+
+class Strikes:
+    """Runs a plan. One task per track of the plan would overlap by design; each fault is a task of its own."""
+
+    def __init__(self, servers: Servers, network: Network, log: Callable[[str], None]) -> None:
+        self._servers = servers
+        self._network = network
+        self._log = log
+        self.struck: Counter[str] = Counter()
+        self.missed: Counter[str] = Counter()
+        """Faults that this machine cannot do, or that had no target when they were due."""
+        self.violations: list[Violation] = []
+        self.active: dict[int, str] = {}
+        self.pauses: list[tuple[int, int]] = []
+        """(from, to) in microseconds of the clients' clock: surely no server ran."""
+        self.periods: list[tuple[float, float, str]] = []
+        """(from, to) in seconds of the loop's clock, and what struck."""
+
+    async def run(self, plan: Sequence[Fault]) -> None:
+        """All of it, from now on."""
+        loop = asyncio.get_running_loop()
+        began = loop.time()
+        tasks: set[asyncio.Task[None]] = set()
+        try:
+            for fault in plan:
+                await asyncio.sleep(max(0.0, began + fault.at_s - loop.time()))
+                task = asyncio.ensure_future(self._strike(fault))
+                tasks.add(task)
+                for done in [one for one in tasks if one.done()]:
+                    tasks.discard(done)
+                    done.result()
+            await asyncio.gather(*tasks)
+        finally:
+            for task in tasks:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
+
+    async def heal(self) -> None:
+        """Everything runs, and is well."""
+        self._network.set_quality(self._network.pairs, CLEAR)
+        for number, server in self._servers.all.items():
+            if server.control is not None:
+                server.control.heal()
+            self._servers.free_disk(number)
+            self._servers.signal(number, signal.SIGCONT)
+            self._servers.start(number)
+
+    async def _strike(self, fault: Fault) -> None:
+        loop = asyncio.get_running_loop()
+        targets = await self._targets(fault)
+        shown = f"{fault.kind} of {_shown_targets(fault, targets)} for {fault.duration_s:.1f} s"
+        if not targets:
+            self.missed[fault.kind] += 1
+            self._log(f"{fault.at_s:7.1f} s  {shown}: no such server now")
+            return
+        self._log(f"{fault.at_s:7.1f} s  {shown}")
+        began = loop.time()
+        self.active[fault.number] = shown
+        try:
+            if await self._carry_out(fault, targets):
+                self.struck[fault.kind] += 1
+            else:
+                self.missed[fault.kind] += 1
+                self._log(f"{fault.at_s:7.1f} s  {fault.kind} was not possible")
+        finally:
+            del self.active[fault.number]
+            self.periods.append((began, loop.time(), shown))
+
+    async def _targets(self, fault: Fault) -> list[int]:
+        """Servers that it strikes; the first of them alone for faults of one server."""
+        everybody = sorted(self._servers.all)
+        if fault.kind in (FaultKind.KILL_ALL, FaultKind.STOP_ALL):
+            return everybody
+        running = [number for number in everybody if self._servers.all[number].running]
+        leader = await self._servers.leader() if fault.target is not Target.ANY else None
+        if fault.target is Target.LEADER and leader is not None:
+            first = leader
+        else:
+            # Links can be cut of servers that do not run, and of none that do.
+            able = everybody if fault.kind in NETWORK else running
+            candidates = [n for n in able if n != leader] or able
+            if not candidates:
+                return []
+            first = candidates[fault.choice % len(candidates)]
+        others = [n for n in everybody if n != first]
+        random.Random(fault.choice).shuffle(others)
+        return [first, *others]
+
+    async def _carry_out(self, fault: Fault, targets: Sequence[int]) -> bool:
+        servers, one = self._servers, targets[0]
+        server = servers.all[one]
+        match fault.kind:
+            case FaultKind.KILL:
+                await servers.end(one)
+                await asyncio.sleep(fault.duration_s)
+                servers.start(one)
+            case FaultKind.RESTART:
+                code = await servers.end(one, signal.SIGTERM)
+                if code not in (0, -signal.SIGKILL):
+                    self.violations.append(
+                        Violation("server", f"server {one} ended with {code} after SIGTERM")
+                    )
+                servers.start(one)
+            case FaultKind.STOP_SHORT | FaultKind.STOP_LONG:
+                servers.signal(one, signal.SIGSTOP)
+                try:
+                    await asyncio.sleep(fault.duration_s)
+                finally:
+                    servers.signal(one, signal.SIGCONT)
+            case FaultKind.KILL_ALL:
+                for number in targets:
+                    servers.all[number].may_end = True
+                for number in targets:
+                    servers.signal(number, signal.SIGKILL)
+                for number in targets:
+                    await servers.end(number)
+                await asyncio.sleep(fault.duration_s)
+                for number in targets:
+                    servers.start(number)
+            case FaultKind.STOP_ALL:
+                for number in targets:
+                    servers.signal(number, signal.SIGSTOP)
+                began_us = now_us()
+                try:
+                    await asyncio.sleep(fault.duration_s)
+                finally:
+                    self.pauses.append((began_us, now_us()))
+                    for number in targets:
+                        servers.signal(number, signal.SIGCONT)
+            case FaultKind.SLOW_FSYNC:
+                if server.control is None:
+                    return False
+                server.control.delay_sync(0.01 + 0.4 * fault.strength**2)
+                await asyncio.sleep(fault.duration_s)
+                server.control.delay_sync(0)
+            case FaultKind.FSYNC_ERROR:
+                return await self._fail_fsync(fault, one)
+            case FaultKind.FULL_DISK:
+                if not servers.fill_disk(one):
+                    return False
+                try:
+                    await asyncio.sleep(fault.duration_s)
+                finally:
+                    servers.free_disk(one)
+            case FaultKind.CLOCK:
+                if server.control is None:
+                    return False
+                # To anywhere within a day, seconds as often as hours; it stays there until the next jump.
+                size = DAY_S ** (2 * abs(fault.strength - 0.5))
+                server.control.shift_wall_clock(size if fault.strength > 0.5 else -size)
+                await asyncio.sleep(fault.duration_s)
+            case FaultKind.WIPE:
+                await servers.end(one)
+                await asyncio.sleep(fault.duration_s)
+                servers.wipe(one)
+                servers.start(one)
+            case FaultKind.TRANSFER:
+                return await self._administer("transfer", str(targets[1]))
+            case FaultKind.MEMBER:
+                return await self._replace_member(fault, one)
+            case _:
+                return await self._disturb(fault, targets)
+        return True
+
+    async def _fail_fsync(self, fault: Fault, one: int) -> bool:
+        server = self._servers.all[one]
+        if server.control is None:
+            return False
+        server.may_log |= {FAILED}
+        server.may_end = True
+        process = server.process
+        server.control.fail_sync(True)
+        try:
+            deadline = asyncio.get_running_loop().time() + FSYNC_ERROR_END_S
+            while server.running and server.process is process:
+                if asyncio.get_running_loop().time() > deadline:
+                    # Without a write there is no fsync: a server apart from the others may have none to do.
+                    break
+                await asyncio.sleep(0.02)
+            else:
+                if process is not None and process.returncode not in (1, -signal.SIGKILL):
+                    self.violations.append(
+                        Violation(
+                            "server",
+                            f"server {one} ended with {process.returncode} after EIO, expected 1 (D-10)",
+                        )
+                    )
+        finally:
+            server.control.fail_sync(False)
+        await asyncio.sleep(fault.duration_s)
+        self._servers.start(one)
+        server.may_end = False
+        return True
+
+    async def _disturb(self, fault: Fault, targets: Sequence[int]) -> bool:
+        """A fault of the network, and its end."""
+        one, strength = targets[0], fault.strength
+        everywhere = self._network.pairs
+        at_one = [pair for pair in everywhere if one in pair]
+        wide = everywhere if fault.choice % 2 else at_one
+        match fault.kind:
+            case FaultKind.LOSS:
+                pairs, quality = wide, LinkQuality(loss=0.01 + 0.39 * strength**2)
+            case FaultKind.DELAY:
+                pairs, quality = wide, LinkQuality(delay_s=0.2 * strength**2, jitter_s=0.1 * strength)
+            case FaultKind.REORDER:
+                pairs, quality = (
+                    wide,
+                    LinkQuality(reorder=0.05 + 0.5 * strength, reorder_s=0.002 + 0.05 * strength),
+                )
+            case FaultKind.DUPLICATE:
+                pairs, quality = wide, LinkQuality(duplicate=0.05 + 0.6 * strength, jitter_s=0.02 * strength)
+            case FaultKind.SLOW_LINK:
+                pairs, quality = wide, LinkQuality(bytes_per_second=50_000 + 1_000_000 * strength)
+            case FaultKind.ONE_WAY:
+                ways = ((one, targets[1]), (targets[1], one))
+                pairs, quality = [ways[fault.choice % 2]], LinkQuality(cut=True)
+            case FaultKind.CUT:
+                pairs, quality = [(one, targets[1]), (targets[1], one)], LinkQuality(cut=True)
+            case FaultKind.PARTITION:
+                minority = set(targets[: (len(targets) - 1) // 2])
+                pairs = [(a, b) for a, b in everywhere if (a in minority) != (b in minority)]
+                quality = LinkQuality(cut=True)
+            case _:
+                pairs, quality = at_one, LinkQuality(cut=True)
+        if not self._network.can(quality):
+            return False
+        self._network.set_quality(pairs, quality)
+        try:
+            await asyncio.sleep(fault.duration_s)
+        finally:
+            self._network.set_quality(pairs, CLEAR)
+        return True
+
+    # -- membership: `zraft member …`, as an operator would
+
+    async def _administer(self, *words: str) -> bool:
+        connect = ",".join(str(server.address) for server in self._servers.all.values())
+        process = await asyncio.create_subprocess_exec(
+            *(sys.executable, "-m", "zraft", "member", *words),
+            *("--connect", connect, "--key", str(self._servers.key)),
+            stdout=asyncio.subprocess.PIPE,
+            stderr=asyncio.subprocess.STDOUT,
+        )
+        try:
+            async with asyncio.timeout(ADMINISTRATION_S):
+                answer, _ = await process.communicate()
+        except TimeoutError:
+            process.kill()
+            await process.wait()
+            answer = b"no answer in time"
+        self._log(
+            f"zraft member {' '.join(words)}: {process.returncode} {answer.decode(errors='replace').strip()}"
+        )
+        return process.returncode == 0
+
+    async def _replace_member(self, fault: Fault, one: int) -> bool:
+        """Take a server out, empty it, and take it in again."""
+        if not await self._administer("remove", str(one)):
+            return False
+        await self._servers.end(one)
+        await asyncio.sleep(fault.duration_s)
+        self._servers.wipe(one)
+        added = await self._administer("add", f"{one}={self._servers.all[one].address}")
+        self._servers.start(one)
+        return added and await self._administer("promote", str(one))
+
+
+def _shown_targets(fault: Fault, targets: Sequence[int]) -> str:
+    if not targets:
+        return "nobody"
+    match fault.kind:
+        case FaultKind.KILL_ALL | FaultKind.STOP_ALL:
+            return "all"
+        case FaultKind.CUT:
+            return "-".join(map(str, targets[:2]))
+        case FaultKind.ONE_WAY:
+            a, b = targets[:2] if fault.choice % 2 == 0 else targets[1::-1]
+            return f"{a} to {b}"
+        case FaultKind.PARTITION:
+            return ",".join(map(str, targets[: (len(targets) - 1) // 2]))
+        case FaultKind.LOSS | FaultKind.DELAY | FaultKind.REORDER | FaultKind.DUPLICATE | FaultKind.SLOW_LINK:
+            return "every link" if fault.choice % 2 else f"links of {targets[0]}"
+        case FaultKind.TRANSFER:
+            return f"the leader to {targets[1]}"
+    return str(targets[0])
