@@ -239,6 +239,10 @@ class Raft(Changing):
             server for server in self._replication.needing_snapshot() if server not in self._departures
         )
 
+    def set_bulk_bytes_min(self, server: ServerId, size: int) -> None:
+        """Messages with entries to that server go by a stream from `size` bytes on: its path loses datagrams (D-22)."""
+        self._replication.set_bulk_bytes_min(server, size)
+
     @property
     def may_change_membership(self) -> bool:
         """Would `change_membership` take a change now?"""

@@ -34,6 +34,7 @@ class Progress:
         "_settings",
         "beat_next",
         "beat_round",
+        "bulk_bytes_min",
         "commit_sent",
         "heard_at",
         "inflight_bytes",
@@ -57,7 +58,9 @@ class Progress:
         self.beat_next = 0
         self.heard_at = -1  # tick of its last answer in this leadership
         self.waiting_since = 0  # tick of the last progress, or of the last message after a pause
-        self._inflight: deque[tuple[int, int]] = deque()  # (last index, bytes) of messages not acknowledged
+        self.bulk_bytes_min = settings.bulk_bytes_min  # less where a path loses datagrams
+        # (last index, bytes, bulk) of messages not acknowledged
+        self._inflight: deque[tuple[int, int, bool]] = deque()
         self._bulk_inflight = 0
         self._settings = settings
 
@@ -74,7 +77,7 @@ class Progress:
         if self.state is ProgressState.PROBE:
             return False
         settings = self._settings
-        if self._bulk_inflight and size < settings.bulk_bytes_min:
+        if self._bulk_inflight and size < self.bulk_bytes_min:
             return False
         return (
             len(self._inflight) < settings.inflight_messages_max
@@ -85,9 +88,10 @@ class Progress:
         """A message with entries up to `last_index` left."""
         if not self._inflight:
             self.waiting_since = now
-        self._inflight.append((last_index, size))
+        bulk = size >= self.bulk_bytes_min
+        self._inflight.append((last_index, size, bulk))
         self.inflight_bytes += size
-        self._bulk_inflight += size >= self._settings.bulk_bytes_min
+        self._bulk_inflight += bulk
         if self.state is ProgressState.REPLICATE:
             self.next_index = last_index + 1
 
@@ -99,7 +103,9 @@ class Progress:
         self.waiting_since = now
         inflight = self._inflight
         while inflight and inflight[0][0] <= match_index:
-            self._forget(inflight.popleft()[1])
+            _, size, bulk = inflight.popleft()
+            self.inflight_bytes -= size
+            self._bulk_inflight -= bulk
         if match_index >= self.next_index:
             self.next_index = match_index + 1
             self.state = ProgressState.REPLICATE
@@ -158,7 +164,3 @@ class Progress:
     def _forget_all(self) -> None:
         self._inflight.clear()
         self.inflight_bytes = self._bulk_inflight = 0
-
-    def _forget(self, size: int) -> None:
-        self.inflight_bytes -= size
-        self._bulk_inflight -= size >= self._settings.bulk_bytes_min

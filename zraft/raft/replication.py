@@ -24,7 +24,7 @@ class Replication:
         followers: the progress of each; empty while not leading.
     """
 
-    __slots__ = ("_group", "_log", "_settings", "_term", "followers")
+    __slots__ = ("_bulk_bytes_min", "_group", "_log", "_settings", "_term", "followers")
 
     def __init__(self, group: GroupId, settings: RaftSettings, log: Log) -> None:
         self._group = group
@@ -32,16 +32,29 @@ class Replication:
         self._log = log
         self._term = 0
         self.followers: dict[ServerId, Progress] = {}
+        self._bulk_bytes_min: dict[ServerId, int] = {}
 
     def lead(self, term: int, followers: Iterable[ServerId]) -> None:
         """A leadership begins: where a follower's log matches is unknown, the end is tried first."""
         self._term = term
         next_index = self._log.last_index + 1
-        self.followers = {server: Progress(server, next_index, self._settings) for server in followers}
+        self.followers = {server: self._progress(server, next_index) for server in followers}
 
     def add(self, server: ServerId) -> None:
         """A member more, or another disk of one: nothing is known of it, its acknowledgements begin anew."""
-        self.followers[server] = Progress(server, self._log.last_index + 1, self._settings)
+        self.followers[server] = self._progress(server, self._log.last_index + 1)
+
+    def _progress(self, server: ServerId, next_index: int) -> Progress:
+        progress = Progress(server, next_index, self._settings)
+        progress.bulk_bytes_min = self._bulk_bytes_min.get(server, self._settings.bulk_bytes_min)
+        return progress
+
+    def set_bulk_bytes_min(self, server: ServerId, size: int) -> None:
+        """From this size on messages to that server go by a stream: they take longer and must not be overtaken (D-22)."""
+        self._bulk_bytes_min[server] = size
+        progress = self.followers.get(server)
+        if progress is not None:
+            progress.bulk_bytes_min = size
 
     def remove(self, server: ServerId) -> None:
         self.followers.pop(server, None)

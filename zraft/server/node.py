@@ -200,6 +200,8 @@ class Node:
         self._shown: tuple[object, ...] = ()
         self._members_known: Membership | None = None
         self._snapshot_known = newest
+        self._lossy: set[ServerId] = set()
+        """Peers whose path loses so many datagrams that larger messages go by a stream (D-22)."""
         self._peers_met: dict[ServerId, tuple[ListenAddress, ...]] = {
             server: (address,) for server, address in config.cluster.items() if server != config.id
         }
@@ -424,10 +426,15 @@ class Node:
         if address is None:
             return
         links = self._links
+        raft = self.driver.raft
+        lossy = links.is_lossy(to)
+        if raft is not None and lossy != (to in self._lossy):
+            (self._lossy.add if lossy else self._lossy.discard)(to)
+            raft.set_bulk_bytes_min(to, links.capacity(to, routing.datagrams_max(lossy=lossy)))
         try:
             small, large = routing.divide(
                 [codec.encode(message) for message in messages],
-                bytes_max=links.capacity(to, routing.datagrams_max(lossy=links.is_lossy(to))),
+                bytes_max=links.capacity(to, routing.datagrams_max(lossy=lossy)),
                 stream=lambda: self._streams.offers(to),
             )
             datagrams = links.send_encoded(to, small)
