@@ -67,7 +67,7 @@ class Snapshots:
         self._tasks: list[Task] = []
         self._outgoing: list[tuple[ServerId, PeerMessage]] = []
         self._compact_to = 0
-        self._compacted = 0
+        self._restored_index = 0
         self._compact_at = 0
         self.problems: list[str] = []
         self.restored_total = 0
@@ -114,6 +114,10 @@ class Snapshots:
 
     def _compact(self, raft: Raft) -> None:
         """Forget the log that a durable snapshot covers and nobody is going to ask for."""
+        if 0 < self._restored_index <= raft.durable_index and not self._compact_to:
+            # What the log was before a state from elsewhere took its place still fills the disk.
+            self._compact_to, self._restored_index = self._restored_index, 0
+            return
         needed: list[int] = []
         if raft.role is Role.LEADER:
             needed += raft.matches_of_heard_followers
@@ -167,6 +171,7 @@ class Snapshots:
         """The state of `info` was taken over."""
         self.receiver.reset()
         self.keeper.restored(info)
+        self._restored_index = info.header.meta.index
         self._tasks.append(Purge(self._settings.keep))
         self.restored_total += 1
 
