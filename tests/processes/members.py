@@ -92,7 +92,9 @@ class GrowingCluster(Cluster):
     def operate(self, request: OperatorRequest, reply: type[R]) -> R:
         """What `zraft member …` does, without starting an interpreter for it."""
         addresses: list[Address] = [server.address for server in self.servers.values() if server.running]
-        with OperatorClient(addresses, key_ring(read_keys([self._key]), False), timeout_s=OPERATOR_S) as client:
+        with OperatorClient(
+            addresses, key_ring(read_keys([self._key]), False), timeout_s=OPERATOR_S
+        ) as client:
             return client.call(request, reply)
 
     def listing(self) -> dict[int, MemberLine]:
