@@ -54,6 +54,8 @@ _FIELDS: Final[dict[int, tuple[str, ...]]] = {
     ),
     txn.SETTINGS: ("settings",),
     txn.REAP: ("path", "czxid"),
+    txn.MEMBERS: ("replace", "version", "members"),
+    txn.FEATURE: ("level",),
 }
 """Names of a command's fields after its opcode; those of other opcodes are shown by their place."""
 _SECRET: Final = ("password", "digest")
@@ -131,7 +133,13 @@ def membership_value(payload: bytes) -> list[dict[str, Any]]:
         return []
     members = Membership.decode(payload).members
     return [
-        {"server": server, "instance": member.instance.hex(), "voter": member.voter}
+        {
+            "server": server,
+            "instance": member.instance.hex(),
+            "voter": member.voter,
+            "role": member.role.name.lower(),
+            "address": member.address,
+        }
         for server, member in members.items()
     ]
 

@@ -29,7 +29,7 @@ def live(node: NodeLife) -> None:
     # Entries of the first segments are truncated by a record in a later one.
     node.append(*entries(node.before, GROUP, 1, 900, 900))
     node.append(HardStateRecord(GROUP, HardState(2, None)), TruncateRecord(GROUP, 6))
-    node.append(*entries(node.before, GROUP, 2, 800, 1900), *entries(node.before, OTHER, 3, 10))
+    node.append(*entries(node.before, GROUP, 2, 800, 1900), HardStateRecord(OTHER, HardState(4, None)))
     node.take_snapshot(7)
     node.compact_to_fallback()
     node.purge(1)
