@@ -95,7 +95,14 @@ def test_removing_who_is_no_member_changes_nothing_else(scenario: Scenario) -> N
 
 @pytest.mark.parametrize(
     "change",
-    [(0, PARTICIPANT, "h:1"), (255, PARTICIPANT, "h:1"), (4, 7, "h:1"), (4, PARTICIPANT, "no port"), (4, 1), "4"],
+    [
+        (0, PARTICIPANT, "h:1"),
+        (255, PARTICIPANT, "h:1"),
+        (4, 7, "h:1"),
+        (4, PARTICIPANT, "no port"),
+        (4, 1),
+        "4",
+    ],
 )
 def test_what_is_no_change_changes_nothing(scenario: Scenario, change: Any) -> None:
     assert as_client(scenario, FOUR, change) is Code.BAD_ARGUMENTS
