@@ -135,6 +135,13 @@ class ClientConfig:
             "Without a quorum, serve reads to clients that ask for read-only (readonlymode.enabled).",
         ),
     )
+    reconfig_enabled: bool = field(
+        default=False,
+        metadata=_knob(
+            "switch",
+            "Clients with the right to write /zookeeper/config may change the members (reconfigEnabled).",
+        ),
+    )
     reply_bytes_max: int = _count(
         1_048_575,
         4_096,

@@ -6,17 +6,19 @@ nobody edits: the founders list the founders, a later server lists those who wer
 
 from __future__ import annotations
 
+import json
 import shutil
 import subprocess
 import sys
+import urllib.request
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Final, TypeVar
+from typing import Any, Final, TypeVar
 
 from kazoo.client import KazooClient
 
 from tests.processes.clients import Sessions
-from tests.processes.cluster import Cluster, Server, free_ports, wait_until
+from tests.processes.cluster import HOST, Cluster, Server, free_ports, wait_until
 from tests.processes.workload import Adder, Sequencer, Setter, Worker, check_count
 from zraft.address import Address
 from zraft.ids import ServerId
@@ -45,12 +47,14 @@ class GrowingCluster(Cluster):
 
     def __init__(self, directory: Path, *, servers: int = 3, env: Mapping[str, str] | None = None) -> None:
         self._lists: dict[int, str] = {}
+        self._admin_ports: dict[int, int] = {}
         self.retired: dict[int, Server] = {}
         super().__init__(directory, servers=servers, env=env)
 
     def _place(self, count: int) -> None:
         super()._place(count)
         self._lists = dict.fromkeys(self.servers, self._list(self.servers))
+        self._admin_ports = dict(zip(self.servers, free_ports(count), strict=True))
 
     def _list(self, servers: Mapping[int, Server]) -> str:
         return ",".join(f"{n}={s.address}" for n, s in servers.items())
@@ -58,12 +62,12 @@ class GrowingCluster(Cluster):
     def command(self, number: int, *, data: Path | None = None) -> list[str]:
         command = super().command(number, data=data)
         command[command.index("--cluster") + 1] = self._lists[number]
-        return command
+        return [*command, "--admin", f"{HOST}:{self._admin_ports[number]}"]
 
     def place(self, number: int, *, note: str = "") -> Server:
         """Room for another server; `note` follows its own entry of `--cluster` (":observer")."""
         assert number not in self.servers
-        port = free_ports(1)[0]
+        port, self._admin_ports[number] = free_ports(2)
         self.servers[number] = server = Server(number, self.directory, port)
         shutil.rmtree(server.data, ignore_errors=True)
         self._lists[number] = self._list(self.servers) + note
@@ -86,6 +90,33 @@ class GrowingCluster(Cluster):
                 server.process.kill()
                 server.process.wait()
         super().__exit__(*args)
+
+    def run_at(self, server: Server) -> subprocess.Popen[bytes]:
+        """Run a server that shows the number of a member at a place of its own; `server.log` is its log."""
+        founders = self.servers | {server.number: server}
+        command = [
+            *(sys.executable, "-m", "zraft", "serve", "--id", str(server.number), "--data", str(server.data)),
+            *("--address", str(server.address), "--cluster", self._list(founders), "--key", str(self._key)),
+        ]
+        with server.log.open("ab") as log:
+            process = subprocess.Popen(
+                command,
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=subprocess.STDOUT,
+                env=self.environment(7),
+            )
+        self._extra.append(process)
+        return process
+
+    # -- what servers say
+
+    def status(self, number: int) -> dict[str, Any]:
+        """`/status.json` of server `number`, member or not."""
+        url = f"http://{HOST}:{self._admin_ports[number]}/status.json"
+        with urllib.request.urlopen(url, timeout=10) as answer:
+            found: dict[str, Any] = json.load(answer)
+        return found
 
     # -- operators
 

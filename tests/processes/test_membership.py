@@ -5,13 +5,16 @@ The fast ones; replacing all servers under load and bad networks: `test_membersh
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable
 
 import pytest
+from kazoo.client import KazooClient
 
 from tests.processes.clients import Sessions
-from tests.processes.cluster import Cluster, wait_until
+from tests.processes.cluster import Cluster, Server, free_ports, wait_until
 from tests.processes.members import GrowingCluster, Load
+from zraft.status import ask
 
 pytestmark = [pytest.mark.processes, pytest.mark.timeout(180)]
 
@@ -21,7 +24,7 @@ OpenSessions = Callable[[Cluster], Sessions]
 SMALL_SNAPSHOTS = {
     "ZRAFT_SNAPSHOT__COMMANDS_MIN": "1000",
     "ZRAFT_SNAPSHOT__LOG_BYTES_MIN": "65536",
-    "ZRAFT_SNAPSHOT__LOG_RATIO_PERCENT": "0",
+    "ZRAFT_SNAPSHOT__LOG_RATIO_PERCENT": "1",
     "ZRAFT_SNAPSHOT__RETAIN_BYTES": "0",
     "ZRAFT_SNAPSHOT__RETAIN_BYTES_MAX": "0",
 }
@@ -29,21 +32,8 @@ SMALL_SNAPSHOTS = {
 
 @pytest.fixture
 def growing(start_cluster: StartCluster) -> GrowingCluster:
-    """Three servers with default settings that have written down who belongs to them."""
-    cluster = start_cluster(kind=GrowingCluster)
-    wait_members_known(cluster)
-    return cluster
-
-
-def wait_members_known(cluster: GrowingCluster) -> None:
-    """All servers said what they can do, and the leader wrote the members into the state."""
-    cluster.wait_roles(voters=sorted(cluster.servers))
-    leader = wait_until(cluster.leader, "a leader")
-
-    wait_until(
-        lambda: "server.1=" in (cluster.ask(leader, "conf") or ""),
-        "the configuration to name the members",
-    )
+    """Three servers with default settings."""
+    return start_cluster(kind=GrowingCluster)
 
 
 def follower_of(cluster: GrowingCluster) -> int:
@@ -51,12 +41,21 @@ def follower_of(cluster: GrowingCluster) -> int:
     return next(number for number in cluster.servers if number != leader)
 
 
+def config_of(client: KazooClient) -> list[str]:
+    """The lines of /zookeeper/config without the version."""
+    data, _ = client.get("/zookeeper/config")
+    return data.decode().splitlines()[:-1]
+
+
+def told(server: Server, text: str) -> bool:
+    return text in server.log_text()
+
+
 def test_a_server_whose_directory_was_deleted_is_let_in_again_and_votes(
     growing: GrowingCluster, open_sessions: OpenSessions
 ) -> None:
     """The same command as before, on an empty directory; its vote is proved by a majority that needs it (D-1)."""
-    sessions = open_sessions(growing)
-    load = Load(growing, sessions)
+    load = Load(growing, open_sessions(growing))
     lost = follower_of(growing)
     before = growing.listing()[lost].instance
     growing.kill(lost)
@@ -65,10 +64,211 @@ def test_a_server_whose_directory_was_deleted_is_let_in_again_and_votes(
     growing.start(lost)
     growing.wait_roles(voters=sorted(growing.servers))
     assert growing.listing()[lost].instance != before
-    load.wait_progress()
     other = next(n for n in growing.servers if n not in (lost, growing.leader()))
     growing.kill(other)
     load.wait_progress()  # needs the vote of the server that was lost
     growing.start(other)
     growing.wait_ready()
     load.stop_and_check()
+
+
+def test_what_the_log_no_longer_holds_reaches_a_lost_server_as_a_snapshot(
+    start_cluster: StartCluster, open_sessions: OpenSessions
+) -> None:
+    """D-4."""
+    growing = start_cluster(kind=GrowingCluster, **SMALL_SNAPSHOTS)
+    sessions = open_sessions(growing)
+    load = Load(growing, sessions)
+    lost = follower_of(growing)
+    growing.kill(lost)
+    growing.wipe(lost)
+    with sessions.reading(growing.leader() or 1) as client:
+        client.ensure_path("/filling")
+
+        def log_begins_later() -> bool:
+            pending = [client.create_async("/filling/n-", b"x" * 100, sequence=True) for _ in range(500)]
+            for one in pending:
+                one.get(timeout=30)
+            firsts = [growing.status(n)["raft"]["first_index"] for n in growing.running()]
+            return all(first > 1 for first in firsts)
+
+        wait_until(log_begins_later, "the logs to begin after a snapshot")
+    growing.start(lost)
+    growing.wait_roles(voters=sorted(growing.servers))
+    assert growing.status(lost)["raft"]["first_index"] > 1, "it got the log from the first entry on"
+    load.stop_and_check()
+
+
+def test_servers_are_added_before_and_after_they_are_started(
+    growing: GrowingCluster, open_sessions: OpenSessions
+) -> None:
+    """Five of them then work with any three; one that nobody added yet says what it waits for."""
+    load = Load(growing, open_sessions(growing))
+    growing.place(4)
+    added = growing.zraft("member", "add", "4", str(growing.servers[4].address))
+    assert added.returncode == 0, added.stderr
+    shown = growing.zraft("member", "list")
+    assert str(growing.servers[4].address) in shown.stdout, shown
+    growing.start(4)
+    early = growing.place(5)
+    growing.start(5)
+    wait_until(lambda: told(early, "zraft member add 5 "), "server 5 to say what it waits for")
+    assert growing.ask(5, "ruok") == "imok"
+    assert growing.mntr(5) is None
+    growing.add(5)
+    growing.wait_roles(voters=[1, 2, 3, 4, 5])
+    load.follow()
+    stopped = [growing.leader() or 1, follower_of(growing)]
+    for number in stopped:
+        growing.kill(number)
+    load.wait_progress()  # three of five, of which at least one was added
+    for number in stopped:
+        growing.start(number)  # with the --cluster of three that they had before
+    growing.wait_ready()
+    load.stop_and_check()
+
+
+def test_removed_servers_know_it_and_disturb_nobody(
+    growing: GrowingCluster, open_sessions: OpenSessions
+) -> None:
+    """A follower and the leader; they go on running, and no election follows from that (D-18)."""
+    for number in (4, 5):
+        growing.place(number)
+        growing.start(number)
+        growing.add(number)
+    growing.wait_roles(voters=[1, 2, 3, 4, 5])
+    load = Load(growing, open_sessions(growing))
+    load.follow()
+    follower = follower_of(growing)
+    growing.remove(follower)
+    removed = growing.retire(follower)
+    load.follow()
+    growing.wait_roles(voters=sorted(growing.servers))
+    wait_until(lambda: told(removed, "was removed from the cluster"), "it to say that it was removed")
+
+    leader = wait_until(growing.leader, "a leader")
+    growing.remove(leader)
+    gone = growing.retire(leader)
+    load.follow()
+    growing.wait_roles(voters=sorted(growing.servers))
+    wait_until(lambda: told(gone, "was removed from the cluster"), "the leader to say that it was removed")
+    for server in (removed, gone):
+        assert server.running
+        assert "removed" in str(growing.status(server.number)["reasons"])
+        assert "not currently serving" in ask(server.address, "mntr", 5.0)
+    term = growing.term()
+    threading.Event().wait(3.0)  # several election timeouts, in which they could stand for election
+    load.wait_progress()
+    assert growing.term() == term, "a removed server made the others elect anew"
+    load.stop_and_check()
+
+
+def test_observers_serve_but_do_not_vote_until_they_are_promoted(
+    growing: GrowingCluster, open_sessions: OpenSessions
+) -> None:
+    sessions = open_sessions(growing)
+    growing.place(4)
+    growing.add(4, observer=True)
+    growing.start(4)
+    growing.wait_roles(voters=[1, 2, 3], observers=[4])
+    with sessions.reading(4) as client:
+        client.create("/through-the-observer", b"written")
+        assert client.get("/through-the-observer")[0] == b"written"
+        assert f"server.4={growing.servers[4].address}".rpartition(":")[0] in "\n".join(config_of(client))
+        assert "observer" in next(line for line in config_of(client) if line.startswith("server.4="))
+    assert (growing.mntr(4) or {})["server_state"] == "observer"
+    leader = wait_until(growing.leader, "a leader")
+    others = [n for n in (1, 2, 3) if n != leader]
+    for number in others:
+        growing.kill(number)
+    wait_until(lambda: growing.mntr(leader) is None, "the leader to notice that an observer is no quorum")
+    for number in others:
+        growing.start(number)
+    growing.wait_ready()
+
+    growing.promote(4)
+    growing.wait_roles(voters=[1, 2, 3, 4])
+    demoted = follower_of(growing)
+    growing.add(demoted, observer=True)
+    growing.wait_roles(voters=[n for n in growing.servers if n != demoted], observers=[demoted])
+    with sessions.reading(demoted) as client:
+        assert client.get("/through-the-observer")[0] == b"written"
+        client.set("/through-the-observer", b"again")
+    growing.wait_equal_digests()
+
+
+def test_the_leadership_is_handed_to_whom_the_operator_names(
+    growing: GrowingCluster, open_sessions: OpenSessions
+) -> None:
+    load = Load(growing, open_sessions(growing))
+    target = follower_of(growing)
+    growing.transfer(target)
+    assert wait_until(growing.leader, "a leader") == target
+    growing.transfer()
+    assert wait_until(growing.leader, "a leader") != target
+    load.wait_progress()
+    load.stop_and_check()
+
+
+def test_all_servers_start_again_with_the_lists_they_were_founded_with(growing: GrowingCluster) -> None:
+    """What the log says of the members counts, not the flags of the first day; after removals, too."""
+    growing.place(4)
+    growing.start(4)
+    growing.add(4)
+    growing.wait_roles(voters=[1, 2, 3, 4])
+    growing.remove(1)
+    gone = growing.retire(1)
+    growing.wait_roles(voters=[2, 3, 4])
+    for number in growing.servers:
+        growing.kill(number)
+    growing.end(gone)
+    for number in growing.servers:
+        growing.start(number)
+    growing.wait_ready()
+    growing.wait_roles(voters=[2, 3, 4])
+    growing.wait_equal_digests()
+
+
+def test_one_server_grows_to_three_and_keeps_its_data(
+    start_cluster: StartCluster, open_sessions: OpenSessions
+) -> None:
+    """Elsewhere two empty servers were known to outvote the one with the data."""
+    growing = start_cluster(kind=GrowingCluster, servers=1)
+    sessions = open_sessions(growing)
+    load = Load(growing, sessions)
+    for number in (2, 3):
+        growing.place(number)
+        growing.start(number)
+        growing.add(number)
+        growing.wait_roles(voters=range(1, number + 1))
+    load.follow()
+    load.wait_progress()
+    growing.kill(1)
+    wait_until(growing.leader, "one of the new servers to lead")
+    load.wait_progress()
+    growing.start(1)
+    growing.wait_ready()
+    load.stop_and_check()
+
+
+def test_an_empty_server_with_the_number_of_a_running_one_is_refused_and_told(
+    growing: GrowingCluster,
+) -> None:
+    """It may be somebody's mistake in a unit file; the server that has the number goes on undisturbed."""
+    twin_of = follower_of(growing)
+    before = growing.listing()[twin_of].instance
+    twin = Server(twin_of, growing.directory / "twin", free_ports(1)[0])
+    twin.log.parent.mkdir()
+    process = growing.run_at(twin)
+    wait_until(lambda: told(twin, "have not answered"), "the twin to say that nobody answers it")
+    others = [server for number, server in growing.servers.items() if number != twin_of]
+    for server in others:
+        wait_until(
+            lambda server=server: told(server, f"claims to be server {twin_of}"),
+            f"server {server.number} to tell of the twin",
+        )
+    assert process.poll() is None
+    assert growing.listing()[twin_of].instance == before
+    term = growing.term()
+    growing.wait_ready()
+    assert growing.term() == term

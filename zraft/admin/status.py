@@ -12,18 +12,28 @@ from zraft.wire.statistics import Distribution, Reports, ServerStatistics
 
 @frozen
 class MemberStatus:
-    """One voter as this server knows it; what follows `address` is known to a leader of its followers only."""
+    """One member as this server knows it; what follows `part` is known to a leader of its followers only.
+
+    `part` is voter, learner (votes once it has caught up), observer, leaving, or wanted (not taken in yet); unknown
+    before this server belongs to a cluster.
+    """
 
     server: int
     address: str
     leads: bool
     is_me: bool
+    part: str = "unknown"
     match_index: int | None = None
     lag_entries: int | None = None
     inflight_messages: int | None = None
     inflight_bytes: int | None = None
     replicating: bool | None = None
     """False while the leader has to find out where the follower's log ends."""
+    needs_snapshot: bool | None = None
+    """The log no longer holds what it needs next."""
+    snapshot_sent_bytes: int | None = None
+    """Of the snapshot that is being sent to it, None if none is; out of `snapshot_bytes`."""
+    snapshot_bytes: int | None = None
 
 
 @frozen(kw_only=True)

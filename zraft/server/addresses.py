@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import socket
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Final
 
 import structlog
@@ -17,6 +17,7 @@ from zraft.transport.udp import AddressError, resolve
 
 RETRY_S: Final = 1.0
 REFRESH_S: Final = 15.0
+STRANGER_INTERVAL_S: Final = 10.0
 
 log = structlog.get_logger()
 
@@ -106,3 +107,26 @@ class PeerAddresses:
                 await asyncio.wait_for(self._changed.wait(), RETRY_S if self._searching else REFRESH_S)
             self._changed.clear()
             await self.refresh()
+
+
+class Strangers:
+    """Tells the log who begins a handshake as a peer from where that peer is not: a second process of its number, or a
+    network that changes addresses. The answer goes to where the peer is, so that it disturbs nothing.
+    """
+
+    def __init__(self, clock: Callable[[], float]) -> None:
+        self._clock = clock
+        self._told_at: dict[ServerId, float] = {}
+
+    def note(self, server: ServerId, source: SocketAddress, address: SocketAddress) -> None:
+        """A handshake of `server`, who is at `address`, came from `source`."""
+        now = self._clock()
+        if now - self._told_at.get(server, -STRANGER_INTERVAL_S) < STRANGER_INTERVAL_S:
+            return
+        self._told_at[server] = now
+        log.warning(
+            f"somebody claims to be server {server} from another address than its own, and is not answered there; if two "
+            f"processes share the number, stop one; if the server moved, change its address by `zraft member add`",
+            source=f"{source[0]}:{source[1]}",
+            address=f"{address[0]}:{address[1]}",
+        )

@@ -16,6 +16,7 @@ from zraft.tree import txn
 from zraft.tree.acl import user_of
 from zraft.tree.events import NODE_DELETED, Event
 from zraft.tree.machine import Machine
+from zraft.tree.node import CONFIG
 from zraft.tree.txn import Command, Run
 
 TEXT_CHARS_MAX: Final = 4_096
@@ -32,6 +33,7 @@ _OPERATIONS: Final = {
     txn.SET_DATA: "setData",
     txn.SET_ACL: "setAcl",
     txn.CHECK: "check",
+    txn.MEMBERS: "reconfig",
 }
 _CREATES: Final = frozenset({txn.CREATE, txn.CREATE2, txn.CREATE_CONTAINER, txn.CREATE_TTL})
 _SESSION_ENDS: Final = frozenset({txn.CLOSE_SESSION, txn.EXPIRE})
@@ -145,7 +147,8 @@ def _add_lines(lines: list[str], who: str, command: Command, succeeded: bool, mo
 
 def _line(who: str, command: Command, created: str | None, result: str) -> str:
     opcode = command[0]
-    line = f"{who}operation={_OPERATIONS[opcode]}\tznode={_shown(created or command[1])}\t"
+    path = CONFIG if opcode == txn.MEMBERS else created or command[1]
+    line = f"{who}operation={_OPERATIONS[opcode]}\tznode={_shown(path)}\t"
     if opcode in _CREATES:
         line += f"znode_type={_type_of(command)}\t"
     elif opcode == txn.SET_ACL:

@@ -114,6 +114,13 @@ class Bootstrap:
             agreed = agreed and hello is not None and hello.roster == self.roster
         self.founded = agreed and self.problem is None
 
+    @property
+    def unheard(self) -> tuple[ServerId, ...]:
+        """Listed servers that have said nothing yet, while that holds up this one."""
+        if self.founded or self.met is not None:
+            return ()
+        return tuple(peer for peer in self._peers if peer not in self._seen)
+
     def to_make_durable(self) -> Roster | None:
         """The roster to write now, or None if there is none or it is durable."""
         if self.roster is None and not self._peers and not self.founded:

@@ -55,6 +55,7 @@ class ClientSettings:
     reply_bytes_max: int = 0xFFFFF
     auth: AuthSettings = field(factory=AuthSettings)
     read_only_mode_enabled: bool = False
+    reconfig_enabled: bool = False
     watches_per_connection_max: int = 1_000_000
     connections_per_address_max: int = 0
     connects_per_second_max: int = 0
@@ -83,6 +84,7 @@ class Clients:
         self.auth = settings.auth
         self._connection_class = GuardedConnection if settings.auth.required_schemes else Connection
         self.reply_bytes_max = settings.reply_bytes_max
+        self.reconfig_enabled = settings.reconfig_enabled
         self.refusals: deque[tuple[Connection, str]] = deque(maxlen=REFUSALS_KEPT_MAX)
         self.notices: deque[tuple[Connection, str]] = deque(maxlen=REFUSALS_KEPT_MAX)
         """What clients were refused, for the operator: (connection, what and why)."""

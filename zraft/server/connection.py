@@ -34,6 +34,7 @@ from zraft.wire.connect import (
 )
 from zraft.wire.framing import FrameReader
 from zraft.wire.opcodes import XID_PING, Opcode
+from zraft.wire.reconfig import decode_reconfig_command
 
 if TYPE_CHECKING:
     from zraft.server.clients import Clients
@@ -54,6 +55,9 @@ SUBMIT_BYTES_MAX: Final = 128 * 1024
 """Writes handed to the origin stream at once, at least one always; below the size of a batch, which none may exceed."""
 
 WRITES: Final = frozenset(int(opcode) for opcode in opcodes.WRITES)
+RECONFIG: Final = int(Opcode.RECONFIG)
+LOGGED: Final = WRITES | {RECONFIG}
+"""What is answered when its command was applied. A reconfig is looked at apart: it may be switched off."""
 # Plain ints: comparing an int with an IntEnum member costs several times as much, and this is the hot path.
 GET_DATA: Final = int(Opcode.GET_DATA)
 EXISTS: Final = int(Opcode.EXISTS)
@@ -66,7 +70,7 @@ AUTH: Final = int(Opcode.AUTH)
 SASL: Final = int(Opcode.SASL)
 CLOSE_SESSION: Final = int(Opcode.CLOSE_SESSION)
 
-NEEDS_QUORUM: Final = frozenset({SYNC, int(Opcode.RECONFIG)})
+NEEDS_QUORUM: Final = frozenset({SYNC, RECONFIG})
 """Beside the writes: what a server without a quorum refuses."""
 
 HELD: Final = frozenset({SYNC, COUNT})
@@ -78,8 +82,8 @@ ANSWERED: Final = frozenset({GET_DATA, EXISTS, GET_CHILDREN, GET_CHILDREN2, *QUE
 SESSION_BOUND: Final = frozenset({AUTH, SASL})
 """Requests that change what the connection may do: they act when they come, and are answered in their turn."""
 
-SPECIAL: Final = frozenset({PING, *HELD, *SESSION_BOUND})
-"""What is neither a write nor answered in its turn from applied state."""
+SPECIAL: Final = frozenset({PING, RECONFIG, *HELD, *SESSION_BOUND})
+"""What is neither a common write nor answered in its turn from applied state."""
 
 PROVED: Final = 1 << 32
 """Queue marker, no number that the 32 bits of a client's opcode can hold: (ids, reply). The connection has these ids from
@@ -306,6 +310,19 @@ class Connection:
                     if opcode in HELD:
                         self._hold(opcode, xid, requests.decode_path(frame), frames[place + 1 :])
                         break
+                    if opcode == RECONFIG:
+                        command = decode_reconfig_command(frame)
+                        if not self._clients.reconfig_enabled:
+                            self._fail(xid, Code.RECONFIG_DISABLED)
+                            continue
+                        if size + len(frame) > SUBMIT_BYTES_MAX and commands:
+                            self._clients.submit(self, commands, size)
+                            commands = []
+                            size = 0
+                        commands.append(command)
+                        size += len(frame)
+                        queue.append((opcode, xid, command))
+                        continue
                     if commands:
                         # They were sent before, so they go with the ids of before.
                         self._clients.submit(self, commands, size)
@@ -495,7 +512,7 @@ class Connection:
             self._clients.mark_dirty(self)
         if opcode == CLOSE_SESSION and result == Code.OK:
             self.closing = True
-        elif self.queue and self.queue[0][0] not in WRITES:
+        elif self.queue and self.queue[0][0] not in LOGGED:
             self._pump()
 
     def complete_sync(self) -> None:
@@ -523,7 +540,7 @@ class Connection:
         queue = self.queue
         while queue and not self.closing:
             opcode, xid, request = queue[0]
-            if opcode in WRITES:
+            if opcode in LOGGED:
                 return
             if opcode in HELD:
                 self._begin_held()

@@ -256,12 +256,25 @@ class Driver:
     @property
     def serving(self) -> bool:
         """Whether clients get answers: contact with a leader that has a quorum, later than the last wake-up (D-14)."""
-        return self.raft is not None and not self.contact.stale
+        return self.raft is not None and not self.contact.stale and self.removed is None
 
     @property
     def problem(self) -> str | None:
         """Why this server stays out of its cluster, in words for its operator."""
         return self.removed or self.bootstrap.problem or self.joining.problem
+
+    @property
+    def waiting(self) -> str | None:
+        """What an empty server waits for, in words for its operator; None once it belongs to a cluster, or was told no."""
+        unheard = self.bootstrap.unheard
+        if not unheard or self.problem is not None:
+            return None
+        me = self.identity.server
+        return (
+            f"this disk is empty, and servers {', '.join(map(str, unheard))} have not answered: a new cluster is founded "
+            f"when all that are listed run; if it runs already, its servers do not know this one before `zraft member add "
+            f"{me} {self._addresses.get(me, 'HOST:PORT')}`"
+        )
 
     @property
     def cluster(self) -> bytes | None:
@@ -341,7 +354,7 @@ class Driver:
             self._keep_snapshots(raft, wall_ms)
         self._stirred = False
         stale = self.contact.stale
-        serving = raft is not None and not stale
+        serving = raft is not None and not stale and self.removed is None
         if serving and not self.clients.serving and self.settings.clients.read_only_mode_enabled:
             self.clients.end_read_only()
         self.clients.serving = serving

@@ -98,5 +98,5 @@ class Joining:
         if self.membership is None and refusal.cluster == self.cluster:
             self.problem = (
                 f"server {self._server} is not a member of cluster {refusal.cluster.hex()}: add it with "
-                f"`zraft member add {self._server}={self._address}`, it is taken in at once then"
+                f"`zraft member add {self._server} {self._address}`, it is taken in at once then"
             )

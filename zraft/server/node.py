@@ -29,7 +29,7 @@ from zraft.operator.requests import OperatorReply, OperatorRequest
 from zraft.raft.membership import Membership
 from zraft.raft.role import Role
 from zraft.raft.settings import RaftSettings
-from zraft.server.addresses import PeerAddresses
+from zraft.server.addresses import PeerAddresses, Strangers
 from zraft.server.admin_listener import AdminListener
 from zraft.server.administration import Administration
 from zraft.server.audit import AuditTap, server_line
@@ -92,6 +92,10 @@ DATAGRAM_OVERHEAD_BYTES: Final = 60
 
 QUOTA_LOG_INTERVAL_S: Final = 60.0
 """Soft limits of quotas are mentioned at most this often, however many writes exceed them."""
+
+WAITING_LOG_INTERVAL_S: Final = 30.0
+WAITING_LOG_AFTER_S: Final = 3.0
+"""An empty server says what it waits for; servers that are started together take less."""
 
 QUOTAS_SHOWN_MAX: Final = 20
 
@@ -175,6 +179,7 @@ class Node:
         )
         self._loop = asyncio.get_running_loop()
         self._rejections = Rejections("datagram", self._loop.time)
+        self._strangers = Strangers(self._loop.time)
         self._streams = BulkStreams(
             me=me,
             ring=key_ring(self._keys_in_force, self._keys_in_force is None),
@@ -194,6 +199,7 @@ class Node:
         self._failure: BaseException | None = None
         self._collector = Collector()
         self._quotas_logged = -QUOTA_LOG_INTERVAL_S
+        self._waiting_log_at = time.monotonic() + WAITING_LOG_AFTER_S
         self._last_tick = time.monotonic()
         self._leaderless_since: float | None = time.monotonic()
         self._settings_compared = False
@@ -464,6 +470,8 @@ class Node:
                 self._addresses.heard(sender.server, source)
             for to, reply in received.replies:
                 address = self._addresses.answer_to(to, source) if self._addresses is not None else None
+                if address is not None and address != source:
+                    self._strangers.note(to, source, address)
                 if address is not None and self._endpoint is not None:
                     self._endpoint.send(address, reply)
             if received.rejection is not None:
@@ -634,6 +642,10 @@ class Node:
             self._snapshot_known = newest
             if newest is not None:
                 log.info("snapshot", index=newest.header.meta.index, items=newest.items, bytes=newest.size)
+        if self._last_tick >= self._waiting_log_at:
+            self._waiting_log_at = self._last_tick + WAITING_LOG_INTERVAL_S
+            if driver.waiting is not None:
+                log.warning("waiting", reason=driver.waiting)
         while driver.snapshots.problems:
             log.error("snapshot failed", problem=driver.snapshots.problems.pop())
         if driver.leadership is not None:
@@ -747,6 +759,7 @@ def _driver_settings(config: ServerConfig, users: Reloading[Mapping[str, str]] |
             reply_bytes_max=config.client.reply_bytes_max,
             watches_per_connection_max=config.client.watches_per_connection_max,
             read_only_mode_enabled=config.client.read_only_mode_enabled,
+            reconfig_enabled=config.client.reconfig_enabled,
             connections_per_address_max=config.client.connections_per_address_max,
             connects_per_second_max=config.client.connects_per_second_max,
             auth=AuthSettings(

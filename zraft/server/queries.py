@@ -139,12 +139,6 @@ def _watch_again(clients: Clients, connection: Connection, xid: int, again: SetW
     return b"".join(events) + replies.encode_empty_reply(xid, machine.last_zxid)
 
 
-def _reconfig(clients: Clients, connection: Connection, xid: int, frame: bytes) -> bytes | Code:
-    """Members cannot be changed through this protocol: the answer of a ZooKeeper that has it switched off."""
-    requests.decode_reconfig(frame)
-    return Code.RECONFIG_DISABLED
-
-
 QUERIES: Final[Mapping[int, Query]] = {
     int(opcode): query
     for opcode, query in {
@@ -157,6 +151,5 @@ QUERIES: Final[Mapping[int, Query]] = {
         Opcode.REMOVE_WATCHES: _remove_watches,
         Opcode.SET_WATCHES: _set_watches,
         Opcode.SET_WATCHES2: _set_watches2,
-        Opcode.RECONFIG: _reconfig,
     }.items()
 }

@@ -78,7 +78,7 @@ def refusals(situation: Situation) -> dict[ServerId, str]:
         member = situation.membership.members.get(server)
         if server not in situation.wanted:
             told[server] = (
-                f"server {server} is not a member: `zraft member add {server}=HOST:PORT` lets it in"
+                f"server {server} is not a member: `zraft member add {server} HOST:PORT` lets it in"
             )
         elif (
             member is not None

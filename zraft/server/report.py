@@ -22,9 +22,12 @@ from zraft.admin.status import (
     Status,
 )
 from zraft.config import ServerConfig, settings_in_force
+from zraft.ids import ServerId
 from zraft.raft.core import Raft
+from zraft.raft.messages import MemberRole
 from zraft.raft.progress import ProgressState
 from zraft.raft.role import Role
+from zraft.raft.statistics import FollowerStatistics
 from zraft.server.connection import Connection, Phase
 from zraft.server.driver import Driver
 from zraft.server.environment import environment, memory
@@ -138,7 +141,7 @@ class Report:
         raft = driver.raft
         if raft is None or not self.serving:
             return None
-        mode = Mode.READ_ONLY if self.read_only else _mode(raft)
+        mode = Mode.READ_ONLY if self.read_only else _mode(raft, self._config.id)
         machine, clients = driver.machine, driver.clients
         writes, reads = driver.latencies.writes.view(), driver.latencies.reads.view()
         observed = [one for one in (writes, reads) if one.count]
@@ -168,15 +171,21 @@ class Report:
         )
 
     def _leader(self, raft: Raft) -> LeaderStatistics:
-        voters = len(raft.membership.members)
+        members = raft.membership.members
+        voters = raft.membership.voters
+        synced = {f.server for f in raft.statistics().followers if f.match_index >= raft.commit_index}
         sizes = self._driver.proposals.sizes
         return LeaderStatistics(
-            learners=voters - 1,
-            synced_followers=sum(
-                1 for f in raft.statistics().followers if f.match_index >= raft.commit_index
+            learners=len(members) - 1,
+            synced_followers=sum(server in voters for server in synced),
+            synced_non_voting_followers=sum(
+                server in members and members[server].role is MemberRole.LEARNER for server in synced
+            ),
+            synced_observers=sum(
+                server in members and members[server].role is MemberRole.OBSERVER for server in synced
             ),
             pending_syncs=0,
-            quorum_size=voters,
+            quorum_size=len(voters),
             leader_uptime_ms=self._driver.leader_uptime_ms,
             last_proposal_size=sizes.last,
             min_proposal_size=sizes.smallest,
@@ -372,7 +381,9 @@ class Report:
         elif driver.serving:
             pass  # also for the moment without a leader that an election takes: nobody's request fails of it
         elif driver.raft is None:
-            reasons.append("the cluster is not founded yet: more of its servers must be reachable")
+            reasons.append(
+                driver.waiting or "the cluster is not founded yet: more of its servers must be reachable"
+            )
         elif driver.leader is None:
             reasons.append("no leader is known: a majority of the servers must be reachable")
         else:
@@ -406,27 +417,50 @@ class Report:
         leads = raft is not None and raft.role is Role.LEADER
         followers = {f.server: f for f in raft.statistics().followers} if raft is not None and leads else {}
         last = 0 if raft is None else raft.log.last_index
-        members = []
-        for server, address in sorted(self._config.cluster.items()):
-            follower = followers.get(server)
-            is_me = server == self._config.id
-            if follower is None:
-                members.append(MemberStatus(server, str(address), server == self._driver.leader, is_me))
-            else:
-                members.append(
-                    MemberStatus(
-                        server,
-                        str(address),
-                        leads=False,
-                        is_me=is_me,
-                        match_index=follower.match_index,
-                        lag_entries=last - follower.match_index,
-                        inflight_messages=follower.inflight_messages,
-                        inflight_bytes=follower.inflight_bytes,
-                        replicating=follower.state is ProgressState.REPLICATE,
-                    )
-                )
-        return tuple(members)
+        return tuple(
+            [self._member(*one, followers.get(ServerId(one[0])), last) for one in self._listed(raft)]
+        )
+
+    def _listed(self, raft: Raft | None) -> list[tuple[ServerId, str, str]]:
+        """(server, address, part): who belongs; who is to; before that is known, who is configured."""
+        driver = self._driver
+        members = {} if raft is None else raft.membership.members
+        if not members:
+            return [
+                (server, str(address), "unknown") for server, address in sorted(self._config.cluster.items())
+            ]
+        listed = {
+            server: (member.address or driver.address_of(server) or "", member.role.name.lower())
+            for server, member in members.items()
+        }
+        for server, wish in driver.machine.members.items():
+            listed.setdefault(server, (wish.address, "wanted"))
+        return [(server, *listed[server]) for server in sorted(listed)]
+
+    def _member(
+        self, server: ServerId, address: str, part: str, follower: FollowerStatistics | None, last: int
+    ) -> MemberStatus:
+        is_me = server == self._config.id
+        leads = server == self._driver.leader
+        if follower is None:
+            return MemberStatus(server, address, leads, is_me, part)
+        sender = self._driver.snapshots.sender
+        sending = None if sender is None else sender.progress_of(server)
+        return MemberStatus(
+            server,
+            address,
+            leads=False,
+            is_me=is_me,
+            part=part,
+            match_index=follower.match_index,
+            lag_entries=last - follower.match_index,
+            inflight_messages=follower.inflight_messages,
+            inflight_bytes=follower.inflight_bytes,
+            replicating=follower.state is ProgressState.REPLICATE,
+            needs_snapshot=follower.needs_snapshot,
+            snapshot_sent_bytes=None if sending is None else sending[0],
+            snapshot_bytes=None if sending is None else sending[1],
+        )
 
     def _client_traffic(self) -> ClientTraffic:
         clients = self._driver.clients
@@ -446,10 +480,14 @@ class Report:
         )
 
 
-def _mode(raft: Raft) -> Mode:
-    if len(raft.membership.members) == 1:
+def _mode(raft: Raft, me: ServerId) -> Mode:
+    members = raft.membership.members
+    if len(members) == 1:
         return Mode.STANDALONE
-    return Mode.LEADER if raft.role is Role.LEADER else Mode.FOLLOWER
+    if raft.role is Role.LEADER:
+        return Mode.LEADER
+    mine = members.get(me)
+    return Mode.FOLLOWER if mine is None or mine.voter else Mode.OBSERVER
 
 
 def _connection(one: Connection, shift_ms: int) -> ConnectionStatistics:

@@ -50,6 +50,7 @@ class _Receiver:
     info: SnapshotInfo
     offered_at: int
     heard_at: int
+    offset: int = 0
 
 
 class SnapshotSender:
@@ -99,6 +100,11 @@ class SnapshotSender:
             )
         return offers
 
+    def progress_of(self, server: ServerId) -> tuple[int, int] | None:
+        """(bytes it has about got to, bytes of the file) of a follower that a snapshot is offered or sent to."""
+        receiver = self._receivers.get(server)
+        return None if receiver is None else (min(receiver.offset, receiver.info.size), receiver.info.size)
+
     @property
     def oldest_index(self) -> int | None:
         """The log must be kept from here on for those who are pulling; None if nobody is."""
@@ -110,6 +116,7 @@ class SnapshotSender:
         if receiver is None or receiver.info.header.id != request.id:
             return
         receiver.heard_at = now_ms
+        receiver.offset = request.offset
         wanted = Read(server, request.id, request.offset, min(request.length, CHUNK_BYTES))
         if len(self._waiting) < READS_QUEUED_MAX and wanted not in self._waiting:
             self._waiting.append(wanted)

@@ -384,13 +384,14 @@ class Machine:
             return Code.RECONFIG_IN_PROGRESS
         node = self.nodes.get(CONFIG)
         assert node is not None, f"{CONFIG} cannot be deleted"
-        if self._tree.session is not None and not permits(node.acl, WRITE, self._tree.ids):
-            return Code.NO_AUTH
+        # Who has no right learns no more than what anybody may read; the order is ZooKeeper's.
         if version not in (-1, node.mzxid):
             return Code.BAD_VERSION
         members = changed_members(self.members, replace, changes)
         if isinstance(members, Code):
             return members
+        if self._tree.session is not None and not permits(node.acl, WRITE, self._tree.ids):
+            return Code.NO_AUTH
         self.members = members
         return self._tree.set_configuration(config_text(members, zxid), zxid)
 

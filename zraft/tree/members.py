@@ -48,6 +48,10 @@ def changed_members(present: Wanted, replace: object, changes: object) -> dict[S
         server, role, address = change
         if role == REMOVE:
             wanted.pop(ServerId(server), None)  # one that is no member: as wanted already, as in ZooKeeper
+        elif address and any(
+            other != server and member.address == address for other, member in wanted.items()
+        ):
+            return Code.BAD_ARGUMENTS  # one address is one server
         else:
             wanted[ServerId(server)] = WantedMember(role == PARTICIPANT, address)
     if not any(member.voter for member in wanted.values()):

@@ -6,7 +6,11 @@ from typing import Final
 
 from zraft.wire.statistics import Distribution, Metric, Mode, ServerStatistics
 
-PEER_STATES: Final = {Mode.LEADER: "leading - broadcast", Mode.FOLLOWER: "following - broadcast"}
+PEER_STATES: Final = {
+    Mode.LEADER: "leading - broadcast",
+    Mode.FOLLOWER: "following - broadcast",
+    Mode.OBSERVER: "observing - broadcast",
+}
 
 
 def monitor_values(statistics: ServerStatistics) -> dict[str, Metric]:
@@ -40,8 +44,8 @@ def monitor_values(statistics: ServerStatistics) -> dict[str, Metric]:
         values |= {
             "learners": leader.learners,
             "synced_followers": leader.synced_followers,
-            "synced_non_voting_followers": 0,
-            "synced_observers": 0,
+            "synced_non_voting_followers": leader.synced_non_voting_followers,
+            "synced_observers": leader.synced_observers,
             "pending_syncs": leader.pending_syncs,
             "quorum_size": leader.quorum_size,
             "leader_uptime": leader.leader_uptime_ms,

@@ -220,8 +220,8 @@ def encode_body_reply(xid: int, zxid: int, body: bytes) -> bytes:
 def encode_write_reply(opcode: int, xid: int, zxid: int, command: Command | None, result: Any) -> bytes:
     """The reply to a write, from what apply returned for it.
 
-    `result` is a `Code` (an error, or OK where there is nothing more to say), or by opcode: SET_DATA and
-    SET_ACL a znode, creates (path, znode), MULTI as for `encode_multi_reply`. `command` is needed
+    `result` is a `Code` (an error, or OK where there is nothing more to say), or by opcode: SET_DATA,
+    SET_ACL and RECONFIG a znode, creates (path, znode), MULTI as for `encode_multi_reply`. `command` is needed
     for MULTI only, whose reply repeats the types of its operations.
     """
     if isinstance(result, int):
@@ -234,6 +234,8 @@ def encode_write_reply(opcode: int, xid: int, zxid: int, command: Command | None
         return encode_create2_reply(xid, zxid, result[0], result[1])
     if opcode == SET_ACL:
         return encode_set_data_reply(xid, zxid, result)
+    if opcode == Opcode.RECONFIG:
+        return encode_get_data_reply(xid, zxid, result)
     assert opcode == MULTI, f"no reply is known for {opcode=} with {result=}"
     assert command is not None, "the reply to a multi repeats the types of its operations"
     return encode_multi_reply(xid, zxid, command[1], result)

@@ -42,6 +42,8 @@ class Mode(StrEnum):
 
     LEADER = "leader"
     FOLLOWER = "follower"
+    OBSERVER = "observer"
+    """Follows without a vote: an observer, or a new server that is still catching up."""
     STANDALONE = "standalone"
     READ_ONLY = "read-only"
     """Without a quorum, for clients that ask for no more than reads."""
@@ -124,6 +126,8 @@ class LeaderStatistics:
 
     learners: int
     synced_followers: int
+    synced_non_voting_followers: int
+    synced_observers: int
     pending_syncs: int
     quorum_size: int
     leader_uptime_ms: int

@@ -121,7 +121,7 @@ def test_a_request_to_join_that_is_no_longer_repeated_counts_for_nothing() -> No
 def test_a_stranger_is_told_that_it_is_one() -> None:
     there = situation(THREE, dict.fromkeys((1, 2, 3), True), joins={9: ("nine", NOW)})
     assert next_step(there) is None
-    assert "zraft member add 9=" in refusals(there)[ServerId(9)]
+    assert "zraft member add 9 " in refusals(there)[ServerId(9)]
 
 
 def test_a_working_voter_goes_only_when_its_replacement_votes() -> None:
