@@ -14,6 +14,10 @@ from pathlib import Path
 from typing import Final, TypeVar
 
 from kazoo.client import KazooClient
+
+from tests.processes.clients import Sessions
+from tests.processes.cluster import Cluster, Server, free_ports, wait_until
+from tests.processes.workload import Adder, Sequencer, Setter, Worker, check_count
 from zraft.address import Address
 from zraft.ids import ServerId
 from zraft.operator.client import OperatorClient
@@ -30,10 +34,6 @@ from zraft.operator.requests import (
     Transfer,
 )
 from zraft.transport.keys import key_ring, read_keys
-
-from tests.processes.clients import Sessions
-from tests.processes.cluster import HOST, Cluster, Server, free_ports, wait_until
-from tests.processes.workload import Adder, Sequencer, Setter, Worker, check_count
 
 OPERATOR_S: Final = 60.0
 
@@ -92,7 +92,9 @@ class GrowingCluster(Cluster):
     def operate(self, request: OperatorRequest, reply: type[R]) -> R:
         """What `zraft member …` does, without starting an interpreter for it."""
         addresses: list[Address] = [server.address for server in self.servers.values() if server.running]
-        with OperatorClient(addresses, key_ring(read_keys([self._key]), False), timeout_s=OPERATOR_S) as client:
+        with OperatorClient(
+            addresses, key_ring(read_keys([self._key]), False), timeout_s=OPERATOR_S
+        ) as client:
             return client.call(request, reply)
 
     def listing(self) -> dict[int, MemberLine]:
