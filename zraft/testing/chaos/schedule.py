@@ -57,7 +57,7 @@ class FaultKind(StrEnum):
     TRANSFER = "transfer"
     """`zraft member transfer` to another server."""
     MEMBER = "member"
-    """`zraft member remove`, an empty directory, `zraft member add`, a start, `zraft member promote`."""
+    """`zraft member remove`, an empty directory, a start, `zraft member add`, and it votes again."""
 
 
 NETWORK: Final = frozenset(

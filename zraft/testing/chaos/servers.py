@@ -37,8 +37,18 @@ TMPFS_BYTES: Final = 2 * 1024**3
 LOG_TAIL_LINES: Final = 30
 FILLER_CHUNK_BYTES: Final = 1 << 20
 
-SETTINGS: Final = {"tick_time_ms": 1_000, "wal.segment_bytes_max": 131_072, "log_format": "json"}
-"""Short sessions, so that some expire; small segments, so that a full disk is met soon."""
+SETTINGS: Final = {
+    "tick_time_ms": 1_000,
+    "wal.segment_bytes_max": 131_072,
+    "wal.tail_bytes_max": 131_072,
+    "snapshot.log_bytes_min": 262_144,
+    "snapshot.commands_min": 2_000,
+    "snapshot.retain_bytes": 65_536,
+    "snapshot.retain_bytes_max": 524_288,
+    "log_format": "json",
+}
+"""Short sessions, so that some expire; small segments, so that a full disk is met soon; a snapshot every some seconds,
+and little kept before it, so that who was away needs it."""
 
 DISK_FULL: Final = "disk is full, nothing is acknowledged until there is room"
 FAILED: Final = "server failed"
@@ -197,15 +207,19 @@ class Servers:
             *("--cluster", cluster, "--key", str(self.key), *settings),
         ]
 
+    @property
+    def environment(self) -> Mapping[str, str]:
+        """The caller's, without its own zraft settings, and with this very code."""
+        inherited = {name: value for name, value in os.environ.items() if not name.startswith("ZRAFT_")}
+        return {**inherited, "PYTHONPATH": str(Path(__file__).parents[3])}
+
     def start(self, number: int) -> None:
         server = self.all[number]
         if server.running:
             return
         server.starts += 1
         server.may_end = False
-        inherited = {name: value for name, value in os.environ.items() if not name.startswith("ZRAFT_")}
         shim = server.control.environment if server.control is not None else {}
-        root = str(Path(__file__).parents[3])
         with server.log.open("ab") as log:
             server.process = subprocess.Popen(
                 self.command(number),
@@ -213,9 +227,8 @@ class Servers:
                 stdout=log,
                 stderr=subprocess.STDOUT,
                 env={
-                    **inherited,
+                    **self.environment,
                     **shim,
-                    "PYTHONPATH": root,
                     "PYTHONHASHSEED": str(100 * number + server.starts),
                 },
                 cwd=self.directory,

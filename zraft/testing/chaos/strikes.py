@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import random
 import signal
 import sys
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Final, Protocol
 
 from zraft.testing.chaos.client import now_us
 from zraft.testing.chaos.schedule import NETWORK, Fault, FaultKind, Target
-from zraft.testing.chaos.servers import FAILED, Servers
+from zraft.testing.chaos.servers import FAILED, STAYS_OUT, Servers
 from zraft.testing.checkers.history import Violation
 from zraft.testing.fault_proxy import CLEAR, LinkQuality
 
@@ -21,6 +22,7 @@ FSYNC_ERROR_END_S: Final = 20.0
 
 DAY_S: Final = 86_400.0
 ADMINISTRATION_S: Final = 60.0
+REJOIN_S: Final = 60.0
 
 
 class Network(Protocol):
@@ -34,7 +36,7 @@ class Network(Protocol):
 
 
 class Strikes:
-    """Runs a plan. One task per track of the plan would overlap by design; each fault is a task of its own."""
+    """Runs a plan. Once."""
 
     def __init__(self, servers: Servers, network: Network, log: Callable[[str], None]) -> None:
         self._servers = servers
@@ -51,23 +53,24 @@ class Strikes:
         """(from, to) in seconds of the loop's clock, and what struck."""
 
     async def run(self, plan: Sequence[Fault]) -> None:
-        """All of it, from now on."""
+        """All of it, from now on, the two tracks beside each other.
+
+        What takes longer than planned, such as a replaced disk that has to be filled, holds up the rest of its track: a
+        further server must not go meanwhile. What would then begin after the plan's end is left out.
+        """
+        began = asyncio.get_running_loop().time()
+        ends = began + max((fault.ends_s for fault in plan), default=0.0)
+        async with asyncio.TaskGroup() as group:
+            for on_network in (False, True):
+                track = [fault for fault in plan if (fault.kind in NETWORK) == on_network]
+                group.create_task(self._track(track, began, ends))
+
+    async def _track(self, track: Sequence[Fault], began: float, ends: float) -> None:
         loop = asyncio.get_running_loop()
-        began = loop.time()
-        tasks: set[asyncio.Task[None]] = set()
-        try:
-            for fault in plan:
-                await asyncio.sleep(max(0.0, began + fault.at_s - loop.time()))
-                task = asyncio.ensure_future(self._strike(fault))
-                tasks.add(task)
-                for done in [one for one in tasks if one.done()]:
-                    tasks.discard(done)
-                    done.result()
-            await asyncio.gather(*tasks)
-        finally:
-            for task in tasks:
-                task.cancel()
-            await asyncio.gather(*tasks, return_exceptions=True)
+        for fault in track:
+            await asyncio.sleep(max(0.0, began + fault.at_s - loop.time()))
+            if loop.time() + fault.duration_s <= ends + 1.0:
+                await self._strike(fault)
 
     async def heal(self) -> None:
         """Everything runs, and is well."""
@@ -184,12 +187,9 @@ class Strikes:
                 server.control.shift_wall_clock(size if fault.strength > 0.5 else -size)
                 await asyncio.sleep(fault.duration_s)
             case FaultKind.WIPE:
-                await servers.end(one)
-                await asyncio.sleep(fault.duration_s)
-                servers.wipe(one)
-                servers.start(one)
+                return await self._wipe(fault, one)
             case FaultKind.TRANSFER:
-                return await self._administer("transfer", str(targets[1]))
+                return (await self._administer("transfer", str(targets[1])))[0] == 0
             case FaultKind.MEMBER:
                 return await self._replace_member(fault, one)
             case _:
@@ -268,13 +268,15 @@ class Strikes:
 
     # -- membership: `zraft member …`, as an operator would
 
-    async def _administer(self, *words: str) -> bool:
+    async def _administer(self, *words: str) -> tuple[int | None, str]:
+        """The exit code and what was printed; no code if there was no answer in time."""
         connect = ",".join(str(server.address) for server in self._servers.all.values())
         process = await asyncio.create_subprocess_exec(
             *(sys.executable, "-m", "zraft", "member", *words),
             *("--connect", connect, "--key", str(self._servers.key)),
             stdout=asyncio.subprocess.PIPE,
             stderr=asyncio.subprocess.STDOUT,
+            env=self._servers.environment,
         )
         try:
             async with asyncio.timeout(ADMINISTRATION_S):
@@ -282,22 +284,63 @@ class Strikes:
         except TimeoutError:
             process.kill()
             await process.wait()
-            answer = b"no answer in time"
-        self._log(
-            f"zraft member {' '.join(words)}: {process.returncode} {answer.decode(errors='replace').strip()}"
-        )
-        return process.returncode == 0
+            return None, "no answer in time"
+        text = answer.decode(errors="replace").strip()
+        if "--json" not in words:
+            self._log(f"           zraft member {' '.join(words)}: {process.returncode} {text}")
+        return process.returncode, text
 
-    async def _replace_member(self, fault: Fault, one: int) -> bool:
-        """Take a server out, empty it, and take it in again."""
-        if not await self._administer("remove", str(one)):
+    async def _roles(self) -> Mapping[int, str]:
+        """The role of each member, as the leader has it; empty if nobody says."""
+        code, text = await self._administer("list", "--json")
+        try:
+            rows = json.loads(text)["members"] if code == 0 else []
+            return {int(row["server"]): str(row["role"]) for row in rows}
+        except (ValueError, KeyError, TypeError):
+            return {}
+
+    async def _all_vote(self) -> bool:
+        """Whether no disk is being replaced: with a second one gone, a majority might be."""
+        roles = await self._roles()
+        return all(roles.get(number) == "voter" for number in self._servers.all)
+
+    async def _wait_all_vote(self, fault: Fault) -> None:
+        """Until what was emptied votes again; what takes too long is shown, and `progress` judges it at the end."""
+        deadline = asyncio.get_running_loop().time() + REJOIN_S
+        while not await self._all_vote():
+            if asyncio.get_running_loop().time() > deadline:
+                self._log(f"{fault.at_s:7.1f} s  {fault.kind}: not all servers vote after {REJOIN_S:g} s")
+                return
+            await asyncio.sleep(0.5)
+
+    async def _wipe(self, fault: Fault, one: int) -> bool:
+        if not await self._all_vote():
             return False
         await self._servers.end(one)
         await asyncio.sleep(fault.duration_s)
         self._servers.wipe(one)
-        added = await self._administer("add", f"{one}={self._servers.all[one].address}")
         self._servers.start(one)
-        return added and await self._administer("promote", str(one))
+        await self._wait_all_vote(fault)
+        return True
+
+    async def _replace_member(self, fault: Fault, one: int) -> bool:
+        """Take a server out, empty it, and take it in again."""
+        if not await self._all_vote():
+            return False
+        self._servers.all[one].may_log |= {STAYS_OUT}
+        if (await self._administer("remove", str(one)))[0] != 0:
+            return False
+        await self._servers.end(one)
+        await asyncio.sleep(fault.duration_s)
+        self._servers.wipe(one)
+        self._servers.start(one)
+        deadline = asyncio.get_running_loop().time() + REJOIN_S
+        while (await self._administer("add", str(one), str(self._servers.all[one].address)))[0] != 0:
+            if asyncio.get_running_loop().time() > deadline:
+                break
+            await asyncio.sleep(1.0)
+        await self._wait_all_vote(fault)
+        return True
 
 
 def _shown_targets(fault: Fault, targets: Sequence[int]) -> str:
