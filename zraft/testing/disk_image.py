@@ -15,6 +15,7 @@ from zraft.server.driver_types import Identity, Stored
 from zraft.server.snapshot_tasks import Result, SnapshotDisk, Task
 from zraft.server.stored import restore_machine, stored_group
 from zraft.storage.directory import DataDirectory
+from zraft.storage.errors import StorageError
 from zraft.storage.records import Record
 from zraft.storage.settings import WalSettings
 from zraft.storage.snapshots import SnapshotStore
@@ -39,10 +40,12 @@ class DiskImage:
         self._wal: Wal | None = None
         self._snapshots: SnapshotDisk | None = None
         self.directory: DataDirectory | None = None
+        self.opened = False
 
     def open(self, entropy: Callable[[int], bytes]) -> tuple[Identity, Stored]:
         """Open the data directory and recover the log, as a starting server does."""
         fs = self.disk
+        self.opened = True
         self.directory = directory = DataDirectory.open(fs, PATH, server=self._server, entropy=entropy)
         store = SnapshotStore.open(fs, directory, COORDINATION_GROUP)
         newest = store.newest
@@ -96,8 +99,28 @@ class DiskImage:
                 self.compact(compact_to)
             if task is not None:
                 self.perform(task)
-        except ProcessDied:
+        except (ProcessDied, StorageError):
             pass
+
+    def trouble(self, trouble: Trouble, within: int) -> None:
+        """One of the next so many calls that change something fails."""
+        self.disk.fail_at(self._rng.randint(1, within), trouble, self._rng)
+
+    def rot(self) -> tuple[int, int] | None:
+        """A bit of the newest snapshot turns; (index, term) of it, None if there is none."""
+        path = f"{PATH}/groups/{COORDINATION_GROUP}/snap"
+        try:
+            names = [name for name in self.disk.listdir(path) if name.endswith(".snap")]
+        except OSError:
+            return None
+        if not names:
+            return None
+        name = max(names)
+        data = bytearray(self.disk.contents(f"{path}/{name}"))
+        data[self._rng.randrange(len(data))] ^= 1 << self._rng.randrange(8)
+        self.disk.replace(f"{path}/{name}", bytes(data))
+        index, term = name.removesuffix(".snap").split("-")
+        return int(index, 16), int(term, 16)
 
     def crash(self) -> None:
         """The machine loses its power, or, less often, only the process dies and the page cache survives."""

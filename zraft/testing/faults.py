@@ -10,10 +10,13 @@ from typing import Final
 from zraft.ids import ServerId
 from zraft.storage.records import HardStateRecord, Record
 from zraft.testing.clients import SimulatedClient
+from zraft.testing.disk import Trouble
 from zraft.testing.network import Network
 from zraft.testing.process import Process
 from zraft.testing.profile import TICK_TIME_MS, Mode, Profile
 from zraft.testing.schedule import Schedule
+from zraft.testing.survival import Survival
+from zraft.tree.features import FEATURE_LEVEL_MAX
 
 LENGTHS_MS: Final = (60, 150, 300, 600, 1500)
 DOWN_MS: Final = (10, 40, 150, 500)
@@ -37,13 +40,20 @@ ALL_KINDS: Final = (
     "torn",
     "link",
     "link",
+    "full disk",
+    "failing disk",
+    "rot",
+    "behind",
 )
 PREVAILING: Final = {
     Mode.EXPIRY: ("stop", "stop all", "client", "client sleeps", "client sleeps", "client sleeps", "link"),
     Mode.VOTES: ("torn", "link", "link", "crash", "cut", "power"),
     Mode.BOOTS: ("crash", "crash", "one way", "client"),
     Mode.ELECTIONS: ("leader cut", "leader cut", "leader cut", "stop", "crash"),
-    Mode.WIPES: ("wipe", "crash", "cut"),
+    Mode.WIPES: ("wipe", "wipe", "crash", "cut", "stop"),
+    Mode.SNAPSHOTS: ("behind", "behind", "behind", "crash", "stop", "torn", "wipe", "full disk"),
+    Mode.MEMBERS: ("crash", "stop", "cut", "leader cut", "behind", "wipe"),
+    Mode.DISKS: ("full disk", "full disk", "failing disk", "failing disk", "rot", "rot", "behind"),
     Mode.READS: ("cut", "one way", "link", "stop", "client"),
 }
 GENTLE_KINDS: Final = ("crash", "stop", "cut", "link", "wall clock")
@@ -61,6 +71,7 @@ class Adversary:
         clients: Sequence[SimulatedClient],
         network: Network,
         leader_changes: Callable[[], int],
+        survival: Survival,
         *,
         begin_ms: int,
         end_ms: int,
@@ -72,11 +83,11 @@ class Adversary:
         self._clients = clients
         self._network = network
         self._leader_changes = leader_changes
+        self._survival = survival
         self._end_ms = end_ms
         self._all_stopped_until_ms = 0
         self._stopped_total_ms = 0
         self.active = True
-        self.wiped: list[ServerId] = []
         self.counts: Counter[str] = Counter()
         schedule.at(begin_ms, self._strike)
         for nth, moment in enumerate(ELECTIONS_AT_MS, start=1):
@@ -104,7 +115,7 @@ class Adversary:
     def fault(self, kind: str | None = None) -> None:
         """One fault; of a rolled kind unless `kind` says which."""
         rng, profile = self._rng, self._profile
-        process = rng.choice(self._processes)
+        process = rng.choice([p for p in self._processes if p.in_service])
         leaders = [p for p in self._processes if p.leads]
         if leaders and rng.random() < (0.7 if profile.gentle else 0.4):
             process = rng.choice(leaders)
@@ -132,6 +143,30 @@ class Adversary:
                 if process.up:
                     self.counts[kind] += 1
                     process.stop(self._schedule.now_ms + length)
+            case "behind":
+                # Long enough that the others have forgotten the log that it lacks.
+                followers = [p for p in self._processes if p.up and not p.leads]
+                if followers:
+                    follower, length = rng.choice(followers), rng.choice((500, 900, 1_500))
+                    others = [p.server for p in self._processes if p is not follower]
+                    self.counts[kind] += 1
+                    if rng.random() < 0.4:
+                        follower.stop(self._schedule.now_ms + length)
+                    else:
+                        pairs = [(follower.server, other) for other in others]
+                        self._network.cut(pairs + [(b, a) for a, b in pairs])
+                        self._schedule.after(length, self._network.join, pairs + [(b, a) for a, b in pairs])
+            case "full disk":
+                if profile.disk_faults and process.up and not process.image.disk.full:
+                    self.counts[kind] += 1
+                    process.image.disk.full = True
+                    self._schedule.after(length, self._empty, process)
+            case "failing disk":
+                if profile.disk_faults and process.up:
+                    self.counts[kind] += 1
+                    process.image.trouble(rng.choice((Trouble.EIO, Trouble.EIO, Trouble.ENOSPC)), 12)
+            case "rot":
+                self._rot(process)
             case "stop all":
                 self._stop_all()
             case "cut" | "one way":
@@ -167,25 +202,54 @@ class Adversary:
             self._crash(process, once="torn")
 
     def _down(self) -> int:
-        return sum(not p.up or p.stopped for p in self._processes) + len(self.wiped)
+        return sum(p.in_service and (not p.up or p.stopped) for p in self._processes)
+
+    @staticmethod
+    def _empty(process: Process) -> None:
+        process.image.disk.full = False
+
+    def _rot(self, process: Process) -> None:
+        """A bit of its newest snapshot turns while it is down: it may have to begin anew."""
+        if not self._profile.disk_faults or not process.up or not self._survival.survives([process.server]):
+            return
+        process.crash()
+        rotten = process.image.rot()
+        if rotten is not None:
+            self.counts["rot"] += 1
+            process.may_be_damaged = True
+            self._survival.rotten(process.server, rotten)
+        self._schedule.after(self._rng.choice(DOWN_MS), process.boot)
+
+    def snapshot(self, process: Process) -> None:
+        """A snapshot became durable: perhaps the power fails before anything else is done."""
+        if self.active and self._profile.snipe and self._rng.random() < 0.5 * self._profile.snipe:
+            self._schedule.after(self._rng.randint(0, 3), self._snipe_now, process, process.boots)
+
+    def ended(self, process: Process) -> None:
+        """A process ended by itself: whoever supervises it starts it again."""
+        process.crash()
+        self._schedule.after(self._rng.choice(DOWN_MS), process.boot)
 
     def _crash(self, process: Process, once: str = "crash") -> None:
         if not process.up or (self._profile.gentle and self._down()):
             return
         self.counts[once] += 1
+        if self._rng.random() < 0.5:
+            process.features = FEATURE_LEVEL_MAX  # it was upgraded
         silent = not self._profile.gentle and self._rng.random() < 0.2
         process.crash(sockets_silent=silent)
         self._schedule.after(self._rng.choice(DOWN_MS), process.boot)
 
     def _wipe(self, process: Process) -> None:
-        """One disk per run: until membership exists a wiped server is lost to its cluster."""
-        if not self._profile.wipes or self.wiped or not process.up:
+        """A disk is lost, if the cluster survives that; the same command starts the server with an empty one."""
+        if not self._profile.wipes or not process.up or not self._survival.survives([process.server]):
+            return
+        if not self._survival.counted_on(process.server):
             return
         self.counts["wipe"] += 1
-        self.wiped.append(process.server)
         process.crash()
         process.wipe()
-        self._schedule.after(self._rng.choice(DOWN_MS), process.boot)
+        self._schedule.after(self._rng.choice((*DOWN_MS, 1_500)), process.boot)
 
     def _stop_all(self) -> None:
         rng, now = self._rng, self._schedule.now_ms
@@ -246,6 +310,8 @@ class Adversary:
         now = self._schedule.now_ms
         for process in self._processes:
             process.calm = True
+            process.image.disk.full = False
+            process.features = FEATURE_LEVEL_MAX
             process.resume()
             if not process.up:
                 process.boot()

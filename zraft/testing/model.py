@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import re
 from bisect import bisect_right
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from functools import partial
 from typing import Any, Final, NamedTuple
 
@@ -34,6 +34,7 @@ CONTAINER: Final = 0
 
 TTL_MS_MAX: Final = 2**40 - 1
 
+CONFIG: Final = "/zookeeper/config"
 QUOTA_ROOT: Final = "/zookeeper/quota"
 LIMITS: Final = "zookeeper_limits"
 STATS: Final = "zookeeper_stats"
@@ -132,6 +133,9 @@ class History:
         self.index = 0
         self.log_time = 0
         self.settings = {"quota_enforced": 0, "container_never_used_ms_max": 300_000}
+        self.feature_level = 1
+        self.wanted: dict[ServerId, tuple[bool, str]] = {}
+        """Who is to belong to the cluster: whether it is to vote, and its address."""
         self.rows: dict[tuple[ServerId, Instance], tuple[int, int]] = {}
         self.sessions: dict[int, SessionState] = {}
         self.nodes: dict[str, Version] = {}
@@ -235,9 +239,15 @@ class History:
                     self._command(session, moved, command)
         return self.outcomes[first:]
 
+    def set_members(self, origins: Iterable[tuple[ServerId, Instance]]) -> None:
+        """A committed MEMBERSHIP entry: rows exist exactly for the disks that are members (D-3)."""
+        self.rows = {origin: self.rows.get(origin, (0, 0)) for origin in origins}
+
     def _accept(self, origin: tuple[ServerId, Instance], boot: int, seq: int) -> bool:
         """D-2: exactly the next batch of the row, or the first of a higher boot."""
-        row_boot, row_seq = self.rows.get(origin, (0, 0))
+        if origin not in self.rows:
+            return False
+        row_boot, row_seq = self.rows[origin]
         if not ((boot == row_boot and seq == row_seq + 1) or (boot > row_boot and seq == 1)):
             return False
         self.rows[origin] = (boot, seq)
@@ -260,6 +270,10 @@ class History:
                 result = self._reap(command[1], command[2])
             elif opcode == txn.SETTINGS:
                 self.settings.update(command[1])
+            elif opcode == txn.FEATURE:
+                self._raise(command[1])
+            elif opcode == txn.MEMBERS:
+                result = self._members(*command[1:])
             elif opcode == txn.REGISTER:
                 pass
             elif session not in self.sessions:
@@ -281,6 +295,44 @@ class History:
         )
         self.outcomes.append(outcome)
         self._zxid_outcome[self.zxid] = outcome
+
+    def _raise(self, level: int) -> None:
+        if level <= self.feature_level:
+            raise RefusedError(Code.BAD_ARGUMENTS)
+        self.feature_level = level
+
+    def _members(self, replace: bool, version: int, changes: Any) -> Version:
+        """What operators and the leader ask for; clients of the simulation do not."""
+        if self.feature_level < 2:
+            raise RefusedError(Code.UNIMPLEMENTED)
+        node = self.nodes[CONFIG]
+        if version not in (-1, node.mzxid):
+            raise RefusedError(Code.BAD_VERSION)
+        wanted = self.wanted_after(replace, changes)
+        if wanted is None:
+            raise RefusedError(Code.BAD_ARGUMENTS)
+        if not any(votes for votes, _ in wanted.values()):
+            raise RefusedError(Code.NEW_CONFIG_NO_QUORUM)
+        self.wanted = wanted
+        lines = []
+        for server, (votes, address) in sorted(wanted.items()):
+            host, _, port = address.rpartition(":")
+            part = "participant" if votes else "observer"
+            lines.append(f"server.{server}={host}:{port}:{port}:{part};{host}:{port}")
+        data = "\n".join([*lines, f"version={self.zxid:x}"]).encode()
+        self._store(CONFIG, evolve(node, data=data, mzxid=self.zxid, version=-1, touched_ms=self.log_time))
+        self._event(EVENT_CHANGED, CONFIG, node.acl)
+        return self.nodes[CONFIG]
+
+    def wanted_after(self, replace: bool, changes: Any) -> dict[ServerId, tuple[bool, str]] | None:
+        """The wish after such changes; None if one takes away who is not wanted."""
+        wanted = {} if replace else dict(self.wanted)
+        for server, part, address in changes:
+            if part:
+                wanted[server] = (part == 1, address)
+            elif wanted.pop(server, None) is None:
+                return None
+        return wanted
 
     # -- sessions
     def _create_session(self, command: txn.Command) -> int:

@@ -13,14 +13,19 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from typing import Final, Protocol
 
+from attrs import evolve
+
 from zraft.ids import Instance, ServerId
 from zraft.raft.log import Log
 from zraft.raft.messages import HardState
 from zraft.raft.role import Role
+from zraft.server.connection import Phase
 from zraft.server.driver import Driver
 from zraft.server.driver_types import DriverSettings, Effects, Stored
-from zraft.server.snapshot_tasks import Result, Task
+from zraft.server.snapshot_tasks import Complete, Finish, Result, Task
+from zraft.storage.errors import CorruptionError, DiskFullError, StorageError
 from zraft.storage.records import Record
+from zraft.storage.snapshot_format import SnapshotInfo
 from zraft.testing.broken import BrokenPromiseError
 from zraft.testing.disk_image import DiskImage
 from zraft.testing.profile import Profile
@@ -31,6 +36,8 @@ from zraft.transport.messages import PeerMessage, Sender
 
 INBOX_MAX: Final = 400
 """Datagrams that wait for a stopped process; a kernel's socket buffer holds about as many."""
+
+RETRY_FULL_DISK_MS: Final = 40
 
 WALL_EPOCH_MS: Final = 1_700_000_000_000
 
@@ -44,6 +51,9 @@ class Observer(Protocol):
     def writing(self, process: Process, records: Sequence[Record]) -> None: ...
     def durable(self, process: Process, records: Sequence[Record]) -> None: ...
     def accepted(self, process: Process, socket: Socket) -> None: ...
+    def snapshot(self, process: Process, info: SnapshotInfo, *, received: bool) -> None: ...
+    def compacting(self, process: Process, index: int) -> None: ...
+    def ended(self, process: Process, why: StorageError) -> None: ...
     def output(self, process: Process, socket: Socket, data: bytes) -> None: ...
 
 
@@ -53,15 +63,19 @@ class Process:
     def __init__(
         self,
         server: ServerId,
-        peers: Sequence[ServerId],
+        peers: Callable[[Process], Sequence[ServerId]],
         settings: DriverSettings,
         schedule: Schedule,
         profile: Profile,
         seed: str,
         decode: Callable[[bytes], Sequence[PeerMessage]],
         observer: Observer,
+        *,
+        in_service: bool,
     ) -> None:
         self.server = server
+        self.in_service = in_service
+        """False for one that was not added yet, or was shut down for good: nobody starts it."""
         self._peers = peers
         self._settings = settings
         self._schedule = schedule
@@ -72,6 +86,13 @@ class Process:
         self._observer = observer
         self.image = DiskImage(server, random.Random(f"{seed}/disk/{server}/0"))
         self._wipes = 0
+        self._wiped_at_boot = 0
+        self._restored = 0
+        self.must_be_replaced = False
+        """It says that what is on its disk is not enough to start from."""
+        self.may_be_damaged = False
+        """Its disk was spoiled on purpose: it may refuse to start."""
+        self.features = settings.features
         self.driver: Driver | None = None
         self.stored = Stored(HardState(), None, Log())
         self.sender = Sender(server, Instance(b""), 0)
@@ -99,6 +120,25 @@ class Process:
         return self.driver is not None
 
     @property
+    def opened(self) -> bool:
+        """Whether the disk that it has was ever used."""
+        return self.image.opened
+
+    @property
+    def first_disk(self) -> bool:
+        """Whether the disk was never replaced."""
+        return self._wipes == 0
+
+    def wiped_since(self, boots: int) -> bool:
+        """Whether the disk is another than that of an earlier boot."""
+        return self._wiped_at_boot >= boots and self._wipes > 0
+
+    @property
+    def outside(self) -> bool:
+        """It runs and takes part in nothing: it waits to be taken in."""
+        return self.driver is not None and self.driver.raft is None
+
+    @property
     def stopped(self) -> bool:
         return self._schedule.now_ms < self.stopped_until_ms
 
@@ -118,17 +158,25 @@ class Process:
     # -- life
     def boot(self) -> None:
         """Start from whatever the disk holds."""
-        if self.driver is not None:
+        if self.driver is not None or not self.in_service or self.must_be_replaced:
             return
         self.boots += 1
         in_flight, self._frame = self._frame, None
         entropy = random.Random(f"{self._seed}/entropy/{self.server}/{self.boots}")
-        identity, stored = self.image.open(entropy.randbytes)
+        try:
+            identity, stored = self.image.open(entropy.randbytes)
+        except CorruptionError:
+            if not self.may_be_damaged:
+                raise
+            self.image.crash()
+            self.must_be_replaced = True
+            return
         self.stored = stored
+        self._restored = 0
         self.driver = Driver(
-            settings=self._settings,
+            settings=evolve(self._settings, features=self.features),
             identity=identity,
-            peers=self._peers,
+            peers=self._peers(self),
             stored=stored,
             rng=random.Random(f"{self._seed}/driver/{self.server}/{self.boots}"),
             entropy=entropy.randbytes,
@@ -170,7 +218,9 @@ class Process:
         """The disk is replaced by an empty one; the process is down."""
         assert self.driver is None
         self._wipes += 1
+        self._wiped_at_boot = self.boots
         self._frame = None
+        self.must_be_replaced = self.may_be_damaged = False
         self.image = DiskImage(self.server, random.Random(f"{self._seed}/disk/{self.server}/{self._wipes}"))
 
     def stop(self, until_ms: int) -> None:
@@ -180,6 +230,11 @@ class Process:
     def resume(self) -> None:
         """SIGCONT."""
         self.stopped_until_ms = self._schedule.now_ms
+        if self.driver is not None:
+            self._request_turn(self._schedule.now_ms)
+
+    def wake(self) -> None:
+        """Somebody inside the process has something to do."""
         if self.driver is not None:
             self._request_turn(self._schedule.now_ms)
 
@@ -276,7 +331,9 @@ class Process:
         if effects.write is not None:
             assert self._frame is None, "a second frame while one is in flight"
             self._write(effects.write)
+        self._demand_silence()
         if effects.compact_to is not None:
+            self._observer.compacting(self, effects.compact_to)
             self._compact_to = effects.compact_to
             if self._frame is None:
                 self._compact()
@@ -287,6 +344,19 @@ class Process:
                 self._begin_task()
         now = self._schedule.now_ms
         self._request_turn(max(now + 1, now + effects.wake_at - self.clock_ms))
+
+    def _demand_silence(self) -> None:
+        """D-4: whose state was replaced by a snapshot has lost all clients that were attached before."""
+        assert self.driver is not None
+        restored = self.driver.snapshots.restored_total
+        if restored == self._restored:
+            return
+        self._restored = restored
+        for socket in self._sockets.values():
+            if socket.greeted or (socket.connection is not None and socket.connection.phase is Phase.ATTACHED):
+                raise BrokenPromiseError(
+                    "snapshot clients", f"S{self.server} took a snapshot over and keeps connection {socket.number}"
+                )
 
     def _hang_up(self, socket: Socket) -> None:
         self._sockets.pop(socket.number, None)
@@ -306,16 +376,36 @@ class Process:
     def _written(self, number: int) -> None:
         if self.driver is None or number != self._frame_number or self._frame is None:
             return
-        self.image.append(self._frame)
+        try:
+            self.image.append(self._frame)
+        except DiskFullError:
+            self._schedule.after(RETRY_FULL_DISK_MS, self._written, number)
+            return
+        except StorageError as error:
+            self._end(error)
+            return
         self._observer.durable(self, self._frame)
         self._frame_done = True
         self._compact()
+        if self.driver is None:
+            return
         self._request_turn(self._schedule.now_ms)
 
+    def _end(self, why: StorageError) -> None:
+        """The disk failed: the process ends (D-10)."""
+        if self.driver is not None:
+            self._observer.ended(self, why)
+
     def _compact(self) -> None:
-        if self._compact_to is not None:
-            self.image.compact(self._compact_to)
-            self._compact_to = None
+        if self._compact_to is None:
+            return
+        index, self._compact_to = self._compact_to, None
+        try:
+            self.image.compact(index)
+        except DiskFullError:
+            pass
+        except StorageError as error:
+            self._end(error)
 
     def _begin_task(self) -> None:
         self._schedule.after(
@@ -327,7 +417,14 @@ class Process:
         if self.driver is None or number != self._task_number:
             return
         task = self._tasks.popleft()
-        self._performed.append((task, self.image.perform(task)))
+        try:
+            result = self.image.perform(task)
+        except StorageError as error:
+            self._end(error)
+            return
+        self._performed.append((task, result))
+        if isinstance(task, (Finish, Complete)) and isinstance(result, SnapshotInfo):
+            self._observer.snapshot(self, result, received=isinstance(task, Complete))
         if self._tasks:
             self._begin_task()
         self._request_turn(self._schedule.now_ms)

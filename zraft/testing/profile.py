@@ -42,6 +42,9 @@ class Mode(Enum):
     READS = "reads"
     ELECTIONS = "elections"
     WIPES = "wipes"
+    SNAPSHOTS = "snapshots"
+    MEMBERS = "members"
+    DISKS = "disks"
 
 
 @frozen
@@ -83,18 +86,43 @@ class Profile:
 
     quota_enforced: bool
 
+    snapshot_bytes: int
+    """Of log since the last snapshot after which the next one is due."""
+    snapshot_commands: int
+    snapshot_keep: int
+    retain_bytes: int
+    """Of log kept before a snapshot, beyond what followers need."""
+    retain_bytes_max: int
+    """The same, also if followers need more: small ones make them need snapshots."""
+
+    operators: bool
+    """Members are added, removed, demoted, promoted and replaced, and leaders asked to hand over."""
+    operator_gaps_ms: tuple[int, ...]
+    features: tuple[int, ...]
+    """The highest feature level that each of the first servers knows at its first boots."""
+    disk_faults: bool
+    """Full disks, failed writes and fsyncs, snapshots that rot."""
+
 
 def roll(seed: int, mode: Mode | None = None) -> Profile:
     """The profile of a seed; `mode` overrides the rolled one (directed schedules of planted bugs)."""
     rng = random.Random(f"zraft/{seed}/profile")
     gentle = rng.random() < 0.25
-    rolled = rng.choice((Mode.ALL, Mode.ALL, Mode.EXPIRY, Mode.VOTES, Mode.BOOTS, Mode.READS, Mode.ELECTIONS))
+    rolled = rng.choice(
+        (
+            *(Mode.ALL, Mode.ALL, Mode.EXPIRY, Mode.VOTES, Mode.BOOTS, Mode.READS, Mode.ELECTIONS),
+            *(Mode.WIPES, Mode.SNAPSHOTS, Mode.SNAPSHOTS, Mode.MEMBERS, Mode.MEMBERS, Mode.DISKS),
+        )
+    )
     loss = rng.choice((0.0, 0.0, 0.02, 0.10))
     duplicate = rng.choice((0.0, 0.02, 0.10))
     late = rng.choice((0.0, 0.01, 0.05))
     snipe = rng.choice((0.0, 0.02, 0.10))
     slow_fsync = rng.choice((0.02, 0.10, 0.40))
-    wipes = rng.random() < 0.15
+    wipes = rng.random() < 0.4
+    operators = rng.random() < 0.4
+    disk_faults = rng.random() < 0.3
+    mixed = rng.random() < 0.3
     if mode is not None:
         rolled, gentle = mode, False
     if rolled is Mode.VOTES:
@@ -103,6 +131,10 @@ def roll(seed: int, mode: Mode | None = None) -> Profile:
         late = 0.15
     if rolled is Mode.WIPES:
         wipes = True
+    if rolled is Mode.MEMBERS:
+        operators, mixed = True, False
+    if rolled is Mode.DISKS:
+        disk_faults = True
     return Profile(
         mode=rolled,
         gentle=gentle,
@@ -127,4 +159,13 @@ def roll(seed: int, mode: Mode | None = None) -> Profile:
         fragment=rng.random() < 0.3,
         read_only_mode=rng.random() < 0.4,
         quota_enforced=rng.random() < 0.7,
+        snapshot_bytes=rng.choice((1_500, 4_000, 12_000)),
+        snapshot_commands=rng.choice((20, 60, 200)),
+        snapshot_keep=rng.choice((1, 2, 3)),
+        retain_bytes=rng.choice((0, 0, 4_000)),
+        retain_bytes_max=rng.choice((0, 6_000, 100_000)),
+        operators=operators,
+        operator_gaps_ms=(2_500, 3_500) if gentle else (5, 60, 200, 500, 900, 1_400),
+        features=tuple(rng.choice((1, 2)) if mixed else 2 for _ in range(5)),
+        disk_faults=disk_faults and not gentle,
     )

@@ -7,28 +7,41 @@ entries, every living client completes a write and a sync, the sessions of dead 
 from __future__ import annotations
 
 import random
-from collections.abc import Sequence
-from typing import Final
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any, Final
 from zlib import crc32
 
-from attrs import frozen
+from attrs import asdict, frozen
 
 from zraft.ids import ServerId
 from zraft.raft.messages import Entry, EntryKind
 from zraft.raft.role import Role
 from zraft.raft.settings import RaftSettings
+from zraft.server import (
+    membership_keeper,
+    reconciliation,
+    snapshot_keeper,
+    snapshot_transfer,
+    snapshots,
+)
 from zraft.server.authentication import AuthSettings
 from zraft.server.clients import ClientSettings
 from zraft.server.driver_types import DriverSettings
 from zraft.server.origin import OriginSettings
-from zraft.storage.records import Record, RosterRecord
+from zraft.server.snapshot_keeper import SnapshotSettings
+from zraft.storage.errors import StorageError
+from zraft.storage.records import Record
+from zraft.storage.snapshot_format import SnapshotInfo
 from zraft.testing.broken import BrokenPromiseError
 from zraft.testing.client_checks import KINDS, ClientChecks
 from zraft.testing.clients import SimulatedClient
+from zraft.testing.configurations import LEARNER, OBSERVER, VOTER, Configuration
 from zraft.testing.faults import Adversary, writes_vote
 from zraft.testing.jute import Reader
 from zraft.testing.model import History
 from zraft.testing.network import Network
+from zraft.testing.operators import Operators, describe
 from zraft.testing.process import Process
 from zraft.testing.profile import (
     CONTAINER_NEVER_USED_MS,
@@ -46,8 +59,11 @@ from zraft.testing.raft_checks import RaftChecks
 from zraft.testing.rights import SUPER_CREDENTIALS, digest_of
 from zraft.testing.schedule import Schedule
 from zraft.testing.sockets import Socket
+from zraft.testing.survival import Survival
 from zraft.transport import codec
 from zraft.transport.messages import PeerMessage, Sender
+from zraft.tree import machine as machine_module
+from zraft.tree.machine import Machine
 from zraft.tree.settings import Settings
 
 EXPIRY_SLACK_MS: Final = 400
@@ -61,6 +77,42 @@ REAP_SLACK_MS: Final = 1_500
 
 LOG_MEMORY_BYTES_MAX: Final = 64 * 1024
 """Small, so that followers which fell behind are served from disk."""
+
+SPARE_SERVERS: Final = 3
+"""Servers that operators may add."""
+
+SCALED: Final[tuple[tuple[Any, str, int], ...]] = (
+    (snapshot_transfer, "CHUNK_BYTES", 1_200),
+    (snapshot_transfer, "LOAD_ITEMS", 25),
+    (snapshot_transfer, "OFFER_INTERVAL_MS", 60),
+    (snapshot_transfer, "ASK_AGAIN_MS", 100),
+    (snapshot_transfer, "GIVE_UP_MS", 800),
+    (snapshot_keeper, "SLICE_ITEMS", 12),
+    (snapshot_keeper, "SLICE_GAP_MS", 2),
+    (snapshot_keeper, "MARK_BYTES", 512),
+    (snapshot_keeper, "RETRY_MS", 300),
+    (snapshots, "COMPACT_INTERVAL_MS", 60),
+    (reconciliation, "DEAD_AFTER_MS", 700),
+    (reconciliation, "JOIN_VALID_MS", 600),
+    (membership_keeper, "VERDICT_INTERVAL_MS", 200),
+    (machine_module, "DIGEST_EVERY", 64),
+)
+"""Sizes and times of the product that are made for hours and gigabytes: in a run of seconds with some hundred znodes,
+a snapshot is to have several pieces and a lost disk is to be replaced several times."""
+
+
+@contextmanager
+def scaled() -> Iterator[None]:
+    """Everything inside runs with `SCALED`."""
+    old = [(module, name, getattr(module, name)) for module, name, _ in SCALED]
+    for module, name, value in SCALED:
+        setattr(module, name, value)
+    try:
+        yield
+    finally:
+        for module, name, value in old:
+            setattr(module, name, value)
+
 
 FULL_DIGEST_EVERY: Final = 97
 """One in so many digest comparisons recomputes the digest from every item (the folded one must agree)."""
@@ -80,6 +132,9 @@ class Report:
     leader_changes: int
     faults: int
     fault_kinds: tuple[tuple[str, int], ...]
+    snapshots_taken: int
+    snapshots_adopted: int
+    configurations: int
     entries: int
     sessions_expired: int
     fingerprint: int
@@ -98,10 +153,16 @@ class Simulation:
         self._trace = trace
         self.schedule = schedule = Schedule()
         name = f"zraft/{seed}"
-        servers = [ServerId(number + 1) for number in range(profile.servers)]
+        self._founders = [ServerId(number + 1) for number in range(profile.servers)]
+        servers = [ServerId(number + 1) for number in range(profile.servers + SPARE_SERVERS)]
         self.history = History()
-        self.raft_checks = RaftChecks(servers)
+        self.raft_checks = RaftChecks()
         self._fingerprint = 0
+        self._configured: dict[ServerId, tuple[int, Configuration]] = {}
+        """Index and content of the newest configuration of each log as of the last turn."""
+        self._restored: dict[ServerId, int] = {}
+        self._removed: set[ServerId] = set()
+        self._ended: dict[str, int] = {}
         self._committed_by: dict[ServerId, int] = {}
         self._applied_by: dict[ServerId, int] = {}
         self._led: dict[ServerId, int] = {}
@@ -120,6 +181,15 @@ class Simulation:
                 auth=AuthSettings(super_digest=digest_of(SUPER_CREDENTIALS)),
                 read_only_mode_enabled=profile.read_only_mode,
             ),
+            snapshots=SnapshotSettings(
+                log_bytes_min=profile.snapshot_bytes,
+                log_ratio_percent=20,
+                commands_min=profile.snapshot_commands,
+                keep=profile.snapshot_keep,
+                retain_bytes=profile.retain_bytes,
+                retain_bytes_max=max(profile.retain_bytes, profile.retain_bytes_max),
+                send_bytes_per_s=400_000,
+            ),
             tree=Settings(
                 tick_time_ms=TICK_TIME_MS,
                 session_timeout_ms_min=SESSION_TIMEOUTS_MS[0],
@@ -132,10 +202,23 @@ class Simulation:
             schedule, profile, random.Random(f"{name}/network"), encode_datagram, self._deliver
         )
         self.processes = [
-            Process(server, servers, settings, schedule, profile, name, decode_datagram, self)
+            Process(
+                server,
+                self._peers_of,
+                settings,
+                schedule,
+                profile,
+                name,
+                decode_datagram,
+                self,
+                in_service=server in self._founders,
+            )
             for server in servers
         ]
+        for process, features in zip(self.processes, profile.features[: profile.servers], strict=False):
+            process.features = features
         self._by_server = {process.server: process for process in self.processes}
+        self.survival = Survival(self.raft_checks, self.processes, self.history)
         self.client_checks = ClientChecks(
             self.history, lambda: schedule.now_ms, self._live_ms, gentle=profile.gentle
         )
@@ -160,9 +243,22 @@ class Simulation:
             self.clients,
             self.network,
             self._leader_changes,
+            self.survival,
             begin_ms=1_500,
             end_ms=RUN_MS,
         )
+        self.operators = Operators(
+            schedule,
+            profile,
+            random.Random(f"{name}/operators"),
+            self._by_server,
+            self.history,
+            self.survival,
+            begin_ms=1_800,
+        )
+
+    def _peers_of(self, process: Process) -> Sequence[ServerId]:
+        return self.operators.peers_of(process, self._founders)
 
     def _live_ms(self) -> int:
         return self.adversary.live_ms()
@@ -177,12 +273,17 @@ class Simulation:
     # -- the run
     def run(self) -> Report:
         """Both phases and the final checks."""
+        with scaled():
+            return self._run()
+
+    def _run(self) -> Report:
         schedule = self.schedule
         boots = random.Random(f"zraft/{self.seed}/boots")
-        for process in self.processes:
+        for process in self.processes[: len(self._founders)]:
             schedule.at(boots.randint(0, 200), process.boot)
         schedule.run_until(RUN_MS)
         self.say("heal")
+        self.operators.active = False
         self.adversary.heal()
         tree = self._settings.tree
         schedule.run_until(
@@ -211,7 +312,10 @@ class Simulation:
             events=checks.events,
             leader_changes=self._leader_changes(),
             faults=sum(counts.values()),
-            fault_kinds=tuple(sorted(counts.items())),
+            fault_kinds=tuple(sorted({**counts, **describe(self.operators.counts), **self._ended}.items())),
+            snapshots_taken=self.raft_checks.snapshots_taken,
+            snapshots_adopted=self.raft_checks.snapshots,
+            configurations=len(self.raft_checks.configurations),
             entries=len(self.raft_checks.committed) - 1,
             sessions_expired=checks.expired,
             fingerprint=self._fingerprint,
@@ -226,7 +330,12 @@ class Simulation:
         `silent_since` is a position: sessions without a command after it have had the time to expire.
         """
         fail = self.raft_checks.fail
-        serving = [p for p in self.processes if p.server not in self.adversary.wiped]
+        wanted = self.history.wanted or {server: (True, "") for server in self._founders}
+        serving = [p for p in self.processes if p.server in wanted]
+        for process in serving:
+            if process.driver is None or process.driver.raft is None:
+                why = process.driver.problem if process.driver is not None else "it does not run"
+                fail("progress", f"S{process.server} is wanted and takes no part long after healing: {why}")
         indexes = {p.server: p.driver.applied_index if p.driver else 0 for p in serving}
         top = max(indexes.values())
         for server, index in indexes.items():
@@ -245,15 +354,14 @@ class Simulation:
                 )
             if machine.digest() != machine.full_digest():
                 fail("digest", f"S{process.server}: the kept digest is not that of its state")
-            if machine.settings != self._settings.tree:
+            settings = {**asdict(self._settings.tree), **self.history.settings}
+            if asdict(machine.settings) != settings or machine.feature_level != self.history.feature_level:
                 fail(
                     "settings",
-                    f"S{process.server} works with {machine.settings}, given were {self._settings.tree}",
+                    f"S{process.server} works with {machine.settings} at level {machine.feature_level}, given were "
+                    f"{settings} at level {self.history.feature_level}",
                 )
-        for server in self.adversary.wiped:
-            driver = self._by_server[server].driver
-            if driver is None or driver.problem is None:
-                fail("wiped voter", f"S{server} lost its disk and does not say so (D-1)")
+        self._final_members()
         living = {client.session for client in self.clients if not client.dead}
         for client in self.clients:
             if not client.dead and not client.finale_done:
@@ -273,6 +381,27 @@ class Simulation:
             if node.owner and node.owner not in self.history.sessions:
                 fail("ended", f"ephemeral {path} outlives session {node.owner:x}")
 
+    def _final_members(self) -> None:
+        """The group is what operators want, with the disks that exist; who is not wanted knows it."""
+        fail, history = self.raft_checks.fail, self.history
+        configuration = self.raft_checks.newest_configuration()
+        assert configuration is not None
+        if configuration.joint:
+            fail("membership", f"the configuration is joint long after healing: {configuration}")
+        if not history.wanted:
+            return
+        roles = {
+            server: (self.raft_checks.shadows[server].instance, VOTER if votes else OBSERVER)
+            for server, (votes, _) in history.wanted.items()
+        }
+        if dict(configuration.members) != roles:
+            learners = [s for s, (_, role) in configuration.members.items() if role == LEARNER]
+            fail("membership", f"long after healing the members are {configuration}, wanted {roles}; {learners=}")
+        for process in self.processes:
+            if process.driver is not None and process.server not in history.wanted:
+                if process.driver.problem is None:
+                    fail("membership", f"S{process.server} runs, is no member, and does not say so")
+
     def _note(self, data: bytes) -> None:
         self._fingerprint = crc32(data, self._fingerprint ^ self.schedule.now_ms)
 
@@ -285,19 +414,34 @@ class Simulation:
     def booted(self, process: Process, in_flight: Sequence[Record] | None) -> None:
         driver = process.driver
         assert driver is not None
-        server, identity = process.server, driver.identity
-        shadow = self.raft_checks.shadows.get(server)
+        server, identity, raft_checks = process.server, driver.identity, self.raft_checks
+        shadow = raft_checks.shadows.get(server)
         stored = process.stored
+        log = stored.log
+        snapshot = stored.snapshot.header.meta.index if stored.snapshot is not None else 0
         self.say(
-            f"S{server} boots, boot {identity.boot}, term {stored.hard_state.term}, log {stored.log.last_index}"
+            f"S{server} boots, boot {identity.boot}, term {stored.hard_state.term}, snapshot {snapshot}, "
+            f"log {log.first_index} to {log.last_index}"
         )
         if shadow is None or shadow.instance != identity.instance:
-            self.raft_checks.formatted(server, identity.instance)
-        log = stored.log
-        terms = [log.term_at(index) for index in range(1, log.last_index + 1)]
-        self.raft_checks.recovered(server, stored.hard_state, terms, in_flight)
-        self._committed_by[server] = self._applied_by[server] = 0
+            raft_checks.formatted(server, identity.instance)
+            self._removed.discard(server)
+        raft_checks.recovered(server, stored.hard_state, log, in_flight, stored.snapshot)
+        self._committed_by[server] = log.first_index - 1
+        self._applied_by[server] = 0
+        self._restored[server] = 0
         self._led.pop(server, None)
+        self._configured.pop(server, None)
+        if stored.machine is not None:
+            self._whole(server, stored.machine, snapshot)
+
+    def _whole(self, server: ServerId, machine: Machine, index: int) -> None:
+        """A state was rebuilt from a snapshot: it is what all others had there, in every item."""
+        self.raft_checks.snapshots += 1
+        digest = machine.digest()
+        if digest != machine.full_digest():
+            self.raft_checks.fail("digest", f"S{server}: the digest of a snapshot's state is not that of its items")
+        self.raft_checks.state(server, index, digest, what="a state rebuilt from a snapshot with")
 
     def turned(self, process: Process) -> None:
         driver = process.driver
@@ -308,24 +452,40 @@ class Simulation:
         if raft is None:
             return
         server = process.server
+        restored = driver.snapshots.restored_total
+        if restored > self._restored[server]:
+            self._restored[server] = restored
+            self.say(f"S{server} takes a snapshot over, index {driver.applied_index}")
+        newest = self._configuration_of(process)
+        before = self._configured.get(server, newest)
+        self._configured[server] = newest
         if raft.role is Role.LEADER and self._led.get(server) != raft.term:
             self._led[server] = raft.term
             self.say(
                 f"S{server} leads in term {raft.term}, log {raft.log.last_index}, commit {raft.commit_index}"
             )
-            # The no-op of this leadership is already in its log; what matters is what it was elected with.
-            terms = [raft.log.term_at(index) for index in range(1, raft.log.last_index + 1)]
-            self.raft_checks.leads(server, raft.term, terms)
+            self.raft_checks.leads((server, driver.identity.instance), raft.term, raft.log, before[1])
         commit = min(raft.commit_index, raft.log.last_index)
-        before = self._committed_by[server]
-        if commit > before:
+        known = max(self._committed_by[server], raft.log.first_index - 1)
+        if commit > known:
             self._committed_by[server] = commit
-            while before < commit:
-                entries = raft.log.slice(before + 1, commit + 1, 1 << 30)
-                before = entries[-1].index
-                leads_term = raft.term if raft.role is Role.LEADER and before == commit else None
-                for entry in self.raft_checks.commits(server, entries, leads_term):
+
+            def configuration_for(index: int) -> list[Configuration]:
+                # One that follows begins to count when the one before it is committed, at the earliest.
+                return [before[1], newest[1]] if index > before[0] else [before[1]]
+
+            while known < commit:
+                entries = raft.log.slice(known + 1, commit + 1, 1 << 30)
+                known = entries[-1].index
+                leads_term = raft.term if raft.role is Role.LEADER and known == commit else None
+                for entry in self.raft_checks.commits(server, entries, leads_term, configuration_for):
                     self._extend(entry)
+        if driver.removed is not None and server not in self._removed:
+            self._removed.add(server)
+            self.say(f"S{server} was removed")
+            disk = (server, driver.identity.instance)
+            if all(configuration.has(disk) for _, configuration in self.raft_checks.configurations):
+                self.raft_checks.fail("membership", f"S{server} says it was removed, and never was")
         applied = driver.applied_index
         if applied > self._applied_by[server]:
             self._applied_by[server] = applied
@@ -334,6 +494,30 @@ class Simulation:
             if self._digests % FULL_DIGEST_EVERY == 0 and digest != driver.machine.full_digest():
                 self.raft_checks.fail("digest", f"S{server}: the kept digest is not that of its state")
             self.raft_checks.state(server, applied, digest)
+            members = [c for index, c in self.raft_checks.configurations if index <= applied]
+            if members and set(driver.machine.rows) != members[-1].origins:
+                self.raft_checks.fail(
+                    "membership",
+                    f"S{server} has origin rows of {set(driver.machine.rows)} at entry {applied}, members are "
+                    f"{members[-1].origins}",
+                )
+
+    def _configuration_of(self, process: Process) -> tuple[int, Configuration]:
+        """The newest configuration of a server's log, and the index of its entry."""
+        driver = process.driver
+        assert driver is not None and driver.raft is not None
+        raft = driver.raft
+        known = self._configured.get(process.server)
+        if known is not None and raft.members_changed_index == known[0]:
+            return known
+        memberships = raft.log.memberships
+        if memberships:
+            found = (memberships[-1][0], Configuration.read(memberships[-1][1]))
+        else:
+            found = (0, Configuration.read(raft.membership.encode()))
+        if Configuration.read(raft.membership.encode()) != found[1]:
+            self.raft_checks.fail("membership", f"S{process.server} uses {raft.membership}, its log has {found}")
+        return found
 
     def _extend(self, entry: Entry) -> None:
         if entry.kind is EntryKind.COMMANDS:
@@ -345,19 +529,37 @@ class Simulation:
                         f"{outcome.command[:3]} -> {outcome.code.name}"
                     )
             self.client_checks.applied(outcomes)
+        elif entry.kind is EntryKind.MEMBERSHIP:
+            configuration = Configuration.read(entry.payload)
+            self.say(f"members with entry {entry.index}: {configuration}")
+            self.history.set_members(configuration.origins)
 
     def sending(self, sender: Sender, to: ServerId, messages: Sequence[PeerMessage]) -> None:
         self.raft_checks.sent(sender, to, messages)
         self.network.send(sender, to, messages)
 
     def writing(self, process: Process, records: Sequence[Record]) -> None:
-        if not any(isinstance(record, RosterRecord) for record in records):
-            self.raft_checks.writing(process.server, records)
+        self.raft_checks.writing(process.server, records)
         if writes_vote(records):
             self.adversary.snipe(process)
 
     def durable(self, process: Process, records: Sequence[Record]) -> None:
         self.raft_checks.durable(process.server, records)
+
+    def snapshot(self, process: Process, info: SnapshotInfo, *, received: bool) -> None:
+        self.say(f"S{process.server} {'received' if received else 'wrote'} snapshot {info.header.meta.index}")
+        self.raft_checks.snapshot(process.server, info, received=received)
+        self.adversary.snapshot(process)
+
+    def compacting(self, process: Process, index: int) -> None:
+        driver = process.driver
+        assert driver is not None
+        self.raft_checks.compacting(process.server, index, driver.snapshots.keeper.newest)
+
+    def ended(self, process: Process, why: StorageError) -> None:
+        self.say(f"S{process.server} ends: {why}")
+        self._ended["ended by its disk"] = self._ended.get("ended by its disk", 0) + 1
+        self.adversary.ended(process)
 
     def accepted(self, process: Process, socket: Socket) -> None:
         self.client_checks.accepted(socket, (process.server, process.sender.instance, process.sender.boot))
