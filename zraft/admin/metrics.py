@@ -70,6 +70,11 @@ FURTHER_COUNTERS: Final[Mapping[str, str]] = {
     "tls_handshakes_failed_total": "TLS handshakes that failed.",
     "tls_reloads_failed_total": "Certificates that could not be loaded anew.",
     "audit_lines_dropped_total": "Lines of the audit log that were lost.",
+    "leaderships_handed_on_total": "Leaderships handed on because of this server's disk.",
+    "snapshots_taken_total": "Snapshots written.",
+    "snapshots_failed_total": "Snapshots given up; they are tried again.",
+    "snapshots_restored_total": "States taken over from a leader's snapshot.",
+    "digest_alarms_total": "Indexes at which no majority agrees on the state. Leader only.",
 }
 
 QUANTILES: Final = (0.5, 0.95, 0.99)
