@@ -98,6 +98,12 @@ class WalConfig:
         17_179_869_184,
         "The log's end that is kept in memory after a start, for slow followers.",
     )
+    slow_fsync_ms: int = _count(
+        1_000,
+        0,
+        60_000,
+        "A leader whose writes take this long, while a majority's do not, hands its leadership on; 0: never.",
+    )
 
 
 @frozen(kw_only=True)

@@ -18,6 +18,7 @@ from typing import Any, Final, TypeVar
 from kazoo.client import KazooClient
 
 from tests.processes.clients import Sessions
+from tests.processes.cluster import HOST, Cluster, Server, free_ports, wait_until
 from tests.processes.workload import Adder, Sequencer, Setter, Worker, check_count
 from zraft.address import Address
 from zraft.ids import ServerId

@@ -75,6 +75,11 @@ FURTHER_COUNTERS: Final[Mapping[str, str]] = {
     "peer_stream_bytes_sent_total": "Bytes sent by streams, to operators too.",
     "peer_streams_refused_total": "Streams refused: a wrong key, a wrong address, or no peer at all.",
     "audit_lines_dropped_total": "Lines of the audit log that were lost.",
+    "leaderships_handed_on_total": "Leaderships handed on because of this server's disk.",
+    "snapshots_taken_total": "Snapshots written.",
+    "snapshots_failed_total": "Snapshots given up; they are tried again.",
+    "snapshots_restored_total": "States taken over from a leader's snapshot.",
+    "digest_alarms_total": "Indexes at which no majority agrees on the state. Leader only.",
 }
 
 QUANTILES: Final = (0.5, 0.95, 0.99)

@@ -55,6 +55,7 @@ class GroupState:
         self.leader: ServerId | None = None
         self.commit_index = log.first_index - 1
         self.noop_index = 0
+        self.holds_back = False
 
         self._voted_for: ServerId | None = None
         began_anew = log.last_index < log.first_index
@@ -144,6 +145,8 @@ class GroupState:
         Until then its log may be the only one that a majority of the old configuration can be had with
         (section 4.2.2). Its own vote does not count.
         """
+        if self.holds_back:
+            return False
         return self._is_voter or (self._was_voter and not self.membership_committed)
 
     def _may_vote(self) -> bool:

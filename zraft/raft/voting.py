@@ -119,6 +119,7 @@ class Voting(GroupState):
             and self.role is Role.FOLLOWER
             and self.leader == sender
             and self._is_voter
+            and not self.holds_back
         )
 
     # -- voters

@@ -127,6 +127,11 @@ class ClientProtocol(asyncio.BufferedProtocol):
             # A client that does not take the rest of its answer is not waited for.
             self._node.on_waiting(self)
 
+    def abort(self) -> None:
+        """End the connection without what is still to be sent."""
+        if self._transport is not None:
+            self._transport.abort()
+
     def maybe_resume(self) -> None:
         """Read again once both reasons to pause are gone."""
         if (

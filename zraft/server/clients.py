@@ -449,6 +449,12 @@ class Clients:
             if connection.phase is not Phase.NEW:
                 self.close(connection)
 
+    def close_idle(self) -> None:
+        """End the connections that wait for nothing: this server is about to stop, and they lose no answer."""
+        for connection in list(self._connections):
+            if connection.phase is Phase.ATTACHED and not connection.queue and not connection.out:
+                self.close(connection)
+
     def flush(self, now: int) -> list[Output]:
         """What to write now. Sessions without a fresh acknowledged touch keep their output, in order (D-14)."""
         if not self._dirty:

@@ -32,6 +32,7 @@ from zraft.server.clients import Clients
 from zraft.server.clock import TurnClock
 from zraft.server.connection import Connection
 from zraft.server.contact import Contact
+from zraft.server.disk_pace import DiskPace, best_successor
 from zraft.server.divergence import check_verdict
 from zraft.server.driver_types import DriverSettings, Effects, Identity, Stored
 from zraft.server.errands import Errand
@@ -112,6 +113,7 @@ class Driver:
         self.clock = TurnClock(now_ms, asleep_after_ms=settings.raft.election_timeout_ticks)
         self._outbox = Outbox(identity.server)
         self._group_commit = GroupCommit()
+        self.pace = DiskPace(settings.slow_fsync_ms, settings.raft.election_timeout_ticks)
         self._stirred = False
         self._seen_commit = 0
         self._writes_answered = 0
@@ -216,13 +218,28 @@ class Driver:
     def persisted(self) -> None:
         """The frame of the last `Effects.write` is durable."""
         number = self._group_commit.durable()
+        raft = self.raft
+        self.pace.ended(self.clock.run, overtaken=raft is not None and raft.commit_index > raft.durable_index)
         if number is None:
             self.bootstrap.roster_durable()
             assert self.bootstrap.roster is not None
             self._start_raft(self._founders(self.bootstrap.roster))
         else:
-            assert self.raft is not None
-            self.raft.persisted(number)
+            assert raft is not None
+            raft.persisted(number)
+
+    def disk_full(self, is_full: bool) -> None:
+        """The frame of the last `Effects.write` waits for space on the disk, or no longer."""
+        self.pace.full(is_full)
+
+    def hand_over(self) -> bool:
+        """This server is about to stop: let another one lead first. False if it does not lead, or nobody else could."""
+        raft = self.raft
+        if raft is None or raft.role is not Role.LEADER:
+            return False
+        target = best_successor(raft)
+        self._stirred = True
+        return target is not None and raft.transfer_leadership(target)
 
     def connect(self, address: str, ids: tuple[tuple[str, str], ...]) -> Connection | None:
         """A client connected; None if there are too many connections."""
@@ -328,6 +345,7 @@ class Driver:
         if raft is not None:
             if founded and step:
                 raft.tick(step)
+                self.pace.step(raft, self.clock.run)
             self._follow_role(raft, step)
             self.clients.begin_turn()
             self.origin.cut(now_ms, min(self.clients.arrived, now_ms))
@@ -364,6 +382,8 @@ class Driver:
         self._count_reads(sent_before)
         self.clients.arrived = now_ms
         frame = self._group_commit.next_frame(self.bootstrap.to_make_durable())
+        if frame is not None:
+            self.pace.began(self.clock.run)
         return Effects(
             self._outbox.take(),
             frame,
@@ -596,7 +616,8 @@ class Driver:
         self._belonged = Membership.decode(payload).has(identity.server, identity.instance)
 
     def _lead(self, leadership: Leadership, raft: Raft, wall_ms: int) -> None:
-        verdict = leadership.lead(raft, self.clock.now, self.clock.run, wall_ms)
+        may_propose = self._group_commit.waiting_bytes <= self.settings.raft.uncommitted_bytes_max
+        verdict = leadership.lead(raft, self.clock.now, self.clock.run, wall_ms, may_propose=may_propose)
         if verdict is not None:
             for server in raft.membership.members:
                 if server != self.identity.server:

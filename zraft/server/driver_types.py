@@ -37,6 +37,8 @@ class DriverSettings:
     reap_interval_ms: int = 60_000
     """How often a leader looks for containers and znodes with a time to live that are due."""
     snapshots: SnapshotSettings = field(factory=SnapshotSettings)
+    slow_fsync_ms: int = 1_000
+    """A leader whose writes take this long, while the others' do not, hands its leadership on; 0: it does not."""
     features: int = FEATURE_LEVEL_MAX
     """The highest feature level this server announces: what it can apply, or less, so that a release can be taken back."""
 

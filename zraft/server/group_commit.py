@@ -27,10 +27,14 @@ class GroupCommit:
         self._pending: list[Write] = []
         self._writing: int | None = None
         self._writing_roster = False
+        self.waiting_bytes = 0
+        """Payload of the entries that wait for the next frame: grows while the disk is stuck."""
 
     def add(self, write: Write) -> None:
         """A write of the core, to be made durable after all earlier ones."""
         self._pending.append(write)
+        for entry in write.entries:
+            self.waiting_bytes += len(entry.payload)
 
     @property
     def due(self) -> bool:
@@ -47,6 +51,7 @@ class GroupCommit:
         if not self._pending:
             return None
         writes, self._pending = self._pending, []
+        self.waiting_bytes = 0
         records: list[Record] = []
         for write in writes:
             if write.hard_state is not None:

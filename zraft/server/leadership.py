@@ -76,10 +76,13 @@ class Leadership:
         refused = self.expiry.accept_report(server, instance, report, self._machine.sessions)
         return None if refused is None else TouchAck(raft.term, report.boot, report.number, refused)
 
-    def lead(self, raft: Raft, now_ms: int, run_ms: int, wall_ms: int) -> Verdict | None:
+    def lead(
+        self, raft: Raft, now_ms: int, run_ms: int, wall_ms: int, *, may_propose: bool = True
+    ) -> Verdict | None:
         """The leader's turn: expire who is to be expired, and put what gathered into one entry.
 
-        Returns what the majority of the members computed, when they are to be told.
+        `may_propose`: this server's own log can take more. Returns what the majority of the members computed, when
+        they are to be told.
         """
         machine, expiry, intake, commands = self._machine, self.expiry, self.intake, self.commands
         expiry.tick_time_ms = machine.settings.tick_time_ms
@@ -90,7 +93,7 @@ class Leadership:
         commands.extend(self._reaper.step(machine, log_time, run_ms))
         wanted, verdict = self.members.step(raft, machine, machine.digests, now_ms)
         commands.extend(wanted)
-        window = self._settings.entries_in_flight_max
+        window = self._settings.entries_in_flight_max if may_propose else 0
         while (
             (intake or commands)
             and raft.log.last_index - raft.commit_index < window

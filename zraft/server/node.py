@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import gc
 import os
 import random
 import resource
@@ -44,6 +45,7 @@ from zraft.server.cluster_keys import cluster_keys
 from zraft.server.collector import Collector
 from zraft.server.connection import Connection
 from zraft.server.deadlines import Deadlines
+from zraft.server.divergence import DivergedError
 from zraft.server.driver import Driver
 from zraft.server.driver_types import DriverSettings, Identity
 from zraft.server.operators import OperatorStreams
@@ -83,6 +85,12 @@ IDLE_FOLD_ITEMS: Final = 200
 """Changed items hashed per idle tick: less than a millisecond."""
 
 LISTEN_BACKLOG: Final = 4096
+
+BEGIN_ANEW: Final = -1
+"""No exit code: the directory is condemned, and the same process goes on with an empty one (D-26)."""
+
+LEAVE_MARGIN_S: Final = 0.1
+"""Beyond the time that Raft takes to hand over, for what is on its way."""
 
 PROGRESS_INTERVAL_S: Final = 2.0
 """How often a long restore says how far it is."""
@@ -196,6 +204,8 @@ class Node:
         self._deadlines: Deadlines[ClientProtocol] = Deadlines(config.client.handshake_timeout_ms / 1000)
         self._scheduled = False
         self._stop = asyncio.Event()
+        self._leave_by: float | None = None
+        self._servers: list[asyncio.Server] = []
         self._failure: BaseException | None = None
         self._collector = Collector()
         self._quotas_logged = -QUOTA_LOG_INTERVAL_S
@@ -223,6 +233,11 @@ class Node:
             on_performed=lambda done: self._from_thread(self._on_performed, done),
             on_failed=lambda error: self._from_thread(self._fail, error),
         )
+        if directory.put_aside is not None:
+            log.warning(
+                "the state of this server differed from the majority's: its files are kept aside, it begins anew",
+                kept=directory.put_aside,
+            )
         if recovered.report.torn_tail is not None:
             torn = recovered.report.torn_tail
             log.warning(
@@ -275,14 +290,15 @@ class Node:
         return file
 
     async def run(self) -> int:
-        """Serve until a signal or a fatal error; the process's exit code."""
+        """Serve until a signal or a fatal error; the process's exit code, or `BEGIN_ANEW`."""
         config = self.config
         loop = self._loop
         loop.set_exception_handler(self._on_unhandled)
         self._endpoint = await UdpEndpoint.open(config.address.host, config.address.port, self._on_datagrams)
         self._addresses = PeerAddresses(self._peers_met, self._endpoint.family)
         await self._addresses.refresh()
-        servers = [await self._listen("address", config.address, plain=not config.tls.required)]
+        servers = self._servers
+        servers.append(await self._listen("address", config.address, plain=not config.tls.required))
         if config.tls.address is not None:
             servers.append(await self._listen("tls.address", config.tls.address, plain=False))
         admin = None
@@ -290,7 +306,7 @@ class Node:
             admin = AdminListener(config.admin, self.report, self._fail)
             await admin.open()
         for number in (signal.SIGTERM, signal.SIGINT):
-            loop.add_signal_handler(number, self._stop.set)
+            loop.add_signal_handler(number, self._on_stop_signal)
         keepers = [loop.create_task(self._addresses.keep_fresh())]
         reloadings: list[Polled] = [
             *([self._tls.certificates] if self._tls is not None else ()),
@@ -322,8 +338,15 @@ class Node:
             server.close()
         if admin is not None:
             await admin.stop()
-        self.driver.clients.close_all()
-        self._write_outputs()
+        diverged = isinstance(self._failure, DivergedError)
+        if diverged:
+            # Not another word that is computed from this state (D-26).
+            for connection in self.driver.clients.connections:
+                if connection.handle is not None:
+                    connection.handle.abort()
+        else:
+            self.driver.clients.close_all()
+            self._write_outputs()
         self._streams.close()
         self._endpoint.close()
         await asyncio.gather(*keepers, return_exceptions=True)
@@ -333,8 +356,13 @@ class Node:
         self._snapshot_thread.stop()
         self._wal_thread.stop()
         self._wal.close()
+        if diverged:
+            log.error("state differs from the majority's", server=config.id, problem=str(self._failure))
+            self._directory.condemn(str(self._failure), time.time_ns() // 1_000_000)
         self._directory.close()
         if self._failure is not None:
+            if diverged:
+                return BEGIN_ANEW
             log.error("server failed", server=config.id, error=str(self._failure))
             if not isinstance(self._failure, ZraftError):
                 raise self._failure
@@ -382,6 +410,8 @@ class Node:
             for protocol in self._deadlines.due(now):
                 protocol.on_deadline()
         driver = self.driver
+        if self._leave_by is not None:
+            self._leave(now, self._leave_by)
         self._show(driver)
         self.administration.turn()
         self._collector.step(now_ms(), idle=driver.origin.idle)
@@ -519,6 +549,7 @@ class Node:
 
     def _on_full(self, error: DiskFullError | None) -> None:
         self._process.disk_full = error is not None
+        self.driver.disk_full(error is not None)
         if error is not None:
             log.error("disk is full, nothing is acknowledged until there is room", error=str(error))
         else:
@@ -558,6 +589,34 @@ class Node:
     def on_waiting(self, protocol: ClientProtocol) -> None:
         """Its client has to do something now: to ask for a session, or to take the rest of an answer and go."""
         self._deadlines.start(protocol, self._loop.time())
+
+    def _on_stop_signal(self) -> None:
+        """SIGTERM or SIGINT: let another server lead and the clients go, then stop; a second signal stops at once."""
+        driver = self.driver
+        if self._leave_by is not None or not driver.serving:
+            self._stop.set()
+            return
+        for server in self._servers:
+            server.close()
+        timeouts = 2 if driver.hand_over() else 1
+        self._leave_by = (
+            time.monotonic() + timeouts * driver.settings.raft.election_timeout_ticks / 1000 + LEAVE_MARGIN_S
+        )
+        log.info("server leaves", server=self.config.id, leads=driver.role is Role.LEADER)
+        self.schedule()
+
+    def _leave(self, now: float, leave_by: float) -> None:
+        """Once another server leads, end the connections that wait for nothing; stop when all are gone."""
+        driver = self.driver
+        raft = driver.raft
+        if now >= leave_by or raft is None:
+            self._stop.set()
+        elif driver.leader is not None and not raft.transferring:
+            driver.clients.close_idle()
+            if len(driver.clients):
+                self.schedule()
+            else:
+                self._stop.set()
 
     def _on_hangup(self, certificates: asyncio.Event) -> None:
         """SIGHUP: files that were replaced are read, and those that were renamed are opened, again."""
@@ -646,6 +705,8 @@ class Node:
             self._waiting_log_at = self._last_tick + WAITING_LOG_INTERVAL_S
             if driver.waiting is not None:
                 log.warning("waiting", reason=driver.waiting)
+        while driver.pace.notices:
+            log.warning("leadership is handed on", reason=driver.pace.notices.pop(0))
         while driver.snapshots.problems:
             log.error("snapshot failed", problem=driver.snapshots.problems.pop())
         if driver.leadership is not None:
@@ -716,6 +777,14 @@ class Node:
         loss = self._links.statistics().loss
         metrics["peer_datagrams_lost_permille"] = round(1000 * max(loss.values(), default=0.0))
         metrics["operators_connected"] = streams.operators
+        driver = self.driver
+        metrics["disk_full"] = int(self._process.disk_full)
+        metrics["leaderships_handed_on_total"] = driver.pace.handovers_total
+        metrics["snapshots_taken_total"] = driver.snapshots.keeper.taken_total
+        metrics["snapshots_failed_total"] = driver.snapshots.keeper.failed_total
+        metrics["snapshots_restored_total"] = driver.snapshots.restored_total
+        if driver.leadership is not None:
+            metrics["digest_alarms_total"] = driver.leadership.members.digests.alarms_total
         if self._audit is not None:
             metrics["audit_lines_dropped_total"] = self._audit.dropped
         return metrics
@@ -788,6 +857,7 @@ def _driver_settings(config: ServerConfig, users: Reloading[Mapping[str, str]] |
             retain_bytes_max=config.snapshot.retain_bytes_max,
             send_bytes_per_s=config.snapshot.send_bytes_per_s,
         ),
+        slow_fsync_ms=config.wal.slow_fsync_ms,
         features=config.features_max,
         entry_bytes_max=raft.batch_bytes_max,
     )
@@ -814,5 +884,11 @@ def run_server(config: ServerConfig) -> int:
     async def serve() -> int:
         return await Node(config).run()
 
-    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-        return runner.run(serve())
+    while True:
+        with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+            code = runner.run(serve())
+        if code != BEGIN_ANEW:
+            return code
+        # What was collected of the server before is not to outlive it for long: a million znodes are gigabytes.
+        gc.unfreeze()
+        gc.collect()

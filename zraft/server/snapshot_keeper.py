@@ -205,6 +205,8 @@ class SnapshotKeeper:
                 return []
             self.failed_total += 1
             self._retry_at = now_ms + RETRY_MS
+            # The log that made it due is still there, only no longer counted.
+            self._wanted = True
             self.abandon()
             return [Abort()]
         if isinstance(task, Finish) and isinstance(result, SnapshotInfo):

@@ -18,6 +18,7 @@ from crc32c import crc32c
 
 from zraft.errors import StorageError
 from zraft.ids import INSTANCE_BYTES, SERVER_ID_MAX, SERVER_ID_MIN, Instance, ServerId
+from zraft.storage.aside import ASIDE_PREFIX, condemn, settle
 from zraft.storage.durable import make_directories, reading, sync_directory, sync_file, writing
 from zraft.storage.errors import CorruptionError
 from zraft.storage.filesystem import FileSystem
@@ -29,7 +30,7 @@ BOOT_ID_BYTES: Final = 8
 _CRC_KEY: Final = b"\xa3crc\xce"
 _CRC: Final = struct.Struct(">I")
 _FORMAT_KEY: Final = b"\xa6format"
-_EMPTY_ENOUGH: Final = frozenset({"lock", "meta.tmp", "lost+found"})
+_EMPTY_ENOUGH: Final = frozenset({"lock", "meta.tmp", "condemned.tmp", "lost+found"})
 """What a directory that was never formatted may contain: traces of a start that was cut short, or of mkfs."""
 _START_ANEW: Final = (
     "move the whole data directory aside and start with an empty one: the server then joins as a new instance"
@@ -107,7 +108,7 @@ class DataDirectory:
     Methods may be called from any thread.
     """
 
-    __slots__ = ("_lock_file", "_meta", "_mutex", "boot_id", "entropy", "fs", "path")
+    __slots__ = ("_lock_file", "_meta", "_mutex", "boot_id", "entropy", "fs", "path", "put_aside")
 
     def __init__(
         self,
@@ -126,6 +127,8 @@ class DataDirectory:
         self._meta = meta
         # The WAL's thread notes a new segment while the loop's thread sets the cluster.
         self._mutex = threading.Lock()
+        self.put_aside: str | None = None
+        """Where this start put the directory's earlier contents (D-26); None if there was no reason to."""
 
     @classmethod
     def open(
@@ -146,6 +149,7 @@ class DataDirectory:
         make_directories(fs, path)
         lock_file = _lock(fs, f"{path}/lock")
         try:
+            put_aside = settle(fs, path)
             meta = _load(fs, path)
             if meta is None:
                 meta = Meta(server, Instance(entropy(INSTANCE_BYTES)), 0, None, 0)
@@ -159,7 +163,9 @@ class DataDirectory:
         except BaseException:
             fs.close(lock_file)
             raise
-        return cls(fs, path, lock_file, meta, entropy(BOOT_ID_BYTES), entropy)
+        opened = cls(fs, path, lock_file, meta, entropy(BOOT_ID_BYTES), entropy)
+        opened.put_aside = put_aside
+        return opened
 
     @property
     def server(self) -> ServerId:
@@ -207,6 +213,14 @@ class DataDirectory:
             assert number == self._meta.newest_segment + 1, f"{number=} after {self._meta.newest_segment=}"
             self._replace(evolve(self._meta, newest_segment=number))
 
+    def condemn(self, reason: str, wall_ms: int) -> None:
+        """This instance never runs again: the next `open` puts its files aside and makes a new one (D-26).
+
+        Raises:
+            StorageError: that cannot be written.
+        """
+        condemn(self.fs, self.path, self.instance, reason, wall_ms)
+
     def close(self) -> None:
         """Let another process open the directory."""
         self.fs.close(self._lock_file)
@@ -251,7 +265,7 @@ def _load(fs: FileSystem, path: str) -> Meta | None:
         names = fs.listdir(path)
     meta_path = f"{path}/meta"
     if "meta" not in names:
-        foreign = [name for name in names if name not in _EMPTY_ENOUGH]
+        foreign = [name for name in names if name not in _EMPTY_ENOUGH and not name.startswith(ASIDE_PREFIX)]
         for ours in ("wal", "groups"):
             if ours in foreign:
                 # Formatting it anew would make a voter that forgot its votes and entries (D-1).

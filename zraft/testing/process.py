@@ -353,9 +353,12 @@ class Process:
             return
         self._restored = restored
         for socket in self._sockets.values():
-            if socket.greeted or (socket.connection is not None and socket.connection.phase is Phase.ATTACHED):
+            if socket.greeted or (
+                socket.connection is not None and socket.connection.phase is Phase.ATTACHED
+            ):
                 raise BrokenPromiseError(
-                    "snapshot clients", f"S{self.server} took a snapshot over and keeps connection {socket.number}"
+                    "snapshot clients",
+                    f"S{self.server} took a snapshot over and keeps connection {socket.number}",
                 )
 
     def _hang_up(self, socket: Socket) -> None:

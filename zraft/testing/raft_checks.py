@@ -90,7 +90,12 @@ class Shadow:
 
     def copy(self) -> Shadow:
         other = Shadow(self.instance)
-        other.hard, other.terms, other.base, other.compacted = self.hard, list(self.terms), self.base, self.compacted
+        other.hard, other.terms, other.base, other.compacted = (
+            self.hard,
+            list(self.terms),
+            self.base,
+            self.compacted,
+        )
         other.configurations, other.snapshots = list(self.configurations), self.snapshots
         return other
 
@@ -191,7 +196,9 @@ class RaftChecks:
         covered = newest.header.meta.index if newest is not None else 0
         durable = max((at for at, _ in self.shadows[server].snapshots), default=0)
         if index > min(covered, durable):
-            self.fail("compaction", f"S{server} lets go of its log up to {index}; its snapshots end at {durable}")
+            self.fail(
+                "compaction", f"S{server} lets go of its log up to {index}; its snapshots end at {durable}"
+            )
         self.shadows[server].compacted = max(self.shadows[server].compacted, index)
 
     def snapshot(self, server: ServerId, info: SnapshotInfo, *, received: bool) -> None:
@@ -210,7 +217,8 @@ class RaftChecks:
         before = [c for index, c in self.configurations if index <= meta.index]
         if before and Configuration.read(meta.membership) != before[-1]:
             self.fail(
-                "snapshot", f"S{server} has a snapshot of entry {meta.index} with other members than {before[-1]}"
+                "snapshot",
+                f"S{server} has a snapshot of entry {meta.index} with other members than {before[-1]}",
             )
 
     def recovered(
@@ -235,7 +243,10 @@ class RaftChecks:
         base = log.first_index - 1
         covered = newest.header.meta.index if newest is not None else 0
         if base > covered:
-            self.fail("recovery", f"S{server} recovers a log from {base + 1} on, its newest snapshot ends at {covered}")
+            self.fail(
+                "recovery",
+                f"S{server} recovers a log from {base + 1} on, its newest snapshot ends at {covered}",
+            )
         if newest is not None:
             self._snapshot_of(server, newest.header.meta)
             if (covered, newest.header.meta.term) not in shadow.snapshots:
@@ -348,7 +359,9 @@ class RaftChecks:
 
         if not configuration.majority(voted):
             votes = sorted(voter for voter, _ in filter(voted, self.disks))
-            self.fail("election", f"S{server} leads in term {term} with votes of {votes} on disk: {configuration}")
+            self.fail(
+                "election", f"S{server} leads in term {term} with votes of {votes} on disk: {configuration}"
+            )
         index = len(self.committed) - 1
         entry = self.committed[index]
         if entry is not None and (

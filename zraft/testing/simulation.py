@@ -330,7 +330,7 @@ class Simulation:
         `silent_since` is a position: sessions without a command after it have had the time to expire.
         """
         fail = self.raft_checks.fail
-        wanted = self.history.wanted or {server: (True, "") for server in self._founders}
+        wanted = self.history.wanted or dict.fromkeys(self._founders, (True, ""))
         serving = [p for p in self.processes if p.server in wanted]
         for process in serving:
             if process.driver is None or process.driver.raft is None:
@@ -396,7 +396,10 @@ class Simulation:
         }
         if dict(configuration.members) != roles:
             learners = [s for s, (_, role) in configuration.members.items() if role == LEARNER]
-            fail("membership", f"long after healing the members are {configuration}, wanted {roles}; {learners=}")
+            fail(
+                "membership",
+                f"long after healing the members are {configuration}, wanted {roles}; {learners=}",
+            )
         for process in self.processes:
             if process.driver is not None and process.server not in history.wanted:
                 if process.driver.problem is None:
@@ -440,7 +443,9 @@ class Simulation:
         self.raft_checks.snapshots += 1
         digest = machine.digest()
         if digest != machine.full_digest():
-            self.raft_checks.fail("digest", f"S{server}: the digest of a snapshot's state is not that of its items")
+            self.raft_checks.fail(
+                "digest", f"S{server}: the digest of a snapshot's state is not that of its items"
+            )
         self.raft_checks.state(server, index, digest, what="a state rebuilt from a snapshot with")
 
     def turned(self, process: Process) -> None:
@@ -516,7 +521,9 @@ class Simulation:
         else:
             found = (0, Configuration.read(raft.membership.encode()))
         if Configuration.read(raft.membership.encode()) != found[1]:
-            self.raft_checks.fail("membership", f"S{process.server} uses {raft.membership}, its log has {found}")
+            self.raft_checks.fail(
+                "membership", f"S{process.server} uses {raft.membership}, its log has {found}"
+            )
         return found
 
     def _extend(self, entry: Entry) -> None:

@@ -1,0 +1,73 @@
+"""A server that is asked to stop: another one leads before it goes, and its clients lose no answer."""
+
+from __future__ import annotations
+
+import signal
+import time
+from collections.abc import Callable
+
+import pytest
+
+from tests.processes.clients import Sessions
+from tests.processes.cluster import Cluster, wait_until
+from tests.processes.workload import Workload
+
+pytestmark = [pytest.mark.processes, pytest.mark.timeout(300)]
+
+StartCluster = Callable[..., Cluster]
+OpenSessions = Callable[[Cluster], Sessions]
+
+SLOW_ELECTIONS = {"ZRAFT_RAFT__ELECTION_TIMEOUT_TICKS": "3000", "ZRAFT_TICK_TIME_MS": "6000"}
+"""An election that nobody was spared would take three seconds or more."""
+
+
+def test_a_leader_that_is_stopped_hands_over_first_so_that_nobody_waits_for_an_election(
+    start_cluster: StartCluster, open_sessions: OpenSessions
+) -> None:
+    cluster = start_cluster(**SLOW_ELECTIONS)
+    sessions = open_sessions(cluster)
+    leader = wait_until(cluster.leader, "a leader")
+    client = sessions.open(only=next(n for n in cluster.servers if n != leader))
+    client.create("/a", b"")
+    client.set("/a", b"0")
+    process = cluster.servers[leader].process
+    assert process is not None
+    process.send_signal(signal.SIGTERM)
+    longest = 0.0
+    for n in range(200):
+        began = time.monotonic()
+        client.set("/a", b"%d" % n)
+        longest = max(longest, time.monotonic() - began)
+        if process.poll() is not None and n > 50:
+            break
+    print(f"longest pause of writes while the leader stopped: {longest * 1000:.0f} ms")
+    assert cluster.wait_exit(leader) == 0
+    assert longest < 2.0, "the writes waited for an election"
+    assert cluster.leader() not in (None, leader)
+    assert "server leaves" in cluster.servers[leader].log_text()
+
+
+def test_servers_that_are_stopped_one_after_the_other_fail_no_request(
+    cluster: Cluster, sessions: Sessions
+) -> None:
+    """Their clients find another server between two requests; the leader goes first."""
+    workload = Workload(cluster, sessions)
+    workload.start()
+    workload.wait_progress()
+    for _ in range(3):
+        leader = wait_until(cluster.leader, "a leader")
+        assert cluster.kill(leader, signal.SIGTERM) == 0
+        cluster.start(leader)
+        cluster.wait_ready()
+        workload.wait_progress()
+    workload.stop_and_check()
+    print(f"{workload.acknowledged} steps acknowledged, {workload.uncertain} uncertain")
+
+
+def test_a_single_server_stops_at_once(start_cluster: StartCluster, open_sessions: OpenSessions) -> None:
+    """There is nobody to hand over to."""
+    cluster = start_cluster(servers=1, **SLOW_ELECTIONS)
+    open_sessions(cluster).open().create("/a", b"")
+    began = time.monotonic()
+    assert cluster.kill(1, signal.SIGTERM) == 0
+    assert time.monotonic() - began < 3.0
