@@ -81,9 +81,13 @@ class Complete:
 
 @frozen
 class Load:
-    """The next block of a finished snapshot, the first one if another was being loaded. Result: bytes; None at its end."""
+    """The next block of a finished snapshot, its first one if `first`. Result: bytes; None at its end and beyond.
+
+    Several may be asked for ahead: those behind the end must not begin again.
+    """
 
     info: SnapshotInfo
+    first: bool = False
 
 
 @frozen
@@ -135,13 +139,10 @@ class SnapshotDisk:
                 store.store(id, offset, data)
             case Complete(id):
                 return store.complete(id)
-            case Load(info):
-                if self._loading is None or self._loading[0] != info.header.id:
+            case Load(info, first):
+                if first or self._loading is None or self._loading[0] != info.header.id:
                     self._loading = (info.header.id, store.blocks(info))
-                loaded = next(self._loading[1], None)
-                if loaded is None:
-                    self._loading = None
-                return loaded
+                return next(self._loading[1], None)
             case Purge(keep):
                 store.purge(keep)
         return None

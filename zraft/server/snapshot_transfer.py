@@ -290,7 +290,7 @@ class SnapshotReceiver:
         self._info = info
         self._image = ImageReader()
         self._loads = BLOCKS_AHEAD
-        return [Load(info)] * BLOCKS_AHEAD
+        return [Load(info, first=True), *[Load(info)] * (BLOCKS_AHEAD - 1)]
 
     def step(self) -> tuple[list[Task], Received | None]:
         """The turn's share of rebuilding; the state once it is whole."""

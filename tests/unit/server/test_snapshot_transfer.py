@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import random
 from collections import deque
+from pathlib import Path
 
 import pytest
 
 from zraft.ids import COORDINATION_GROUP, Instance, ServerId
 from zraft.raft.snapshot import SnapshotMeta
-from zraft.server.snapshot_tasks import Complete, Load, Read, Receive, Result, Store, Task
+from zraft.server.snapshot_tasks import Complete, Load, Read, Receive, Result, SnapshotDisk, Store, Task
 from zraft.server.snapshot_transfer import (
     CHUNK_BYTES,
     CHUNKS_AHEAD,
@@ -19,8 +20,11 @@ from zraft.server.snapshot_transfer import (
     SnapshotReceiver,
     SnapshotSender,
 )
+from zraft.storage.directory import DataDirectory
 from zraft.storage.errors import DiskFullError
+from zraft.storage.filesystem import RealFileSystem
 from zraft.storage.snapshot_format import SnapshotHeader, SnapshotInfo
+from zraft.storage.snapshots import SnapshotStore
 from zraft.transport.messages import PeerMessage, SnapshotChunk, SnapshotRequest
 from zraft.tree.image import ImageWriter
 from zraft.tree.machine import Machine
@@ -225,3 +229,21 @@ def test_the_leader_reads_no_faster_than_its_budget() -> None:
         read += sum(task.length for task in sender.reads(now) if isinstance(task, Read))
     assert read <= 42 * CHUNK_BYTES, "ten seconds at four pieces a second, and a start"
     assert read >= 35 * CHUNK_BYTES
+
+
+def test_blocks_asked_for_ahead_of_the_end_of_a_file_do_not_begin_it_again(tmp_path: Path) -> None:
+    """Found by chaos: a wiped server refused a good snapshot, because one of its blocks came twice."""
+    image = image_of(machine_with(3))
+    meta = SnapshotMeta(5, 1, 6, b"")
+    header = SnapshotHeader(COORDINATION_GROUP, meta, b"c" * 16, LEADER, Instance(b"1" * 16), b"s" * 16, 1, 0)
+    fs = RealFileSystem()
+    directory = DataDirectory.open(fs, str(tmp_path / "data"), server=FOLLOWER, entropy=bytes)
+    store = SnapshotStore.open(fs, directory, COORDINATION_GROUP)
+    snapshots = SnapshotDisk(store)
+    store.begin(header)
+    store.write(image)
+    info = store.finish(0, 0, 0)
+    for _ in range(2):  # a second attempt begins again
+        assert snapshots.perform(Load(info, first=True)) == image
+        assert [snapshots.perform(Load(info)) for _ in range(3)] == [None] * 3
+    directory.close()
