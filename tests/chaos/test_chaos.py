@@ -57,6 +57,18 @@ def test_network_namespaces_break_no_promise(tmp_path: Path, seed: int) -> None:
     chaos(tmp_path / "out", seed, "--minutes", "1.5", "--network", "namespaces")
 
 
+def test_replaced_disks_and_members_break_no_promise(tmp_path: Path, seed: int) -> None:
+    chaos(
+        tmp_path / "out", seed, "--minutes", "2", "--faults", "wipe,member,transfer,kill,stop-short,loss,cut"
+    )
+
+
+def test_servers_that_answer_sync_without_asking_the_leader_are_found_out(tmp_path: Path) -> None:
+    shown = chaos(tmp_path / "out", 21, "--minutes", "0.6", "--planted", "local_sync", code=1)
+    assert "linearizable" in shown
+    assert "again: " in shown
+
+
 @pytest.fixture(scope="module")
 def recorded(tmp_path_factory: pytest.TempPathFactory) -> list[list[Record]]:
     """Histories of a short run with kills, which every checker accepts."""
