@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
 import random
 import signal
@@ -46,6 +47,7 @@ class Strikes:
         self.missed: Counter[str] = Counter()
         """Faults that this machine cannot do, or that had no target when they were due."""
         self.violations: list[Violation] = []
+        self._lost_disks: set[str] = set()
         self.active: dict[int, str] = {}
         self.pauses: list[tuple[int, int]] = []
         """(from, to) in microseconds of the clients' clock: surely no server ran."""
@@ -290,12 +292,23 @@ class Strikes:
             self._log(f"           zraft member {' '.join(words)}: {process.returncode} {text}")
         return process.returncode, text
 
+    async def _lose_disk(self, one: int) -> None:
+        """Remember which disk it had: that one never comes back."""
+        _, text = await self._administer("list", "--json")
+        with contextlib.suppress(ValueError, KeyError, TypeError):
+            self._lost_disks |= {row["disk"] for row in json.loads(text)["members"] if row["server"] == one}
+
     async def _roles(self) -> Mapping[int, str]:
         """The role of each member, as the leader has it; empty if nobody says."""
         code, text = await self._administer("list", "--json")
         try:
             rows = json.loads(text)["members"] if code == 0 else []
-            return {int(row["server"]): str(row["role"]) for row in rows}
+            # An old disk's vote is not the new one's: the leader may not have met the new one yet.
+            return {
+                int(row["server"]): str(row["role"])
+                for row in rows
+                if row["disk"] and row["disk"] not in self._lost_disks
+            }
         except (ValueError, KeyError, TypeError):
             return {}
 
@@ -316,6 +329,7 @@ class Strikes:
     async def _wipe(self, fault: Fault, one: int) -> bool:
         if not await self._all_vote():
             return False
+        await self._lose_disk(one)
         await self._servers.end(one)
         await asyncio.sleep(fault.duration_s)
         self._servers.wipe(one)
