@@ -165,6 +165,12 @@ class Process:
         entropy = random.Random(f"{self._seed}/entropy/{self.server}/{self.boots}")
         try:
             identity, stored = self.image.open(entropy.randbytes)
+        except DiskFullError:
+            # It says so and ends; whoever supervises it tries again.
+            self.image.crash()
+            self._frame = in_flight
+            self._schedule.after(RETRY_FULL_DISK_MS, self.boot)
+            return
         except CorruptionError:
             if not self.may_be_damaged:
                 raise

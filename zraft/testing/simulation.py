@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Any, Final
 from zlib import crc32
 
@@ -30,7 +30,7 @@ from zraft.server.clients import ClientSettings
 from zraft.server.driver_types import DriverSettings
 from zraft.server.origin import OriginSettings
 from zraft.server.snapshot_keeper import SnapshotSettings
-from zraft.storage.errors import StorageError
+from zraft.storage.errors import DiskFullError, StorageError
 from zraft.storage.records import Record
 from zraft.storage.snapshot_format import SnapshotInfo
 from zraft.testing.broken import BrokenPromiseError
@@ -62,7 +62,11 @@ from zraft.testing.sockets import Socket
 from zraft.testing.survival import Survival
 from zraft.transport import codec
 from zraft.transport.messages import PeerMessage, Sender
+from zraft.tree import image_reader as image_reader_module
+from zraft.tree import image_writer as image_writer_module
 from zraft.tree import machine as machine_module
+from zraft.tree import node as node_module
+from zraft.tree import znodes as znodes_module
 from zraft.tree.machine import Machine
 from zraft.tree.settings import Settings
 
@@ -101,17 +105,29 @@ SCALED: Final[tuple[tuple[Any, str, int], ...]] = (
 a snapshot is to have several pieces and a lost disk is to be replaced several times."""
 
 
+HASHING: Final = (node_module, znodes_module, image_writer_module, image_reader_module)
+"""They spread znodes by `hash(path)`, which differs between processes, and images show the order: not here."""
+
+
+def _stable_hash(path: str) -> int:
+    return crc32(path.encode())
+
+
 @contextmanager
 def scaled() -> Iterator[None]:
-    """Everything inside runs with `SCALED`."""
+    """Everything inside runs with `SCALED`, and one order of znodes in all processes."""
     old = [(module, name, getattr(module, name)) for module, name, _ in SCALED]
     for module, name, value in SCALED:
         setattr(module, name, value)
+    for module in HASHING:
+        module.__dict__["hash"] = _stable_hash
     try:
         yield
     finally:
         for module, name, value in old:
             setattr(module, name, value)
+        for module in HASHING:
+            del module.__dict__["hash"]
 
 
 FULL_DIGEST_EVERY: Final = 97
@@ -448,7 +464,8 @@ class Simulation:
         assert driver is not None
         raft = driver.raft
         if not process.image.joined and driver.cluster is not None:
-            process.image.join(driver.cluster)
+            with suppress(DiskFullError):
+                process.image.join(driver.cluster)
         if raft is None:
             return
         server = process.server
