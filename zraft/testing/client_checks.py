@@ -166,7 +166,12 @@ class ClientChecks:
                     self._expired(outcome)
             elif opcode == txn.REAP:
                 self._reaped(outcome)
-            elif opcode not in (txn.REGISTER, txn.SETTINGS, txn.FEATURE, txn.MEMBERS) and outcome.code not in (
+            elif opcode not in (
+                txn.REGISTER,
+                txn.SETTINGS,
+                txn.FEATURE,
+                txn.MEMBERS,
+            ) and outcome.code not in (
                 Code.SESSION_EXPIRED,
                 Code.SESSION_MOVED,
             ):

@@ -106,7 +106,10 @@ class Operators:
             case "transfer":
                 self._transfer()
             case "settings":
-                values = {"quota_enforced": rng.randint(0, 1), "container_never_used_ms_max": rng.choice((900, 1_200))}
+                values = {
+                    "quota_enforced": rng.randint(0, 1),
+                    "container_never_used_ms_max": rng.choice((900, 1_200)),
+                }
                 self._submit(kind, (txn.SETTINGS, values), None)
             case "feature":
                 # The leader does so by itself; what it does not allow, nobody can ask for, but to repeat it.
@@ -162,7 +165,9 @@ class Operators:
 
     def _submit(self, kind: str, command: txn.Command, changes: tuple[Change, ...] | None) -> bool:
         running = [
-            p for p in self._processes.values() if p.driver is not None and p.driver.raft is not None and p.in_service
+            p
+            for p in self._processes.values()
+            if p.driver is not None and p.driver.raft is not None and p.in_service
         ]
         if not running:
             return False
@@ -230,7 +235,11 @@ class Operators:
             elif process.must_be_replaced:
                 process.wipe()
                 process.boot()
-            elif process.driver is not None and process.driver.removed and not self._survival.counted_on(server):
+            elif (
+                process.driver is not None
+                and process.driver.removed
+                and not self._survival.counted_on(server)
+            ):
                 self.counts["anew"] += 1
                 process.crash()
                 process.wipe()

@@ -97,6 +97,7 @@ class Process:
         self.stored = Stored(HardState(), None, Log())
         self.sender = Sender(server, Instance(b""), 0)
         self.boots = 0
+        self.booted_at_ms = 0
         self.stopped_until_ms = 0
         self.wall_skew_ms = 0
         self.frozen_ms = 0
@@ -161,6 +162,7 @@ class Process:
         if self.driver is not None or not self.in_service or self.must_be_replaced:
             return
         self.boots += 1
+        self.booted_at_ms = self._schedule.now_ms
         in_flight, self._frame = self._frame, None
         entropy = random.Random(f"{self._seed}/entropy/{self.server}/{self.boots}")
         try:
@@ -359,9 +361,12 @@ class Process:
             return
         self._restored = restored
         for socket in self._sockets.values():
-            if socket.greeted or (socket.connection is not None and socket.connection.phase is Phase.ATTACHED):
+            if socket.greeted or (
+                socket.connection is not None and socket.connection.phase is Phase.ATTACHED
+            ):
                 raise BrokenPromiseError(
-                    "snapshot clients", f"S{self.server} took a snapshot over and keeps connection {socket.number}"
+                    "snapshot clients",
+                    f"S{self.server} took a snapshot over and keeps connection {socket.number}",
                 )
 
     def _hang_up(self, socket: Socket) -> None:

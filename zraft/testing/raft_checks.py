@@ -5,7 +5,7 @@ that claims durability is compared the moment it leaves, so that a rule of D-7 b
 is found at its first use and not only when a crash happens to expose it. Majorities are those of the configuration in
 the leader's log, and count disks: a replaced one never counts for its successor. Checked, each under its name:
 `election`, `leader completeness`, `log matching`, `committed`, `commit`, `durable vote`, `durable match`,
-`heartbeat commit`, `wiped voter`, `membership`, `recovery`, `truncation`, `compaction`, `snapshot`, `digest`.
+`heartbeat commit`, `wiped voter`, `membership`, `transfer`, `recovery`, `truncation`, `compaction`, `snapshot`, `digest`.
 """
 
 from __future__ import annotations
@@ -90,7 +90,12 @@ class Shadow:
 
     def copy(self) -> Shadow:
         other = Shadow(self.instance)
-        other.hard, other.terms, other.base, other.compacted = self.hard, list(self.terms), self.base, self.compacted
+        other.hard, other.terms, other.base, other.compacted = (
+            self.hard,
+            list(self.terms),
+            self.base,
+            self.compacted,
+        )
         other.configurations, other.snapshots = list(self.configurations), self.snapshots
         return other
 
@@ -122,6 +127,10 @@ class RaftChecks:
         self._votes: dict[tuple[Disk, int], ServerId] = {}
         self._electors: set[Disk] = set()
         """Every disk that was ever counted on by a configuration."""
+        self.change_began: dict[tuple[int, int], tuple[dict[ServerId, int], int]] = {}
+        """When a configuration was first written: how far each log went, and what was committed."""
+        self.transfers: set[tuple[ServerId, int]] = set()
+        """Who was told to stand for election at once, in which leader's term."""
         self._digests: dict[int, tuple[int, ServerId]] = {}
         self.differs_since: int | None = None
         """The first index at which two servers' states differed, if that was not to be noticed here."""
@@ -148,12 +157,15 @@ class RaftChecks:
 
     def writing(self, server: ServerId, records: Sequence[Record]) -> None:
         """A frame is handed to the disk. Entries of equal (index, term) are equal, and so is all before them."""
-        terms = self.shadows[server].terms
+        shadow = self.shadows[server]
+        terms = shadow.terms
+        changed_at = shadow.configurations[-1][0] if shadow.configurations else 0
         last_term = {len(terms) - 1: terms[-1]}
         for record in records:
             if isinstance(record, TruncateRecord):
                 self.truncations += 1
                 index = record.from_index
+                changed_at = max((at for at, _ in shadow.configurations if at < index), default=0)
                 last_term = {index - 1: terms[index - 1] if index <= len(terms) else -1}
                 for at in range(index, min(len(terms), len(self.committed))):
                     entry = self.committed[at]
@@ -165,11 +177,13 @@ class RaftChecks:
                 self._electors.update((s, Instance(instance)) for s, instance in record.roster)
             elif isinstance(record, RestoreRecord):
                 self._snapshot_of(server, record.meta)
+                changed_at = 0
                 last_term = {record.meta.index: record.meta.term}
             elif isinstance(record, EntryRecord):
                 entry = record.entry
                 if entry.kind is EntryKind.MEMBERSHIP:
-                    self._electors |= Configuration.read(entry.payload).electorate
+                    self._changing(server, entry, changed_at)
+                    changed_at = entry.index
                 before = last_term.get(entry.index - 1)
                 if before is None:
                     self.fail("log matching", f"S{server} writes entry {entry.index} after {last_term}")
@@ -182,6 +196,22 @@ class RaftChecks:
                     )
                 last_term = {entry.index: entry.term}
 
+    def _changing(self, server: ServerId, entry: Entry, changed_at: int) -> None:
+        """A configuration is written: one at a time, and each was shown to be what it says."""
+        configuration = Configuration.read(entry.payload)
+        self._electors |= configuration.electorate
+        if changed_at >= len(self.committed):
+            self.fail(
+                "membership",
+                f"S{server} writes the configuration of entry {entry.index}, that of {changed_at} is not committed",
+            )
+        key = (entry.index, entry.term)
+        if key not in self.change_began:
+            self.change_began[key] = (
+                {member: shadow.last_index for member, shadow in self.shadows.items()},
+                len(self.committed) - 1,
+            )
+
     def durable(self, server: ServerId, records: Sequence[Record]) -> None:
         """The frame's fsync returned."""
         self.shadows[server].write(records, self.committed)
@@ -191,7 +221,9 @@ class RaftChecks:
         covered = newest.header.meta.index if newest is not None else 0
         durable = max((at for at, _ in self.shadows[server].snapshots), default=0)
         if index > min(covered, durable):
-            self.fail("compaction", f"S{server} lets go of its log up to {index}; its snapshots end at {durable}")
+            self.fail(
+                "compaction", f"S{server} lets go of its log up to {index}; its snapshots end at {durable}"
+            )
         self.shadows[server].compacted = max(self.shadows[server].compacted, index)
 
     def snapshot(self, server: ServerId, info: SnapshotInfo, *, received: bool) -> None:
@@ -210,7 +242,8 @@ class RaftChecks:
         before = [c for index, c in self.configurations if index <= meta.index]
         if before and Configuration.read(meta.membership) != before[-1]:
             self.fail(
-                "snapshot", f"S{server} has a snapshot of entry {meta.index} with other members than {before[-1]}"
+                "snapshot",
+                f"S{server} has a snapshot of entry {meta.index} with other members than {before[-1]}",
             )
 
     def recovered(
@@ -235,7 +268,10 @@ class RaftChecks:
         base = log.first_index - 1
         covered = newest.header.meta.index if newest is not None else 0
         if base > covered:
-            self.fail("recovery", f"S{server} recovers a log from {base + 1} on, its newest snapshot ends at {covered}")
+            self.fail(
+                "recovery",
+                f"S{server} recovers a log from {base + 1} on, its newest snapshot ends at {covered}",
+            )
         if newest is not None:
             self._snapshot_of(server, newest.header.meta)
             if (covered, newest.header.meta.term) not in shadow.snapshots:
@@ -279,6 +315,11 @@ class RaftChecks:
                         )
                     self._voted((server, sender.instance), message.term, to)
             elif isinstance(message, RequestVote):
+                if message.transfer and (server, message.term - 1) not in self.transfers:
+                    self.fail(
+                        "transfer",
+                        f"S{server} says that the leader of term {message.term - 1} wants it to lead; it does not",
+                    )
                 if (server, sender.instance) not in self._electors:
                     self.fail(
                         "wiped voter",
@@ -294,6 +335,8 @@ class RaftChecks:
                 if message.accepted:
                     self._acknowledged(server, shadow, to, message)
             elif isinstance(message, AppendEntries | Heartbeat | TimeoutNow):
+                if isinstance(message, TimeoutNow):
+                    self.transfers.add((to, message.term))
                 if self.leaders.get(message.term) != server or shadow.hard.term != message.term:
                     self.fail(
                         "durable vote",
@@ -348,7 +391,9 @@ class RaftChecks:
 
         if not configuration.majority(voted):
             votes = sorted(voter for voter, _ in filter(voted, self.disks))
-            self.fail("election", f"S{server} leads in term {term} with votes of {votes} on disk: {configuration}")
+            self.fail(
+                "election", f"S{server} leads in term {term} with votes of {votes} on disk: {configuration}"
+            )
         index = len(self.committed) - 1
         entry = self.committed[index]
         if entry is not None and (

@@ -14,6 +14,7 @@ from zlib import crc32
 
 from attrs import asdict, frozen
 
+from zraft.errors import Code
 from zraft.ids import ServerId
 from zraft.raft.messages import Entry, EntryKind
 from zraft.raft.role import Role
@@ -36,10 +37,10 @@ from zraft.storage.snapshot_format import SnapshotInfo
 from zraft.testing.broken import BrokenPromiseError
 from zraft.testing.client_checks import KINDS, ClientChecks
 from zraft.testing.clients import SimulatedClient
-from zraft.testing.configurations import LEARNER, OBSERVER, VOTER, Configuration
+from zraft.testing.configurations import LEARNER, LEAVING, OBSERVER, VOTER, Configuration
 from zraft.testing.faults import Adversary, writes_vote
 from zraft.testing.jute import Reader
-from zraft.testing.model import History
+from zraft.testing.model import History, Outcome
 from zraft.testing.network import Network
 from zraft.testing.operators import Operators, describe
 from zraft.testing.process import Process
@@ -66,6 +67,7 @@ from zraft.tree import image_reader as image_reader_module
 from zraft.tree import image_writer as image_writer_module
 from zraft.tree import machine as machine_module
 from zraft.tree import node as node_module
+from zraft.tree import txn
 from zraft.tree import znodes as znodes_module
 from zraft.tree.machine import Machine
 from zraft.tree.settings import Settings
@@ -130,6 +132,11 @@ def scaled() -> Iterator[None]:
             del module.__dict__["hash"]
 
 
+CAUGHT_UP_ENTRIES: Final = 40
+"""A learner that is made a voter lacks no more of what is committed: about what is committed in half a second."""
+
+QUIET_MS: Final = 1_500
+
 FULL_DIGEST_EVERY: Final = 97
 """One in so many digest comparisons recomputes the digest from every item (the folded one must agree)."""
 
@@ -179,6 +186,8 @@ class Simulation:
         self._restored: dict[ServerId, int] = {}
         self._removed: set[ServerId] = set()
         self._ended: dict[str, int] = {}
+        self._wishes: list[tuple[int, frozenset[ServerId]]] = []
+        """Index of each command that changed who is to vote, and who that is."""
         self._committed_by: dict[ServerId, int] = {}
         self._applied_by: dict[ServerId, int] = {}
         self._led: dict[ServerId, int] = {}
@@ -412,7 +421,10 @@ class Simulation:
         }
         if dict(configuration.members) != roles:
             learners = [s for s, (_, role) in configuration.members.items() if role == LEARNER]
-            fail("membership", f"long after healing the members are {configuration}, wanted {roles}; {learners=}")
+            fail(
+                "membership",
+                f"long after healing the members are {configuration}, wanted {roles}; {learners=}",
+            )
         for process in self.processes:
             if process.driver is not None and process.server not in history.wanted:
                 if process.driver.problem is None:
@@ -456,7 +468,9 @@ class Simulation:
         self.raft_checks.snapshots += 1
         digest = machine.digest()
         if digest != machine.full_digest():
-            self.raft_checks.fail("digest", f"S{server}: the digest of a snapshot's state is not that of its items")
+            self.raft_checks.fail(
+                "digest", f"S{server}: the digest of a snapshot's state is not that of its items"
+            )
         self.raft_checks.state(server, index, digest, what="a state rebuilt from a snapshot with")
 
     def turned(self, process: Process) -> None:
@@ -533,7 +547,9 @@ class Simulation:
         else:
             found = (0, Configuration.read(raft.membership.encode()))
         if Configuration.read(raft.membership.encode()) != found[1]:
-            self.raft_checks.fail("membership", f"S{process.server} uses {raft.membership}, its log has {found}")
+            self.raft_checks.fail(
+                "membership", f"S{process.server} uses {raft.membership}, its log has {found}"
+            )
         return found
 
     def _extend(self, entry: Entry) -> None:
@@ -546,10 +562,83 @@ class Simulation:
                         f"{outcome.command[:3]} -> {outcome.code.name}"
                     )
             self.client_checks.applied(outcomes)
+            self._commanded(outcomes)
         elif entry.kind is EntryKind.MEMBERSHIP:
             configuration = Configuration.read(entry.payload)
             self.say(f"members with entry {entry.index}: {configuration}")
+            self._changed(entry, configuration)
             self.history.set_members(configuration.origins)
+
+    def _commanded(self, outcomes: Sequence[Outcome]) -> None:
+        """What was decided about the cluster itself."""
+        for outcome in outcomes:
+            if outcome.code is not Code.OK:
+                continue
+            if outcome.command[0] == txn.MEMBERS:
+                self._wishes.append(
+                    (outcome.index, frozenset(s for s, (v, _) in self.history.wanted.items() if v))
+                )
+                self.say(f"wanted with entry {outcome.index}: {self.history.wanted}")
+            elif outcome.command[0] == txn.FEATURE:
+                configuration = self.raft_checks.newest_configuration()
+                assert configuration is not None
+                for server in configuration.members:
+                    process = self._by_server[server]
+                    knows = (
+                        process.driver.settings.features if process.driver is not None else process.features
+                    )
+                    if knows < outcome.command[1]:
+                        self.raft_checks.fail(
+                            "features", f"level {outcome.command[1]} is in force, S{server} knows {knows}"
+                        )
+
+    def _changed(self, entry: Entry, configuration: Configuration) -> None:
+        """A configuration was committed: nobody votes who was behind, nobody who works goes before he is replaced."""
+        configurations = self.raft_checks.configurations
+        before = configurations[-2][1] if len(configurations) > 1 else None
+        logs, committed = self.raft_checks.change_began[entry.index, entry.term]
+        if before is None:
+            return
+        electorate = before.electorate
+        for server, instance in configuration.voters:
+            if (server, instance) not in electorate and logs.get(server, 0) < self._committed_before(entry):
+                self.raft_checks.fail(
+                    "membership",
+                    f"S{server} votes from entry {entry.index} on; its log ended at {logs.get(server, 0)} when "
+                    f"{committed} entries were committed",
+                )
+        since = configurations[-2][0]
+        wishes = [wish for index, wish in self._wishes if index > since] + [
+            wish for index, wish in self._wishes if index <= since
+        ][-1:]
+        voters = {server for server, _ in configuration.voters}
+        if not any(wish <= voters for wish in wishes):
+            for server, instance in before.voters:
+                kept = configuration.members.get(server)
+                shadow = self.raft_checks.shadows[server]
+                left = kept is None or kept[1] == LEAVING
+                if left and shadow.instance == instance and self._works(server):
+                    self.raft_checks.fail(
+                        "membership",
+                        f"S{server} works and is removed with entry {entry.index}; of those who are to vote instead "
+                        f"({[sorted(wish) for wish in wishes]}) some do not yet: {sorted(voters)}",
+                    )
+
+    def _committed_before(self, entry: Entry) -> int:
+        """What was committed long enough before a change was written for everybody who votes from then on to hold it."""
+        _, committed = self.raft_checks.change_began[entry.index, entry.term]
+        return committed - CAUGHT_UP_ENTRIES
+
+    def _works(self, server: ServerId) -> bool:
+        """Whether it was up and could be heard all the time that a leader may have listened."""
+        since = self.schedule.now_ms - QUIET_MS
+        process = self._by_server[server]
+        return (
+            process.up
+            and process.booted_at_ms < since
+            and process.stopped_until_ms < since
+            and self.network.disturbed_at_ms.get(server, 0) < since
+        )
 
     def sending(self, sender: Sender, to: ServerId, messages: Sequence[PeerMessage]) -> None:
         self.raft_checks.sent(sender, to, messages)
