@@ -125,6 +125,9 @@ class SnapshotDisk:
         match task:
             case Begin(header):
                 store.begin(header)
+            case WriteBlock() | Finish() if not store.writing:
+                # They were on their way when an earlier task of this snapshot failed.
+                return SnapshotGoneError("the snapshot was given up: the disk could not take its beginning")
             case WriteBlock(block):
                 store.write(block)
             case Finish(items, digest, zxid):

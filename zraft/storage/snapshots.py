@@ -200,6 +200,11 @@ class SnapshotStore:
 
     # --- writing
 
+    @property
+    def writing(self) -> bool:
+        """Whether a snapshot of our own was begun and neither finished nor given up."""
+        return self._writing is not None
+
     def begin(self, header: SnapshotHeader) -> None:
         """Begin a snapshot of our own; one that was under way is given up."""
         assert header.group == self._group, f"{header.group=} in the store of group {self._group}"

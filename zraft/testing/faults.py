@@ -21,7 +21,7 @@ from zraft.tree.features import FEATURE_LEVEL_MAX
 LENGTHS_MS: Final = (60, 150, 300, 600, 1500)
 DOWN_MS: Final = (10, 40, 150, 500)
 
-ELECTIONS_AT_MS: Final = (4_500, 7_000, 9_000, 11_000)
+ELECTIONS_AT_MS: Final = (3_500, 5_500, 7_000, 8_500)
 """By these moments at least one, two, three and four leader changes."""
 
 ALL_KINDS: Final = (

@@ -30,6 +30,7 @@ class Network:
         "_schedule",
         "calm",
         "cuts",
+        "disturbed_at_ms",
         "delivered",
         "lost",
         "sent",
@@ -44,6 +45,8 @@ class Network:
         self._encode = encode
         self._deliver = deliver
         self.cuts: dict[tuple[ServerId, ServerId], int] = {}
+        self.disturbed_at_ms: dict[ServerId, int] = {}
+        """When something to or from a server was last lost to a cut."""
         self.calm = False
         """After healing: short delays, nothing lost, nothing doubled."""
         self.sent = self.lost = self.delivered = 0
@@ -71,6 +74,7 @@ class Network:
     def _arrive(self, sender: Sender, to: ServerId, data: bytes) -> None:
         if (sender.server, to) in self.cuts:
             self.lost += 1
+            self.disturbed_at_ms[sender.server] = self.disturbed_at_ms[to] = self._schedule.now_ms
             return
         self.delivered += 1
         self._deliver(to, sender, data)

@@ -8,14 +8,17 @@ shows; some are too rare for the general mix.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Any, Final
 
-from attrs import frozen
+from attrs import evolve, frozen
 
 from zraft.errors import Code
 from zraft.ids import COORDINATION_GROUP, ServerId
+from zraft.raft import election as election_module
 from zraft.raft import following as following_module
+from zraft.raft import leading as leading_module
+from zraft.raft import quorum as quorum_module
 from zraft.raft.core import Raft
 from zraft.raft.log import Log
 from zraft.raft.membership import Membership
@@ -25,29 +28,43 @@ from zraft.raft.messages import (
     HardState,
     Heartbeat,
     HeartbeatReply,
-    Member,
     ReadIndexReply,
 )
+from zraft.raft.replication import Replication
 from zraft.raft.role import Role
+from zraft.raft.snapshot import SnapshotMeta
+from zraft.raft.writes import Writes
 from zraft.server import clients as clients_module
 from zraft.server import clock as clock_module
 from zraft.server import connection as connection_module
 from zraft.server import intake as intake_module
+from zraft.server import membership_keeper as keeper_module
 from zraft.server import queries as queries_module
-from zraft.server.bootstrap import Bootstrap
+from zraft.server import reconciliation as reconciliation_module
+from zraft.server.applier import Applier
 from zraft.server.clients import Clients, Output
 from zraft.server.connection import Connection, Phase
 from zraft.server.contact import Contact
 from zraft.server.driver import Driver
 from zraft.server.driver_types import Effects
 from zraft.server.expiry import SessionExpiry
+from zraft.server.joining import Joining
 from zraft.server.leadership import Leadership
+from zraft.server.membership_keeper import MembershipKeeper
 from zraft.server.origin import NumberedBatch, OriginStream
 from zraft.server.reads import LinearizableReads
+from zraft.server.snapshot_keeper import SnapshotKeeper
+from zraft.server.snapshot_transfer import Received, SnapshotReceiver
+from zraft.storage import snapshots as snapshot_store_module
+from zraft.storage import wal as wal_module
+from zraft.storage.errors import DiskFullError, FsyncError
+from zraft.storage.wal import Wal
 from zraft.testing.profile import Mode
-from zraft.transport.messages import OriginBatch, Sender, TouchReport
+from zraft.testing.raft_checks import RaftChecks
+from zraft.transport.messages import OriginBatch, Sender, TouchReport, Welcome
 from zraft.tree import reads as tree_reads
 from zraft.tree.acl import READ, permits
+from zraft.tree.image_writer import ImageWriter
 from zraft.tree.machine import Machine
 from zraft.tree.origins import Origins
 from zraft.tree.txn import pack_batch, unpack_batch
@@ -193,33 +210,314 @@ def stale_round() -> Sequence[Patch]:
     return [(Raft, "_on_heartbeat", on_heartbeat)]
 
 
-@_plant("D-1", "a wiped server votes and acknowledges as if nothing had happened", Mode.WIPES)
+@_plant("D-1", "a wiped disk is welcomed as the voter that its predecessor was", Mode.WIPES)
 def wiped_voter() -> Sequence[Patch]:
-    def agree(self: Bootstrap) -> None:
-        for _, (_, hello) in sorted(self._seen.items()):
-            if hello.roster is not None:
-                self.roster = hello.roster
-                return
-        if len(self._seen) == len(self._peers):
-            seen = {peer: instance for peer, (instance, _) in self._seen.items()}
-            self.roster = tuple(sorted({self._server: self._instance, **seen}.items()))
+    original = Joining.on_welcome
 
-    def founded(self: Bootstrap, roster: Mapping[ServerId, bytes]) -> None:
-        self.founded = self._durable
+    def on_welcome(self: Joining, welcome: Welcome) -> Membership | None:
+        membership = Membership.decode(welcome.membership)
+        if self.membership is None and self._server in membership.members:
+            self.membership = membership
+            self.problem = None
+            return membership
+        return original(self, welcome)
 
     def has(self: Membership, server: ServerId, instance: bytes) -> bool:
         return server in self.members
 
     def has_voter(self: Membership, server: ServerId, instance: bytes) -> bool:
-        member: Member | None = self.members.get(server)
-        return member is not None and member.voter
+        return server in self.electorate
 
     return [
-        (Bootstrap, "_agree", agree),
-        (Bootstrap, "_confirm", founded),
+        (Joining, "on_welcome", on_welcome),
         (Membership, "has", has),
         (Membership, "has_voter", has_voter),
     ]
+
+
+# -- snapshots and the log's end
+
+
+@_plant("D-4", "a late offer of a snapshot takes back what was committed since", Mode.SNAPSHOTS)
+def old_snapshot_accepted() -> Sequence[Patch]:
+    on_offer = SnapshotReceiver.on_offer
+
+    def keep(self: Driver, raft: Raft, wall_ms: int) -> None:
+        received = self.snapshots.turn(
+            self.clock.now, wall_ms, raft, self._where_applied, self.cluster, idle=self.origin.idle
+        )
+        for to, message in self.snapshots.take_outgoing():
+            self._outbox.send(to, message)
+        if received is not None:
+            raft.restore(received.info.header.meta)
+            self._adopt(received)
+
+    def offered(self: SnapshotReceiver, server: ServerId, offer: Any, commit: int, now: int) -> Any:
+        return on_offer(self, server, offer, 0, now)
+
+    return [
+        (SnapshotReceiver, "on_offer", offered),
+        (Driver, "_keep_snapshots", keep),
+        (Raft, "_accepts_snapshot", lambda self, meta: True),
+    ]
+
+
+@_plant("D-4", "clients stay connected to a server whose state a snapshot replaced", Mode.SNAPSHOTS)
+def snapshot_keeps_clients() -> Sequence[Patch]:
+    original = Driver._adopt
+
+    def adopt(self: Driver, received: Received) -> None:
+        with _replaced((Clients, "close_all", lambda self: None)):
+            original(self, received)
+
+    return [(Driver, "_adopt", adopt)]
+
+
+def _durable_at_once(*arguments: Any) -> None:
+    """In place of an fsync."""
+
+
+@_plant("D-10", "a snapshot's name is not made durable (no fsync of its directory)", Mode.SNAPSHOTS)
+def directory_not_synced() -> Sequence[Patch]:
+    return [(snapshot_store_module, "sync_directory", _durable_at_once)]
+
+
+@_plant("D-10", "a snapshot gets its name before its fsync", Mode.SNAPSHOTS)
+def snapshot_before_fsync() -> Sequence[Patch]:
+    return [(snapshot_store_module, "sync_file", _durable_at_once)]
+
+
+@_plant("D-4", "the log is cut behind what is applied, not behind the snapshot", Mode.SNAPSHOTS)
+def compaction_above_snapshot() -> Sequence[Patch]:
+    def may_compact_to(self: SnapshotKeeper, needed: Any) -> int:
+        return self._machine.index if self.newest is not None else 0
+
+    return [(SnapshotKeeper, "may_compact_to", may_compact_to)]
+
+
+@_plant(
+    "D-7",
+    "entries after a snapshot are acknowledged before the log that begins with it is durable",
+    Mode.SNAPSHOTS,
+)
+def restore_acknowledged_early() -> Sequence[Patch]:
+    original = Writes.restore
+
+    def restore(self: Writes, meta: SnapshotMeta) -> None:
+        before = self.log_write
+        original(self, meta)
+        self.log_write = before
+        self.durable_index = meta.index
+
+    return [(Writes, "restore", restore)]
+
+
+@_plant("D-4", "that the log begins anew after a snapshot is never written", Mode.SNAPSHOTS)
+def restore_not_written() -> Sequence[Patch]:
+    original = Writes.take
+
+    def take(self: Writes, last_index: int) -> Any:
+        write = original(self, last_index)
+        return None if write is None else evolve(write, restore=None)
+
+    return [(Writes, "take", take)]
+
+
+@_plant("D-10", "a new segment does not repeat the term and the vote", Mode.SNAPSHOTS)
+def hard_state_not_repeated() -> Sequence[Patch]:
+    original = Wal._bases
+
+    def bases(self: Wal) -> Any:
+        return [evolve(base, hard_state=HardState()) for base in original(self)]
+
+    return [(Wal, "_bases", bases)]
+
+
+@_plant("D-4", "an image is taken while the state goes on changing under it", Mode.SNAPSHOTS)
+def torn_image() -> Sequence[Patch]:
+    return [(ImageWriter, "_before_node", lambda self, path: None)]
+
+
+@_plant("D-18", "who is wanted is lost with a snapshot", Mode.MEMBERS)
+def snapshot_without_members() -> Sequence[Patch]:
+    original = Machine.adopt
+
+    def adopt(self: Machine, state: Any) -> Any:
+        remains = original(self, state)
+        self.members = {}
+        return remains
+
+    return [(Machine, "adopt", adopt)]
+
+
+@_plant("D-16", "positions begin anew after a snapshot", Mode.SNAPSHOTS)
+def position_lost() -> Sequence[Patch]:
+    original = Applier.restored
+
+    def restored(self: Applier, meta: SnapshotMeta) -> None:
+        original(self, meta)
+        self.next_position = 1
+
+    return [(Applier, "restored", restored)]
+
+
+@_plant("D-1", "the configuration of a snapshot is not taken over with it", Mode.MEMBERS)
+def configuration_of_snapshot_ignored() -> Sequence[Patch]:
+    original = Log.restart_after
+
+    def restart_after(self: Log, meta: SnapshotMeta) -> None:
+        before = list(self._memberships)
+        original(self, meta)
+        self._memberships = before or self._memberships
+
+    return [(Log, "restart_after", restart_after)]
+
+
+# -- disks
+
+
+@_plant("D-10", "entries that a full disk refused count as written", Mode.DISKS)
+def full_disk_acknowledged() -> Sequence[Patch]:
+    original = Wal.append
+
+    def append(self: Wal, records: Any) -> None:
+        with suppress(DiskFullError):
+            original(self, records)
+
+    return [(Wal, "append", append)]
+
+
+@_plant("D-10", "a failed fsync is passed over", Mode.DISKS)
+def failed_fsync_ignored() -> Sequence[Patch]:
+    original = wal_module.sync_file
+
+    def sync_file(*arguments: Any) -> None:
+        with suppress(FsyncError):
+            original(*arguments)
+
+    return [(wal_module, "sync_file", sync_file)]
+
+
+# -- members
+
+
+@_plant("Ongaro 4.3", "a joint configuration decides with a majority of its new half", Mode.MEMBERS)
+def joint_counts_one_half() -> Sequence[Patch]:
+    def agreed(membership: Membership, value_of: Any) -> int:
+        return quorum_module.majority_value(map(value_of, membership.voters))
+
+    return [(leading_module, "agreed_value", agreed)]
+
+
+@_plant("Ongaro 4.3", "an election in a joint configuration is won with its new half", Mode.MEMBERS)
+def joint_elects_one_half() -> Sequence[Patch]:
+    def result(membership: Membership, votes: Any) -> Any:
+        return quorum_module.majority_vote(membership.voters, votes)
+
+    return [(election_module, "vote_result", result)]
+
+
+@_plant("Ongaro 4.2.1", "learners count for commit", Mode.MEMBERS)
+def learner_counts() -> Sequence[Patch]:
+    def agreed(membership: Membership, value_of: Any) -> int:
+        values = sorted(map(value_of, membership.members), reverse=True)
+        return values[len(membership.voters) // 2]
+
+    return [(leading_module, "agreed_value", agreed)]
+
+
+@_plant("Ongaro 4.3", "the final configuration follows a joint one that is not committed", Mode.MEMBERS)
+def final_too_early() -> Sequence[Patch]:
+    original = Raft.change_membership
+
+    def change(self: Raft, target: Any) -> int | None:
+        index = original(self, target)
+        if index is not None and self.membership.joint:
+            self._append_membership(self.membership.final())
+        return index
+
+    return [(Raft, "change_membership", change)]
+
+
+@_plant("Ongaro 4.1", "a change begins before the one before it is committed", Mode.MEMBERS)
+def two_changes_at_once() -> Sequence[Patch]:
+    def may_change(self: Raft) -> bool:
+        return self.role is Role.LEADER and not self.membership.joint and self._is_voter
+
+    return [(Raft, "_may_change", may_change)]
+
+
+@_plant("D-1", "what a lost disk acknowledged counts for its successor", Mode.WIPES)
+def progress_of_lost_disk() -> Sequence[Patch]:
+    return [(Replication, "remove", lambda self, server: None)]
+
+
+@_plant("D-3", "the origin row of a replaced disk stays", Mode.WIPES)
+def row_of_lost_disk() -> Sequence[Patch]:
+    original = Origins.set_members
+
+    def set_members(self: Origins, members: Any) -> None:
+        original(self, [*self.rows, *members])
+
+    return [(Origins, "set_members", set_members)]
+
+
+@_plant("D-18", "a learner votes before it has caught up", Mode.MEMBERS)
+def promoted_blindly() -> Sequence[Patch]:
+    original = reconciliation_module._promote
+
+    def promote(situation: Any) -> Any:
+        return original(evolve(situation, caught_up=frozenset(situation.membership.members)))
+
+    return [(reconciliation_module, "_promote", promote)]
+
+
+@_plant("D-18", "a voter goes before those vote who are to replace it", Mode.MEMBERS)
+def removed_first() -> Sequence[Patch]:
+    original = reconciliation_module.next_step
+
+    def next_step(situation: Any) -> Any:
+        members = situation.membership.members
+        kept = {server: member for server, member in members.items() if server in situation.wanted}
+        if len(kept) < len(members) and any(member.voter for member in kept.values()):
+            return reconciliation_module.Step(kept, "removed first")
+        return original(situation)
+
+    return [(keeper_module, "next_step", next_step)]
+
+
+@_plant("Ongaro 3.10", "a late order to lead is obeyed in a later term", Mode.MEMBERS)
+def late_transfer() -> Sequence[Patch]:
+    def obeys(self: Raft, sender: ServerId, message: Any) -> bool:
+        return self.role is Role.FOLLOWER and self._is_voter
+
+    return [(Raft, "_obeys_timeout_now", obeys)]
+
+
+@_plant("Ongaro 4.2.3", "nobody tells a removed server that it was", Mode.MEMBERS)
+def removed_and_not_told() -> Sequence[Patch]:
+    return [
+        (MembershipKeeper, "not_member", lambda self, *arguments: None),
+        (Driver, "_removed", lambda self, index: None),
+    ]
+
+
+@_plant("D-5", "the leader raises the feature level that it knows, whatever the others know")
+def feature_level_blindly_raised() -> Sequence[Patch]:
+    return [(MembershipKeeper, "level_of_all", lambda self, membership: 2)]
+
+
+@_plant("D-26", "server 2 computes something else from some entry on; the servers find out by themselves")
+def one_differs() -> Sequence[Patch]:
+    original = Applier.apply
+
+    def apply(self: Applier, entry: Entry) -> None:
+        original(self, entry)
+        if self._me[0] == 2 and entry.index == 150:
+            # As a wrong count of bytes would: no client can see it.
+            self._machine.marks.total += 1
+
+    return [(Applier, "apply", apply), (RaftChecks, "COMPARES", False)]
 
 
 # -- origin streams

@@ -97,6 +97,7 @@ class Process:
         self.stored = Stored(HardState(), None, Log())
         self.sender = Sender(server, Instance(b""), 0)
         self.boots = 0
+        self.booted_at_ms = 0
         self.stopped_until_ms = 0
         self.wall_skew_ms = 0
         self.frozen_ms = 0
@@ -161,10 +162,17 @@ class Process:
         if self.driver is not None or not self.in_service or self.must_be_replaced:
             return
         self.boots += 1
+        self.booted_at_ms = self._schedule.now_ms
         in_flight, self._frame = self._frame, None
         entropy = random.Random(f"{self._seed}/entropy/{self.server}/{self.boots}")
         try:
             identity, stored = self.image.open(entropy.randbytes)
+        except DiskFullError:
+            # It says so and ends; whoever supervises it tries again.
+            self.image.crash()
+            self._frame = in_flight
+            self._schedule.after(RETRY_FULL_DISK_MS, self.boot)
+            return
         except CorruptionError:
             if not self.may_be_damaged:
                 raise

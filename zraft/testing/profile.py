@@ -13,8 +13,8 @@ from typing import Final
 
 from attrs import frozen
 
-RUN_MS: Final = 12_000
-"""Length of the phase with faults; about 12 session timeouts."""
+RUN_MS: Final = 9_500
+"""Length of the phase with faults; about 9 session timeouts."""
 
 HEAL_MS: Final = 5_500
 """Bound of the phase without faults in which everything must make progress again."""
@@ -159,8 +159,8 @@ def roll(seed: int, mode: Mode | None = None) -> Profile:
         fragment=rng.random() < 0.3,
         read_only_mode=rng.random() < 0.4,
         quota_enforced=rng.random() < 0.7,
-        snapshot_bytes=rng.choice((1_500, 4_000, 12_000)),
-        snapshot_commands=rng.choice((20, 60, 200)),
+        snapshot_bytes=rng.choice((3_000, 9_000, 24_000)),
+        snapshot_commands=rng.choice((40, 120, 300)),
         snapshot_keep=rng.choice((1, 2, 3)),
         retain_bytes=rng.choice((0, 0, 4_000)),
         retain_bytes_max=rng.choice((0, 6_000, 100_000)),

@@ -5,7 +5,7 @@ that claims durability is compared the moment it leaves, so that a rule of D-7 b
 is found at its first use and not only when a crash happens to expose it. Majorities are those of the configuration in
 the leader's log, and count disks: a replaced one never counts for its successor. Checked, each under its name:
 `election`, `leader completeness`, `log matching`, `committed`, `commit`, `durable vote`, `durable match`,
-`heartbeat commit`, `wiped voter`, `membership`, `recovery`, `truncation`, `compaction`, `snapshot`, `digest`.
+`heartbeat commit`, `wiped voter`, `membership`, `transfer`, `recovery`, `truncation`, `compaction`, `snapshot`, `digest`.
 """
 
 from __future__ import annotations
@@ -127,6 +127,10 @@ class RaftChecks:
         self._votes: dict[tuple[Disk, int], ServerId] = {}
         self._electors: set[Disk] = set()
         """Every disk that was ever counted on by a configuration."""
+        self.change_began: dict[tuple[int, int], tuple[dict[ServerId, int], int]] = {}
+        """When a configuration was first written: how far each log went, and what was committed."""
+        self.transfers: set[tuple[ServerId, int]] = set()
+        """Who was told to stand for election at once, in which leader's term."""
         self._digests: dict[int, tuple[int, ServerId]] = {}
         self.differs_since: int | None = None
         """The first index at which two servers' states differed, if that was not to be noticed here."""
@@ -153,12 +157,15 @@ class RaftChecks:
 
     def writing(self, server: ServerId, records: Sequence[Record]) -> None:
         """A frame is handed to the disk. Entries of equal (index, term) are equal, and so is all before them."""
-        terms = self.shadows[server].terms
+        shadow = self.shadows[server]
+        terms = shadow.terms
+        changed_at = shadow.configurations[-1][0] if shadow.configurations else 0
         last_term = {len(terms) - 1: terms[-1]}
         for record in records:
             if isinstance(record, TruncateRecord):
                 self.truncations += 1
                 index = record.from_index
+                changed_at = max((at for at, _ in shadow.configurations if at < index), default=0)
                 last_term = {index - 1: terms[index - 1] if index <= len(terms) else -1}
                 for at in range(index, min(len(terms), len(self.committed))):
                     entry = self.committed[at]
@@ -170,11 +177,13 @@ class RaftChecks:
                 self._electors.update((s, Instance(instance)) for s, instance in record.roster)
             elif isinstance(record, RestoreRecord):
                 self._snapshot_of(server, record.meta)
+                changed_at = 0
                 last_term = {record.meta.index: record.meta.term}
             elif isinstance(record, EntryRecord):
                 entry = record.entry
                 if entry.kind is EntryKind.MEMBERSHIP:
-                    self._electors |= Configuration.read(entry.payload).electorate
+                    self._changing(server, entry, changed_at)
+                    changed_at = entry.index
                 before = last_term.get(entry.index - 1)
                 if before is None:
                     self.fail("log matching", f"S{server} writes entry {entry.index} after {last_term}")
@@ -186,6 +195,22 @@ class RaftChecks:
                         f"{entry} after term {before}, elsewhere {known[0]} after term {known[1]}",
                     )
                 last_term = {entry.index: entry.term}
+
+    def _changing(self, server: ServerId, entry: Entry, changed_at: int) -> None:
+        """A configuration is written: one at a time, and each was shown to be what it says."""
+        configuration = Configuration.read(entry.payload)
+        self._electors |= configuration.electorate
+        if changed_at >= len(self.committed):
+            self.fail(
+                "membership",
+                f"S{server} writes the configuration of entry {entry.index}, that of {changed_at} is not committed",
+            )
+        key = (entry.index, entry.term)
+        if key not in self.change_began:
+            self.change_began[key] = (
+                {member: shadow.last_index for member, shadow in self.shadows.items()},
+                len(self.committed) - 1,
+            )
 
     def durable(self, server: ServerId, records: Sequence[Record]) -> None:
         """The frame's fsync returned."""
@@ -290,6 +315,11 @@ class RaftChecks:
                         )
                     self._voted((server, sender.instance), message.term, to)
             elif isinstance(message, RequestVote):
+                if message.transfer and (server, message.term - 1) not in self.transfers:
+                    self.fail(
+                        "transfer",
+                        f"S{server} says that the leader of term {message.term - 1} wants it to lead; it does not",
+                    )
                 if (server, sender.instance) not in self._electors:
                     self.fail(
                         "wiped voter",
@@ -305,6 +335,8 @@ class RaftChecks:
                 if message.accepted:
                     self._acknowledged(server, shadow, to, message)
             elif isinstance(message, AppendEntries | Heartbeat | TimeoutNow):
+                if isinstance(message, TimeoutNow):
+                    self.transfers.add((to, message.term))
                 if self.leaders.get(message.term) != server or shadow.hard.term != message.term:
                     self.fail(
                         "durable vote",

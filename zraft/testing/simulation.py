@@ -8,12 +8,13 @@ from __future__ import annotations
 
 import random
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Any, Final
 from zlib import crc32
 
 from attrs import asdict, frozen
 
+from zraft.errors import Code
 from zraft.ids import ServerId
 from zraft.raft.messages import Entry, EntryKind
 from zraft.raft.role import Role
@@ -30,16 +31,16 @@ from zraft.server.clients import ClientSettings
 from zraft.server.driver_types import DriverSettings
 from zraft.server.origin import OriginSettings
 from zraft.server.snapshot_keeper import SnapshotSettings
-from zraft.storage.errors import StorageError
+from zraft.storage.errors import DiskFullError, StorageError
 from zraft.storage.records import Record
 from zraft.storage.snapshot_format import SnapshotInfo
 from zraft.testing.broken import BrokenPromiseError
 from zraft.testing.client_checks import KINDS, ClientChecks
 from zraft.testing.clients import SimulatedClient
-from zraft.testing.configurations import LEARNER, OBSERVER, VOTER, Configuration
+from zraft.testing.configurations import LEARNER, LEAVING, OBSERVER, VOTER, Configuration
 from zraft.testing.faults import Adversary, writes_vote
 from zraft.testing.jute import Reader
-from zraft.testing.model import History
+from zraft.testing.model import History, Outcome
 from zraft.testing.network import Network
 from zraft.testing.operators import Operators, describe
 from zraft.testing.process import Process
@@ -62,7 +63,12 @@ from zraft.testing.sockets import Socket
 from zraft.testing.survival import Survival
 from zraft.transport import codec
 from zraft.transport.messages import PeerMessage, Sender
+from zraft.tree import image_reader as image_reader_module
+from zraft.tree import image_writer as image_writer_module
 from zraft.tree import machine as machine_module
+from zraft.tree import node as node_module
+from zraft.tree import txn
+from zraft.tree import znodes as znodes_module
 from zraft.tree.machine import Machine
 from zraft.tree.settings import Settings
 
@@ -101,18 +107,35 @@ SCALED: Final[tuple[tuple[Any, str, int], ...]] = (
 a snapshot is to have several pieces and a lost disk is to be replaced several times."""
 
 
+HASHING: Final = (node_module, znodes_module, image_writer_module, image_reader_module)
+"""They spread znodes by `hash(path)`, which differs between processes, and images show the order: not here."""
+
+
+def _stable_hash(path: str) -> int:
+    return crc32(path.encode())
+
+
 @contextmanager
 def scaled() -> Iterator[None]:
-    """Everything inside runs with `SCALED`."""
+    """Everything inside runs with `SCALED`, and one order of znodes in all processes."""
     old = [(module, name, getattr(module, name)) for module, name, _ in SCALED]
     for module, name, value in SCALED:
         setattr(module, name, value)
+    for module in HASHING:
+        module.__dict__["hash"] = _stable_hash
     try:
         yield
     finally:
         for module, name, value in old:
             setattr(module, name, value)
+        for module in HASHING:
+            del module.__dict__["hash"]
 
+
+CAUGHT_UP_ENTRIES: Final = 40
+"""A learner that is made a voter lacks no more of what is committed: about what is committed in half a second."""
+
+QUIET_MS: Final = 1_500
 
 FULL_DIGEST_EVERY: Final = 97
 """One in so many digest comparisons recomputes the digest from every item (the folded one must agree)."""
@@ -163,6 +186,8 @@ class Simulation:
         self._restored: dict[ServerId, int] = {}
         self._removed: set[ServerId] = set()
         self._ended: dict[str, int] = {}
+        self._wishes: list[tuple[int, frozenset[ServerId]]] = []
+        """Index of each command that changed who is to vote, and who that is."""
         self._committed_by: dict[ServerId, int] = {}
         self._applied_by: dict[ServerId, int] = {}
         self._led: dict[ServerId, int] = {}
@@ -453,7 +478,8 @@ class Simulation:
         assert driver is not None
         raft = driver.raft
         if not process.image.joined and driver.cluster is not None:
-            process.image.join(driver.cluster)
+            with suppress(DiskFullError):
+                process.image.join(driver.cluster)
         if raft is None:
             return
         server = process.server
@@ -536,10 +562,83 @@ class Simulation:
                         f"{outcome.command[:3]} -> {outcome.code.name}"
                     )
             self.client_checks.applied(outcomes)
+            self._commanded(outcomes)
         elif entry.kind is EntryKind.MEMBERSHIP:
             configuration = Configuration.read(entry.payload)
             self.say(f"members with entry {entry.index}: {configuration}")
+            self._changed(entry, configuration)
             self.history.set_members(configuration.origins)
+
+    def _commanded(self, outcomes: Sequence[Outcome]) -> None:
+        """What was decided about the cluster itself."""
+        for outcome in outcomes:
+            if outcome.code is not Code.OK:
+                continue
+            if outcome.command[0] == txn.MEMBERS:
+                self._wishes.append(
+                    (outcome.index, frozenset(s for s, (v, _) in self.history.wanted.items() if v))
+                )
+                self.say(f"wanted with entry {outcome.index}: {self.history.wanted}")
+            elif outcome.command[0] == txn.FEATURE:
+                configuration = self.raft_checks.newest_configuration()
+                assert configuration is not None
+                for server in configuration.members:
+                    process = self._by_server[server]
+                    knows = (
+                        process.driver.settings.features if process.driver is not None else process.features
+                    )
+                    if knows < outcome.command[1]:
+                        self.raft_checks.fail(
+                            "features", f"level {outcome.command[1]} is in force, S{server} knows {knows}"
+                        )
+
+    def _changed(self, entry: Entry, configuration: Configuration) -> None:
+        """A configuration was committed: nobody votes who was behind, nobody who works goes before he is replaced."""
+        configurations = self.raft_checks.configurations
+        before = configurations[-2][1] if len(configurations) > 1 else None
+        logs, committed = self.raft_checks.change_began[entry.index, entry.term]
+        if before is None:
+            return
+        electorate = before.electorate
+        for server, instance in configuration.voters:
+            if (server, instance) not in electorate and logs.get(server, 0) < self._committed_before(entry):
+                self.raft_checks.fail(
+                    "membership",
+                    f"S{server} votes from entry {entry.index} on; its log ended at {logs.get(server, 0)} when "
+                    f"{committed} entries were committed",
+                )
+        since = configurations[-2][0]
+        wishes = [wish for index, wish in self._wishes if index > since] + [
+            wish for index, wish in self._wishes if index <= since
+        ][-1:]
+        voters = {server for server, _ in configuration.voters}
+        if not any(wish <= voters for wish in wishes):
+            for server, instance in before.voters:
+                kept = configuration.members.get(server)
+                shadow = self.raft_checks.shadows[server]
+                left = kept is None or kept[1] == LEAVING
+                if left and shadow.instance == instance and self._works(server):
+                    self.raft_checks.fail(
+                        "membership",
+                        f"S{server} works and is removed with entry {entry.index}; of those who are to vote instead "
+                        f"({[sorted(wish) for wish in wishes]}) some do not yet: {sorted(voters)}",
+                    )
+
+    def _committed_before(self, entry: Entry) -> int:
+        """What was committed long enough before a change was written for everybody who votes from then on to hold it."""
+        _, committed = self.raft_checks.change_began[entry.index, entry.term]
+        return committed - CAUGHT_UP_ENTRIES
+
+    def _works(self, server: ServerId) -> bool:
+        """Whether it was up and could be heard all the time that a leader may have listened."""
+        since = self.schedule.now_ms - QUIET_MS
+        process = self._by_server[server]
+        return (
+            process.up
+            and process.booted_at_ms < since
+            and process.stopped_until_ms < since
+            and self.network.disturbed_at_ms.get(server, 0) < since
+        )
 
     def sending(self, sender: Sender, to: ServerId, messages: Sequence[PeerMessage]) -> None:
         self.raft_checks.sent(sender, to, messages)
