@@ -45,6 +45,17 @@ FOUR_LETTER_WORDS_DEFAULT: Final = (
 """The harmless ones; tests compare it with what the protocol's own module calls harmless."""
 
 
+OBSERVER_MARK: Final = ":observer"
+
+
+class ClusterList(dict[ServerId, Address]):
+    """Every server's address. `observers` are those that never vote, and so do not found the cluster."""
+
+    def __init__(self, addresses: Mapping[ServerId, Address], observers: Iterable[ServerId] = ()) -> None:
+        super().__init__(addresses)
+        self.observers = frozenset(observers)
+
+
 @frozen(kw_only=True)
 class RaftConfig:
     """Consensus. A tick is one millisecond."""
@@ -414,6 +425,11 @@ class ServerConfig:
     def __attrs_post_init__(self) -> None:
         validate(self)
 
+    @property
+    def observers(self) -> frozenset[ServerId]:
+        """Of `cluster`, those that do not vote."""
+        return self.cluster.observers if isinstance(self.cluster, ClusterList) else frozenset()
+
 
 SECTIONS: Final[Mapping[str, type[Any]]] = {
     "raft": RaftConfig,
@@ -472,7 +488,11 @@ def _written(value: object) -> str:
         case tuple():
             return ",".join(map(str, value))
         case Mapping():
-            return ",".join(f"{server}={address}" for server, address in sorted(value.items()))
+            observers = getattr(value, "observers", ())
+            return ",".join(
+                f"{server}={address}{OBSERVER_MARK if server in observers else ''}"
+                for server, address in sorted(value.items())
+            )
         case _:
             return str(value)
 
@@ -488,6 +508,10 @@ def validate(config: ServerConfig) -> None:
     if config.id not in config.cluster:
         raise ConfigError(
             f"cluster: lists servers {_listed(config.cluster)} but not this one, id {config.id}"
+        )
+    if config.observers.issuperset(config.cluster):
+        raise ConfigError(
+            "cluster: all servers are observers, and nobody votes; expected at least one without :observer"
         )
     named: dict[Address, ServerId] = {}
     for server, address in config.cluster.items():

@@ -17,7 +17,15 @@ from typing import Any, Final, NoReturn, cast
 from attrs import Attribute, evolve, fields, frozen
 
 from zraft.address import Address, parse_address
-from zraft.config import LOG_FORMATS, LOG_LEVELS, SECTIONS, PeerConfig, ServerConfig
+from zraft.config import (
+    LOG_FORMATS,
+    LOG_LEVELS,
+    OBSERVER_MARK,
+    SECTIONS,
+    ClusterList,
+    PeerConfig,
+    ServerConfig,
+)
 from zraft.errors import ConfigError
 from zraft.ids import SERVER_ID_MAX, SERVER_ID_MIN, ServerId
 from zraft.zoo_cfg import Note, is_zoo_cfg
@@ -119,7 +127,7 @@ def _parse_address(found: object, label: str) -> Address:
 
 
 def parse_cluster(found: object, label: str) -> Mapping[ServerId, Address]:
-    """`1=HOST:PORT,2=HOST:PORT`, or in TOML also a table of them.
+    """`1=HOST:PORT,2=HOST:PORT,3=HOST:PORT:observer`, or in TOML also a table of them.
 
     Raises:
         ConfigError: a part does not have that form, or an id is given twice.
@@ -137,12 +145,16 @@ def parse_cluster(found: object, label: str) -> Mapping[ServerId, Address]:
     if not pairs:
         _refuse(label, found, expected)
     cluster: dict[ServerId, Address] = {}
+    observers = set(found.observers) if isinstance(found, ClusterList) else set()
     for server_text, address in pairs:
         server = ServerId(_parse_count(SERVER_ID_MIN, SERVER_ID_MAX)(server_text, f"{label}: server id"))
         if server in cluster:
             raise ConfigError(f"{label}: server {server} is given twice")
+        if isinstance(address, str) and address.endswith(OBSERVER_MARK):
+            observers.add(server)
+            address = address.removesuffix(OBSERVER_MARK)
         cluster[server] = _parse_address(address, f"{label}: server {server}")
-    return cluster
+    return ClusterList(cluster, observers)
 
 
 def _parse_choices(choices: tuple[str, ...]) -> Parser:
@@ -225,7 +237,12 @@ def _knobs() -> Iterable[Knob]:
     yield Knob(
         "address", _parse_address, "Where clients (TCP) and peers (UDP) reach this server.", "required"
     )
-    yield Knob("cluster", parse_cluster, "Every server, this one included: ID=HOST:PORT,…", "required")
+    yield Knob(
+        "cluster",
+        parse_cluster,
+        "Every server, this one included: ID=HOST:PORT,…; an observer ends with :observer.",
+        "required",
+    )
     yield Knob(
         "key",
         _parse_paths,

@@ -18,7 +18,7 @@ from typing import Final, NoReturn
 from attrs import field, fields, frozen
 
 from zraft.address import Address, parse_address
-from zraft.config import ClientConfig
+from zraft.config import ClientConfig, ClusterList
 from zraft.errors import ConfigError
 from zraft.ids import SERVER_ID_MAX, SERVER_ID_MIN, ServerId
 
@@ -99,7 +99,7 @@ KEYS: Final[Mapping[str, Key]] = {
     key.name: key
     for key in (
         # -- mapped
-        *_mapped("cluster", "server.*"),
+        *_mapped("cluster", "server.*", "peerType"),
         *_mapped("address", "clientPort", "clientPortAddress"),
         *_mapped("data", "dataDir"),
         *_mapped("tick_time_ms", "tickTime"),
@@ -111,6 +111,10 @@ KEYS: Final[Mapping[str, Key]] = {
         *_mapped("client.four_letter_words", "4lw.commands.whitelist"),
         *_mapped("admin", "admin.enableServer", "admin.serverAddress", "admin.serverPort"),
         *_mapped("client.read_only_mode_enabled", "readonlymode.enabled"),
+        *_mapped("client.reconfig_enabled", "reconfigEnabled"),
+        *_mapped("snapshot.keep", "autopurge.snapRetainCount"),
+        *_mapped("snapshot.commands_min", "snapCount"),
+        *_mapped("snapshot.log_bytes_min", "snapSizeLimitInKb"),
         *_mapped("tree.ttl_nodes_enabled", "extendedTypesEnabled"),
         *_mapped("tree.quota_enforced", "enforceQuota"),
         *_mapped("tree.reap_interval_ms", "znode.container.checkIntervalMs"),
@@ -132,7 +136,7 @@ KEYS: Final[Mapping[str, Key]] = {
             Effect.SILENT,
             "zraft does this by itself, or needs no such setting",
             "initLimit syncLimit connectToLearnerMasterLimit leaderServes electionAlg cnxTimeout quorumCnxnTimeoutMs "
-            "electionPortBindRetry standaloneEnabled quorumListenOnAllIPs peerType observer.* learner.* "
+            "electionPortBindRetry standaloneEnabled quorumListenOnAllIPs observer.* learner.* "
             "multiAddress.enabled multiAddress.reachabilityCheckTimeoutMs multiAddress.reachabilityCheckEnabled "
             "preAllocSize txnLogSizeLimitInKb fsync.warningthresholdms flushDelay maxBatchSize maxWriteQueuePollTime "
             "snapshot.trust.empty snapshot.compression.method digest.enabled "
@@ -168,8 +172,13 @@ KEYS: Final[Mapping[str, Key]] = {
         ),
         *_keys(
             Effect.INFO,
-            "there are no snapshots yet: the write-ahead log is kept whole, and grows",
-            "autopurge.snapRetainCount autopurge.purgeInterval snapCount snapSizeLimitInKb commitLogCount",
+            "old snapshots are removed as soon as a newer one is durable, without an interval",
+            "autopurge.purgeInterval",
+        ),
+        *_keys(
+            Effect.INFO,
+            "how much log is kept for servers that are behind is said in bytes: snapshot.retain_bytes_max",
+            "commitLogCount",
         ),
         *_keys(
             Effect.INFO,
@@ -221,8 +230,8 @@ KEYS: Final[Mapping[str, Key]] = {
         ),
         *_keys(
             Effect.WARNING,
-            "membership cannot be changed while a cluster runs",
-            "reconfigEnabled observerMasterPort",
+            "observers follow the leader, as all servers do",
+            "observerMasterPort",
         ),
         *_keys(
             Effect.WARNING,
@@ -279,13 +288,14 @@ class ServerLine:
     host: str
     client_host: str | None
     client_port: int | None
+    observer: bool = False
 
 
 def parse_server_line(key: str, text: str, label: str) -> ServerLine:
     """One `server.N` line.
 
     Raises:
-        ConfigError: it does not have that form, or asks for what zraft does not have (an observer).
+        ConfigError: it does not have that form.
     """
     match = _SERVER_KEY.fullmatch(key)
     number = match[1] if match else ""
@@ -296,29 +306,29 @@ def parse_server_line(key: str, text: str, label: str) -> ServerLine:
     # Several addresses of one server stand between bars; peers use one.
     quorum, _, client = text.partition(";")
     quorum = quorum.partition("|")[0].strip()
-    form = f"expected {key}=HOST:QUORUMPORT:ELECTIONPORT[:participant][;[CLIENTHOST:]CLIENTPORT]"
+    form = f"expected {key}=HOST:QUORUMPORT:ELECTIONPORT[:participant|:observer][;[CLIENTHOST:]CLIENTPORT]"
     split = re.fullmatch(r"(\[[^\]]*\]|[^:\[\]]+):([0-9]+):([0-9]+)(?::(\w+))?", quorum)
     if split is None:
         raise ConfigError(f"{key} ({label}): found {text!r}, {form}")
     role = (split[4] or "participant").lower()
-    if role == "observer":
-        raise ConfigError(
-            f"{key} ({label}): is an observer, and zraft has none: every server votes. Leave the line out on all "
-            f"servers, or write participant if it is to vote"
-        )
-    if role != "participant":
-        raise ConfigError(f"{key} ({label}): found role {split[4]!r}, expected participant")
+    if role not in ("participant", "observer"):
+        raise ConfigError(f"{key} ({label}): found role {split[4]!r}, expected participant or observer")
+    observer = role == "observer"
     host = parse_address(f"{split[1]}:{split[2]}", f"{key} ({label})").host
     parse_address(f"{split[1]}:{split[3]}", f"{key} ({label})")
     client = client.strip()
     if not client:
-        return ServerLine(ServerId(int(number)), host, None, None)
+        return ServerLine(ServerId(int(number)), host, None, None, observer)
     if ":" not in client:
         address = parse_address(f"{WILDCARD_V4}:{client}", f"{key} ({label})")
-        return ServerLine(ServerId(int(number)), host, None, address.port)
+        return ServerLine(ServerId(int(number)), host, None, address.port, observer)
     address = parse_address(client, f"{key} ({label})")
     return ServerLine(
-        ServerId(int(number)), host, None if address.is_wildcard else address.host, address.port
+        ServerId(int(number)),
+        host,
+        None if address.is_wildcard else address.host,
+        address.port,
+        observer,
     )
 
 
@@ -418,12 +428,7 @@ def _says_default(name: str, value: str) -> bool:
 
 def _plain(properties: Mapping[str, str], values: dict[str, Setting], notes: list[Note], label: str) -> None:
     """Keys whose value is a knob's value, but for what ZooKeeper writes when it means "not set"."""
-    if properties.get("peerType", "participant").lower() != "participant":
-        raise ConfigError(
-            f"peerType ({label}): found {properties['peerType']!r}, and zraft has no observers: every server votes. "
-            "Write participant if this one is to vote"
-        )
-    for name in ("readonlymode.enabled", "extendedTypesEnabled", "enforceQuota"):
+    for name in ("readonlymode.enabled", "reconfigEnabled", "extendedTypesEnabled", "enforceQuota"):
         if name in properties:
             # As Java takes it: whatever is not true is false.
             values[KEYS[name].knob] = Setting(properties[name].lower() == "true", name)
@@ -442,6 +447,8 @@ def _plain(properties: Mapping[str, str], values: dict[str, Setting], notes: lis
         ("superUser", ""),
         ("java.security.auth.login.config", ""),
         ("znode.container.checkIntervalMs", ""),
+        ("autopurge.snapRetainCount", ""),
+        ("snapCount", ""),
         ("znode.container.maxNeverUsedIntervalMs", ""),
         ("DigestAuthenticationProvider.superDigest", ""),
         ("4lw.commands.whitelist", ""),
@@ -451,10 +458,20 @@ def _plain(properties: Mapping[str, str], values: dict[str, Setting], notes: lis
     if properties.get("audit.enable", "").lower() == "true" and "data" in values:
         # Without dataDir there is no data directory either, and the configuration is refused for that.
         values["audit.file"] = Setting(f"{values['data'].found}/{AUDIT_FILE}", "audit.enable")
+    if properties.get("snapSizeLimitInKb", "-1") not in ("-1", "0"):
+        values["snapshot.log_bytes_min"] = Setting(
+            _kilobytes(properties["snapSizeLimitInKb"], label), "snapSizeLimitInKb"
+        )
     if "jute.maxbuffer" in properties:
         values["client.jute_maxbuffer"] = Setting(
             _maxbuffer(properties["jute.maxbuffer"], notes), "jute.maxbuffer"
         )
+
+
+def _kilobytes(text: str, label: str) -> str:
+    if not re.fullmatch(r"[0-9]{1,12}", text):
+        _refuse("snapSizeLimitInKb", label, text, "a whole number of kB, or -1 for no limit")
+    return str(int(text) * 1024)
 
 
 def _maxbuffer(text: str, notes: list[Note]) -> str:
@@ -591,7 +608,20 @@ def _servers(
                     f"peers reach it at {where}, its clients' address, by UDP",
                 )
             )
-    values["cluster"] = Setting(cluster, "server.*")
+    observers = {server for server, line in lines.items() if line.observer}
+    if _is_observer(properties, label):
+        observers.add(me)
+    values["cluster"] = Setting(ClusterList(cluster, observers), "server.*")
+
+
+def _is_observer(properties: Mapping[str, str], label: str) -> bool:
+    """What a file says of its own server beside its line."""
+    peer_type = properties.get("peerType", "participant").lower()
+    if peer_type not in ("participant", "observer"):
+        raise ConfigError(
+            f"peerType ({label}): found {properties['peerType']!r}, expected participant or observer"
+        )
+    return peer_type == "observer"
 
 
 def _own_id(lines: Mapping[ServerId, ServerLine], my_id: int | None, label: str) -> ServerId:

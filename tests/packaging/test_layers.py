@@ -23,6 +23,7 @@ ALLOWED: Final[dict[str, tuple[str, ...]]] = {
     "zraft.raft": SHARED,
     "zraft.tree": SHARED,
     "zraft.wire": (*SHARED, *STATE),
+    "zraft.wire.reconfig": (*SHARED, *STATE, "zraft.wire", "zraft.address"),
     "zraft.storage": (*SHARED, *STATE),
     "zraft.transport": (*SHARED, *STATE),
     "zraft.address": SHARED,

@@ -164,6 +164,16 @@ class GrowingCluster(Cluster):
             raise AssertionError(f"{error}; found {found}") from error
         self.wait_ready(expected)
 
+    def wait_replaced(self, number: int, before: bytes) -> None:
+        """Until server `number` votes with another disk than `before`."""
+
+        def is_replaced() -> bool:
+            line = self.listing().get(number)
+            return line is not None and line.instance not in (before, b"")
+
+        wait_until(is_replaced, f"another disk of server {number}")
+        self.wait_roles(voters=sorted(self.servers))
+
     def zraft(self, *arguments: str, timeout_s: float = OPERATOR_S) -> subprocess.CompletedProcess[str]:
         """The real command, with this cluster's key and addresses."""
         connect = ",".join(str(server.address) for server in self.servers.values() if server.running)

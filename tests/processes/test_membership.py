@@ -62,8 +62,7 @@ def test_a_server_whose_directory_was_deleted_is_let_in_again_and_votes(
     growing.wipe(lost)
     load.wait_progress()
     growing.start(lost)
-    growing.wait_roles(voters=sorted(growing.servers))
-    assert growing.listing()[lost].instance != before
+    growing.wait_replaced(lost, before)
     other = next(n for n in growing.servers if n not in (lost, growing.leader()))
     growing.kill(other)
     load.wait_progress()  # needs the vote of the server that was lost
@@ -80,6 +79,7 @@ def test_what_the_log_no_longer_holds_reaches_a_lost_server_as_a_snapshot(
     sessions = open_sessions(growing)
     load = Load(growing, sessions)
     lost = follower_of(growing)
+    before = growing.listing()[lost].instance
     growing.kill(lost)
     growing.wipe(lost)
     with sessions.reading(growing.leader() or 1) as client:
@@ -94,7 +94,7 @@ def test_what_the_log_no_longer_holds_reaches_a_lost_server_as_a_snapshot(
 
         wait_until(log_begins_later, "the logs to begin after a snapshot")
     growing.start(lost)
-    growing.wait_roles(voters=sorted(growing.servers))
+    growing.wait_replaced(lost, before)
     assert growing.status(lost)["raft"]["first_index"] > 1, "it got the log from the first entry on"
     load.stop_and_check()
 

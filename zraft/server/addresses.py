@@ -17,6 +17,7 @@ from zraft.transport.udp import AddressError, resolve
 
 RETRY_S: Final = 1.0
 REFRESH_S: Final = 15.0
+TRY_OTHER_EVERY: Final = 3
 STRANGER_INTERVAL_S: Final = 10.0
 
 log = structlog.get_logger()
@@ -28,7 +29,8 @@ class PeerAddresses:
     A server may have two: where this server's own configuration says it is, and where the replicated membership
     does. They differ when a machine was replaced and nobody edited the files of the others, or when somebody edited
     the files alone. So the peer itself decides: the one of them that its authenticated datagrams come from counts,
-    and while none came both are tried in turn. Any other source is no address: behind it may be a relay.
+    and while none came both are tried, the configured one more often. A peer that is heard from any other source is
+    behind a relay: then the configured address is the way to it.
     """
 
     def __init__(self, peers: Mapping[ServerId, Sequence[Address]], family: socket.AddressFamily) -> None:
@@ -37,6 +39,7 @@ class PeerAddresses:
         self.known: dict[ServerId, SocketAddress] = {}
         self._resolved: dict[tuple[ServerId, Address], SocketAddress] = {}
         self._heard: dict[ServerId, SocketAddress] = {}
+        self._relayed: set[ServerId] = set()
         self._told: set[tuple[ServerId, Address]] = set()
         self._round = 0
         self._changed = asyncio.Event()
@@ -53,8 +56,14 @@ class PeerAddresses:
 
     def heard(self, server: ServerId, source: SocketAddress) -> None:
         """An authenticated datagram of `server` came from there."""
-        if self._heard.get(server) != source and source in self._candidates(server):
+        if self._heard.get(server) == source or server in self._relayed:
+            return
+        candidates = self._candidates(server)
+        if source in candidates:
             self._heard[server] = self.known[server] = source
+        elif server not in self._heard and candidates:
+            self._relayed.add(server)
+            self.known[server] = candidates[0]
 
     def answer_to(self, server: ServerId, source: SocketAddress) -> SocketAddress | None:
         """Where to answer a handshake from there: a server that moved is found by this."""
@@ -70,13 +79,17 @@ class PeerAddresses:
             if self._heard.get(server) not in candidates:
                 self._heard.pop(server, None)
                 if candidates:
-                    self.known[server] = candidates[self._round % len(candidates)]
+                    other = (
+                        server not in self._relayed and self._round % TRY_OTHER_EVERY == TRY_OTHER_EVERY - 1
+                    )
+                    self.known[server] = candidates[-1 if other else 0]
 
     @property
     def _searching(self) -> bool:
         """Whether somebody has no address, or two and was not heard from either."""
         return any(
-            server not in self.known or (len(addresses) > 1 and server not in self._heard)
+            server not in self.known
+            or (len(addresses) > 1 and server not in self._heard and server not in self._relayed)
             for server, addresses in self._peers.items()
         )
 

@@ -44,7 +44,11 @@ class Bootstrap:
         roster: Roster | None,
         founded: bool,
         cluster: bytes | None = None,
+        *,
+        founds: bool = True,
     ) -> None:
+        """`peers` are those that found together; without `founds` this one is none of them, and waits to be taken in."""
+        self._founds = founds
         self._server = server
         self._instance = instance
         self._peers = tuple(p for p in peers if p != server)
@@ -88,14 +92,19 @@ class Bootstrap:
                 return
             if hello.cluster is not None:
                 self.met = hello.cluster
-            elif hello.roster is not None:
+            elif hello.roster is not None and self._founds:
                 self.problem = (
                     f"this disk is empty (instance {self._instance.hex()}), but server {peer} belongs to a cluster "
                     f"that is being founded and lists {'nothing' if listed is None else listed.hex()} as server "
                     f"{self._server}: a wiped or replaced disk neither votes nor serves. Restore the old directory, "
                     f"or, as nothing was stored yet, empty the directories of all servers"
                 )
-        if self.met is None and self.problem is None and len(candidate) == len(self._peers) + 1:
+        if (
+            self._founds
+            and self.met is None
+            and self.problem is None
+            and len(candidate) == len(self._peers) + 1
+        ):
             self.roster = tuple(sorted(candidate.items()))
 
     def _confirm(self, roster: dict[ServerId, Instance]) -> None:
@@ -123,7 +132,7 @@ class Bootstrap:
 
     def to_make_durable(self) -> Roster | None:
         """The roster to write now, or None if there is none or it is durable."""
-        if self.roster is None and not self._peers and not self.founded:
+        if self.roster is None and self._founds and not self._peers and not self.founded:
             self.roster = ((self._server, self._instance),)
         return None if self._durable else self.roster
 

@@ -172,10 +172,11 @@ class Driver:
         self.bootstrap = Bootstrap(
             identity.server,
             identity.instance,
-            peers,
+            [peer for peer in peers if peer not in settings.observers],
             stored.roster,
             founded=stored.log.last_index > 0,
             cluster=identity.cluster,
+            founds=identity.server not in settings.observers,
         )
         self.joining = Joining(
             identity.server,

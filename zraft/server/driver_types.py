@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from attrs import define, field, frozen
 
 from zraft.ids import ServerId
@@ -39,6 +41,8 @@ class DriverSettings:
     snapshots: SnapshotSettings = field(factory=SnapshotSettings)
     slow_fsync_ms: int = 1_000
     """A leader whose writes take this long, while the others' do not, hands its leadership on; 0: it does not."""
+    observers: Mapping[ServerId, str] = field(factory=dict)
+    """Listed servers that do not found the cluster, by address: they are taken in as soon as it is founded."""
     features: int = FEATURE_LEVEL_MAX
     """The highest feature level this server announces: what it can apply, or less, so that a release can be taken back."""
 

@@ -53,7 +53,7 @@ class Leadership:
         """Takes exactly the next batch of each origin (D-2)."""
         self.expiry = SessionExpiry(machine.settings.tick_time_ms)
         """Who was heard when; fed by touch reports and by what is applied (D-11)."""
-        self.members = MembershipKeeper(me, settings.features, now_ms)
+        self.members = MembershipKeeper(me, settings.features, now_ms, settings.observers)
         """Who is let in, replaced and promoted; what all members can do; whose state differs (D-1, D-5, D-26)."""
         self._reaper = Reaper(settings.reap_interval_ms, run_ms)
         self.commands: list[Command] = []

@@ -9,7 +9,7 @@ Pure.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Final
 
 from zraft.errors import ConfigError
@@ -40,7 +40,11 @@ class MembershipKeeper:
         notices: what was decided or refused, for the log; taken by the shell.
     """
 
-    def __init__(self, me: ServerId, features: int, now_ms: int) -> None:
+    def __init__(
+        self, me: ServerId, features: int, now_ms: int, observers: Mapping[ServerId, str] | None = None
+    ) -> None:
+        """`observers`, by address, are taken in as soon as the founders are written down."""
+        self._observers = observers or {}
         self._me = me
         self._began_ms = now_ms
         self._features = features
@@ -133,6 +137,10 @@ class MembershipKeeper:
             rows = tuple(
                 (server, PARTICIPANT if member.voter else OBSERVER, member.address)
                 for server, member in raft.membership.members.items()
+            ) + tuple(
+                (server, OBSERVER, address)
+                for server, address in self._observers.items()
+                if server not in raft.membership.members
             )
             commands.append((MEMBERS, True, -1, rows))
         if commands:

@@ -859,6 +859,7 @@ def _driver_settings(config: ServerConfig, users: Reloading[Mapping[str, str]] |
         ),
         slow_fsync_ms=config.wal.slow_fsync_ms,
         features=config.features_max,
+        observers={server: str(config.cluster[server]) for server in sorted(config.observers)},
         entry_bytes_max=raft.batch_bytes_max,
     )
 

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from zraft.address import Address
 from zraft.config import ServerConfig, secret_knobs, settings_in_force
 from zraft.errors import ConfigError
+from zraft.ids import ServerId
 from zraft.knobs import KNOBS, load_config
 
 REPOSITORY = Path(__file__).parents[3]
@@ -295,3 +296,16 @@ def test_settings_in_force_show_no_secret() -> None:
     assert found["auth.super_digest"] == "set, not shown"
     assert dict(settings_in_force(load({})))["auth.super_digest"] == "none"
     assert secret_knobs() == {"auth.super_digest"}
+
+
+def test_observers_are_marked_in_the_list_of_servers() -> None:
+    config = load({"cluster": "1=10.0.0.1:2181,2=10.0.0.2:2181,4=10.0.0.4:2181:observer", "key": "k"})
+    assert config.observers == {4}
+    assert str(config.cluster[ServerId(4)]) == "10.0.0.4:2181"
+    shown = dict(settings_in_force(config))["cluster"]
+    assert shown == "1=10.0.0.1:2181,2=10.0.0.2:2181,4=10.0.0.4:2181:observer"
+
+
+def test_somebody_must_vote() -> None:
+    with pytest.raises(ConfigError, match="all servers are observers"):
+        load({"cluster": "1=10.0.0.1:2181:observer"})

@@ -199,8 +199,8 @@ def test_a_cluster_of_zoo_cfg_without_a_key_is_told_how_to_make_one(place: Place
 @pytest.mark.parametrize(
     ("line", "complaint"),
     [
-        ("server.4=zk4:2888:3888:observer", "is an observer, and zraft has none"),
-        ("peerType=observer", "found 'observer', and zraft has no observers"),
+        ("peerType=king", "found 'king', expected participant or observer"),
+        ("snapSizeLimitInKb=4G", "snapSizeLimitInKb (in "),
         ("server.4=zk4:2888:3888:king", "found role 'king', expected participant"),
         ("server.4=zk4:2888", "expected server.4=HOST:QUORUMPORT:ELECTIONPORT"),
         ("server.4=zk4:2888:99999", "the port is '99999'"),
@@ -596,3 +596,30 @@ def test_no_server_line_raises_anything_but_a_config_error(text: str) -> None:
 def test_no_environment_raises_anything_but_a_config_error(environ: dict[str, str]) -> None:
     with suppress(ConfigError):
         read_environment(environ)
+
+
+# -- members and snapshots
+
+
+def test_observers_are_listed_as_such(place: Place) -> None:
+    config = place.load(CLASSIC + "server.4=zk4:2888:3888:observer\n", myid="1")
+    assert config.observers == {4}
+    assert set(config.cluster) == {1, 2, 3, 4}
+
+
+def test_a_file_may_say_of_its_own_server_that_it_is_an_observer(place: Place) -> None:
+    assert place.load(CLASSIC + "peerType=observer\n", myid="1").observers == {1}
+
+
+def test_how_often_snapshots_are_taken_and_kept_is_taken_over(place: Place) -> None:
+    keys = "snapCount=5000\nsnapSizeLimitInKb=2048\nautopurge.snapRetainCount=7\nautopurge.purgeInterval=24\n"
+    snapshot = place.load(CLASSIC + keys, myid="1").snapshot
+    assert (snapshot.commands_min, snapshot.log_bytes_min, snapshot.keep) == (5_000, 2_097_152, 7)
+    assert [note.key for note in place.notes] == ["autopurge.purgeInterval"]
+    unlimited = place.load(CLASSIC + "snapSizeLimitInKb=-1\n", myid="1").snapshot
+    assert unlimited.log_bytes_min == 33_554_432
+
+
+def test_clients_may_be_allowed_to_change_the_members(place: Place) -> None:
+    assert place.load(CLASSIC + "reconfigEnabled=true\n", myid="1").client.reconfig_enabled
+    assert not place.load(CLASSIC, myid="1").client.reconfig_enabled

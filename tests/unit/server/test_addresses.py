@@ -43,10 +43,21 @@ async def test_a_peer_with_one_address_is_there_whatever_its_source_is() -> None
 
 
 @in_loop
+async def test_a_peer_behind_a_relay_is_reached_as_configured() -> None:
+    addresses = await addresses_of(OLD, NEW)
+    for _ in range(2):
+        await addresses.refresh()
+    addresses.heard(TWO, ("127.0.0.77", 5))
+    for _ in range(6):
+        assert addresses.known[TWO] == OLD_SOURCE
+        await addresses.refresh()
+
+
+@in_loop
 async def test_both_addresses_are_tried_until_the_peer_is_heard_from_one() -> None:
     addresses = await addresses_of(OLD, NEW)
     seen = []
-    for _ in range(4):
+    for _ in range(6):
         seen.append(addresses.known[TWO])
         await addresses.refresh()
     assert set(seen) == {OLD_SOURCE, NEW_SOURCE}

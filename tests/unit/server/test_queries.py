@@ -26,7 +26,6 @@ from zraft.wire.client_requests import (
     GetChildren,
     GetData,
     GetEphemerals,
-    Reconfig,
     RemoveWatches,
     Request,
     RestoreWatches,
@@ -349,11 +348,6 @@ def test_multiread_answers_each_part_by_itself(server: OneServer) -> None:
     )  # fmt: skip
     assert b"".join(told) == frame(struct.pack(">iqi", 9, server.machine.last_zxid, 0) + body)
     assert not server.clients.watches, "multiRead sets no watches"
-
-
-def test_reconfig_is_answered_as_by_a_zookeeper_that_has_it_switched_off(server: OneServer) -> None:
-    client = server.attached()
-    assert only(ask(server, client, Reconfig(joining="server.4=a:1:2"))).code is Code.RECONFIG_DISABLED
 
 
 def test_configuration_znode_exists_and_is_empty(server: OneServer) -> None:

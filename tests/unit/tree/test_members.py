@@ -83,7 +83,7 @@ def test_a_change_of_an_older_configuration_is_refused(scenario: Scenario) -> No
 def test_the_last_voter_cannot_go(scenario: Scenario) -> None:
     gone = [(n, REMOVE, "") for n in (1, 2, 3)]
     assert as_client(scenario, *gone) is Code.NEW_CONFIG_NO_QUORUM
-    assert as_client(scenario, *((n, OBSERVER, "h:1") for n in (1, 2, 3))) is Code.NEW_CONFIG_NO_QUORUM
+    assert as_client(scenario, *((n, OBSERVER, f"h:{n}") for n in (1, 2, 3))) is Code.NEW_CONFIG_NO_QUORUM
     assert members(scenario) == [1, 2, 3]
 
 
