@@ -24,7 +24,7 @@ from zraft.transport.keys import create_key_file
 
 HOST: Final = "127.0.0.1"
 ROOT: Final = Path(__file__).parents[2]
-DEADLINE_S: Final = 20.0
+DEADLINE_S: Final = 60.0
 POLL_S: Final = 0.05
 ASK_TIMEOUT_S: Final = 5.0
 LOG_TAIL_BYTES: Final = 8_192

@@ -12,6 +12,8 @@ import pytest
 from tests.processes import diverging
 from tests.processes.clients import Sessions
 from tests.processes.cluster import Cluster, wait_until
+from tests.processes.members import GrowingCluster
+from zraft.operator.requests import MemberList, MemberListing
 from zraft.tree.digest import DIGEST_EVERY
 
 pytestmark = [pytest.mark.processes, pytest.mark.timeout(300)]
@@ -20,10 +22,9 @@ StartCluster = Callable[..., Cluster]
 OpenSessions = Callable[[Cluster], Sessions]
 
 PROGRAM: Final = Path(diverging.__file__)
-IN_FLIGHT: Final = 8
 
 
-class ErringCluster(Cluster):
+class ErringCluster(GrowingCluster):
     """Servers that err when told to."""
 
     def command(self, number: int, *, data: Path | None = None) -> list[str]:
@@ -110,7 +111,8 @@ def test_a_server_whose_state_differs_begins_anew_and_keeps_the_evidence(
     setter.retry(setter.set, "/wrong", b"the others go on")
 
 
-def _is_voter(cluster: Cluster, number: int) -> bool:
-    """As /zookeeper/config has it, which follows what is wanted; and that it follows."""
-    found = cluster.mntr(number) or {}
-    return bool(found) and "votes" in cluster.servers[number].log_text() or bool(found)
+def _is_voter(cluster: ErringCluster, number: int) -> bool:
+    listing = cluster.operate(MemberList(), MemberListing)
+    return not listing.changing and any(
+        member.server == number and member.role == "voter" for member in listing.members
+    )

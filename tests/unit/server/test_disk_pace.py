@@ -69,7 +69,9 @@ def _acknowledge(raft: Raft, *servers: ServerId) -> None:
         )
 
 
-def _frames(raft: Raft, pace: DiskPace, ms: int, count: int = 1, *, overtaken: bool = True, at: int = 0) -> int:
+def _frames(
+    raft: Raft, pace: DiskPace, ms: int, count: int = 1, *, overtaken: bool = True, at: int = 0
+) -> int:
     """Frames that take `ms` each; the moment after the last."""
     for _ in range(count):
         pace.began(at)
