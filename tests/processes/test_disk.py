@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import signal
 import statistics
+import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -50,6 +51,7 @@ def test_a_leader_with_a_full_disk_hands_its_leadership_on_and_recovers_without_
     sessions = open_sessions(cluster)
     full = wait_until(cluster.leader, "a leader")
     inside = sessions.open(only=full, timeout_s=4.0, name="client of the full server")
+    writer = sessions.open(only=full, timeout_s=40.0, name="client that waits for its write")
     outside = sessions.open(only=_other(cluster, full), name="client of another")
     outside.create("/before", b"seen")
     outside.create("/piece", b"")
@@ -67,20 +69,19 @@ def test_a_leader_with_a_full_disk_hands_its_leadership_on_and_recovers_without_
     )
     assert "the disk of this leader is full" in cluster.servers[full].log_text()
     assert _counts(cluster, full, "leaderships_handed_on_total") >= 1
-    pending = inside.set_async("/before", b"acknowledged late")
+    pending = writer.set_async("/before", b"acknowledged late")
     began = time.monotonic()
     while time.monotonic() - began < 6.0:
         # Longer than the session timeout of the client inside.
         outside.retry(outside.set, "/piece", PIECE)
-        assert inside.get_async("/piece").get(timeout=DEADLINE_S) if not pending.ready() else True
-        break_after = time.monotonic() + 0.2
-        while time.monotonic() < break_after:
-            time.sleep(0.02)
+        assert inside.get_async("/before").get(timeout=DEADLINE_S)[0] == b"seen"
+        threading.Event().wait(0.2)
         assert not pending.ready(), "a write was acknowledged whose entry this server could not write"
     assert cluster.leader() == successor
     cluster.order(full, "")
     pending.get(timeout=DEADLINE_S)
     wait_until(lambda: _counts(cluster, full, "disk_full") == 0, "the disk to be well again")
+    inside.sync("/")
     assert inside.get("/before")[0] == b"acknowledged late"
     assert sessions.lost == []
     assert cluster.servers[full].starts == 1

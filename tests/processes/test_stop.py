@@ -47,7 +47,7 @@ def test_a_leader_that_is_stopped_hands_over_first_so_that_nobody_waits_for_an_e
     assert "server leaves" in cluster.servers[leader].log_text()
 
 
-def test_servers_that_are_stopped_one_after_the_other_fail_no_request(
+def test_servers_that_are_stopped_one_after_the_other_lose_nothing(
     cluster: Cluster, sessions: Sessions
 ) -> None:
     """Their clients find another server between two requests; the leader goes first."""

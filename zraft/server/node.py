@@ -693,6 +693,12 @@ class Node:
                     configured=ours,
                     in_force=theirs,
                 )
+            level = driver.machine.feature_level
+            if level > self.config.features_max:
+                log.warning(
+                    f"features_max={self.config.features_max} has no effect: the cluster works at feature level {level} "
+                    "already, and that cannot be taken back"
+                )
         if driver.raft is not None and driver.raft.membership is not self._members_known:
             self._members_known = driver.raft.membership
             self._on_members(driver.raft.membership)

@@ -1,0 +1,10 @@
+"""`zraft` as a release that knows no feature level above 1: run by tests, as `python old_release.py serve …`."""
+
+from __future__ import annotations
+
+from zraft.main import main
+from zraft.tree import features
+
+if __name__ == "__main__":
+    features.FEATURE_LEVEL_MAX = 1  # type: ignore[misc]
+    main()
