@@ -10,12 +10,12 @@ import random
 from collections.abc import Callable, Sequence
 from typing import Final
 
+from zraft.errors import StorageError
 from zraft.ids import COORDINATION_GROUP, ServerId
 from zraft.server.driver_types import Identity, Stored
 from zraft.server.snapshot_tasks import Result, SnapshotDisk, Task
 from zraft.server.stored import restore_machine, stored_group
 from zraft.storage.directory import DataDirectory
-from zraft.storage.errors import StorageError
 from zraft.storage.records import Record
 from zraft.storage.settings import WalSettings
 from zraft.storage.snapshots import SnapshotStore

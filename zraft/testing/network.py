@@ -30,8 +30,8 @@ class Network:
         "_schedule",
         "calm",
         "cuts",
-        "disturbed_at_ms",
         "delivered",
+        "disturbed_at_ms",
         "lost",
         "sent",
     )

@@ -15,6 +15,7 @@ from typing import Final, Protocol
 
 from attrs import evolve
 
+from zraft.errors import StorageError
 from zraft.ids import Instance, ServerId
 from zraft.raft.log import Log
 from zraft.raft.messages import HardState
@@ -23,7 +24,7 @@ from zraft.server.connection import Phase
 from zraft.server.driver import Driver
 from zraft.server.driver_types import DriverSettings, Effects, Stored
 from zraft.server.snapshot_tasks import Complete, Finish, Result, Task
-from zraft.storage.errors import CorruptionError, DiskFullError, StorageError
+from zraft.storage.errors import CorruptionError, DiskFullError
 from zraft.storage.records import Record
 from zraft.storage.snapshot_format import SnapshotInfo
 from zraft.testing.broken import BrokenPromiseError

@@ -14,7 +14,7 @@ from zlib import crc32
 
 from attrs import asdict, frozen
 
-from zraft.errors import Code
+from zraft.errors import Code, StorageError
 from zraft.ids import ServerId
 from zraft.raft.messages import Entry, EntryKind
 from zraft.raft.role import Role
@@ -31,7 +31,7 @@ from zraft.server.clients import ClientSettings
 from zraft.server.driver_types import DriverSettings
 from zraft.server.origin import OriginSettings
 from zraft.server.snapshot_keeper import SnapshotSettings
-from zraft.storage.errors import DiskFullError, StorageError
+from zraft.storage.errors import DiskFullError
 from zraft.storage.records import Record
 from zraft.storage.snapshot_format import SnapshotInfo
 from zraft.testing.broken import BrokenPromiseError

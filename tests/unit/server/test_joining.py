@@ -62,5 +62,5 @@ def test_a_stranger_is_told_which_command_lets_it_in() -> None:
     place = joining(CLUSTER)
     place.on_refusal(NotMember(CLUSTER, 9))
     assert place.problem is not None
-    assert "zraft member add 4=10.0.0.4:2181" in place.problem
+    assert "zraft member add 4 10.0.0.4:2181" in place.problem
     assert len(place.joins(0)) == 3, "and goes on asking"
