@@ -51,7 +51,7 @@ class MembershipKeeper:
         self.digests = DigestComparison()
         self._look_at = 0
         self._progress_at = 0
-        self._commit_then = 0
+        self._commit_then: int | None = None
         self._caught_up: frozenset[ServerId] = frozenset()
         self._verdict_at = 0
         self._proposed_at_position = -1
@@ -109,7 +109,8 @@ class MembershipKeeper:
         """Commands for the log, and what the majority computed, to be told to all; most turns neither."""
         if now_ms >= self._progress_at:
             self._progress_at = now_ms + PROGRESS_INTERVAL_MS
-            self._caught_up = frozenset(raft.followers_at(self._commit_then))
+            if self._commit_then is not None:
+                self._caught_up = frozenset(raft.followers_at(self._commit_then))
             self._commit_then = raft.commit_index
         if now_ms < self._look_at:
             return [], None
