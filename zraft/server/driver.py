@@ -78,6 +78,8 @@ ERRAND_BYTES: Final = 512
 
 ASK_STRANGER_INTERVAL_MS: Final = 100
 
+ASK_WHETHER_MEMBER_INTERVAL_MS: Final = 500
+
 REMAINS_PER_TURN: Final = 3_000
 """Parts of a replaced state freed per turn: about a millisecond."""
 
@@ -165,7 +167,7 @@ class Driver:
         self.removed: str | None = None
         """Why this server no longer belongs to the cluster, in words for its operator."""
         self._belonged = False
-        self._ask_stranger_at = 0
+        self._ask_stranger_at = self._ask_outside_at = 0
         self._remains: list[Remains] = []
         """Of states that were replaced: taken apart in steps, for a million objects die slowly."""
         self._founding = stored.log.last_index == 0
@@ -348,6 +350,8 @@ class Driver:
                 raft.tick(step)
                 self.pace.step(raft, self.clock.run)
             self._follow_role(raft, step)
+            if raft.leader is None and now_ms >= self._ask_outside_at:
+                self._ask_whether_member(raft, now_ms)
             self.clients.begin_turn()
             self.origin.cut(now_ms, min(self.clients.arrived, now_ms))
             leader = self._leader
@@ -428,6 +432,8 @@ class Driver:
                     self._outbox.send(server, answer)
                 if raft is not None and message.cluster is not None and message.cluster == self.cluster:
                     raft.vouch(server, instance)
+                    if message.wants_reply and not raft.membership.has(server, instance):
+                        self._on_stranger(raft, server, instance)
             case Join() | Welcome() | NotMember() | MemberReport() | Verdict():
                 self._on_membership(server, instance, message)
             case SnapshotOffer() | SnapshotRequest() | SnapshotChunk():
@@ -476,8 +482,11 @@ class Driver:
             case NotMember():
                 if raft is None:
                     self.joining.on_refusal(message)
-                elif message.cluster == cluster and message.index > raft.members_changed_index:
-                    self._removed(message.index)
+                elif message.cluster == cluster:
+                    known = raft.members_changed_index
+                    ours = raft.membership.has(self.identity.server, self.identity.instance)
+                    if message.index > known or (message.index == known and not ours):
+                        self._removed(message.index)
             case MemberReport():
                 if leadership is not None and raft is not None and raft.membership.has(server, instance):
                     leadership.members.on_report(server, instance, message)
@@ -493,6 +502,15 @@ class Driver:
     def address_of(self, server: ServerId | None) -> str | None:
         """Where a server is, as far as this one was told."""
         return self._addresses.get(server) if server is not None else None
+
+    def _ask_whether_member(self, raft: Raft, now_ms: int) -> None:
+        """Whoever may not campaign says nothing, and who was removed while it was down would never be told."""
+        identity = self.identity
+        if self.removed is None and self.cluster and not raft.membership.has_voter(identity.server, identity.instance):
+            self._ask_outside_at = now_ms + ASK_WHETHER_MEMBER_INTERVAL_MS
+            for server in raft.membership.members:
+                if server != identity.server:
+                    self._outbox.send(server, Hello(self.cluster, None, wants_reply=True))
 
     def _on_stranger(self, raft: Raft, server: ServerId, instance: Instance) -> None:
         """A consensus message of who is no member here.

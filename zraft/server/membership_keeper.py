@@ -16,6 +16,7 @@ from zraft.errors import ConfigError
 from zraft.ids import Instance, ServerId
 from zraft.raft.core import Raft
 from zraft.raft.membership import Membership
+from zraft.server import reconciliation
 from zraft.server.divergence import DigestComparison
 from zraft.server.reconciliation import JoinRequest, Situation, next_step, refusals
 from zraft.transport.messages import Join, MemberReport, NotMember, PeerMessage, Verdict, Welcome
@@ -54,10 +55,12 @@ class MembershipKeeper:
         self.digests = DigestComparison()
         self._look_at = 0
         self._progress_at = 0
-        self._commit_then = 0
+        self._commit_then: int | None = None
         self._caught_up: frozenset[ServerId] = frozenset()
         self._verdict_at = 0
         self._proposed_at_position = -1
+        self._replaced: frozenset[ServerId] = frozenset()
+        """Members that are dead and whose number an empty disk shows."""
         self._told: dict[ServerId, str] = {}
         self.notices: list[str] = []
 
@@ -110,11 +113,17 @@ class MembershipKeeper:
         """Commands for the log, and what the majority computed, to be told to all; most turns neither."""
         if now_ms >= self._progress_at:
             self._progress_at = now_ms + PROGRESS_INTERVAL_MS
-            self._caught_up = frozenset(raft.followers_at(self._commit_then))
+            if self._commit_then is not None:
+                self._caught_up = frozenset(raft.followers_at(self._commit_then))
             self._commit_then = raft.commit_index
         if now_ms < self._look_at:
             return [], None
         self._look_at = now_ms + LOOK_INTERVAL_MS
+        self._replaced = frozenset(
+            server
+            for server, silence in self._silences(raft, now_ms).items()
+            if silence >= reconciliation.DEAD_AFTER_MS and server in self._joins
+        )
         self._reconcile(raft, machine, now_ms)
         verdict = None
         if now_ms >= self._verdict_at:
@@ -153,13 +162,16 @@ class MembershipKeeper:
         return announced[1] if announced is not None and announced[0] == instance else None
 
     def level_of_all(self, membership: Membership) -> int:
-        """The highest level that every member announced; 0 while one is silent."""
+        """The highest level that every member announced; 0 while one is silent.
+
+        For a disk that was lost speaks the one that asks to take its place: it is let in only when the level is.
+        """
         level = self._features
         for server, member in membership.members.items():
             if server == self._me or not member.instance:
                 continue
             instance, features = self._announced.get(server, (None, 0))
-            level = min(level, features if instance == member.instance else 0)
+            level = min(level, features if instance == member.instance or server in self._replaced else 0)
         return level
 
     def _reconcile(self, raft: Raft, machine: Machine, now_ms: int) -> None:
@@ -170,10 +182,7 @@ class MembershipKeeper:
             raft.membership,
             machine.members,
             self._joins,
-            {
-                server: now_ms - self._began_ms if silence is None else silence
-                for server, silence in raft.silences.items()
-            },
+            self._silences(raft, now_ms),
             self._caught_up,
             now_ms,
         )
@@ -188,6 +197,12 @@ class MembershipKeeper:
             return
         if index is not None:
             self.notices.append(f"membership changes with entry {index}: {step.reason}")
+
+    def _silences(self, raft: Raft, now_ms: int) -> dict[ServerId, int]:
+        return {
+            server: now_ms - self._began_ms if silence is None else silence
+            for server, silence in raft.silences.items()
+        }
 
     def _tell(self, told: dict[ServerId, str]) -> None:
         for server, text in told.items():

@@ -225,6 +225,11 @@ class Adversary:
         if self.active and self._profile.snipe and self._rng.random() < 0.5 * self._profile.snipe:
             self._schedule.after(self._rng.randint(0, 3), self._snipe_now, process, process.boots)
 
+    def _upgrade(self, process: Process) -> None:
+        if process.driver is not None and process.driver.settings.features < FEATURE_LEVEL_MAX:
+            process.crash()
+            self._schedule.after(DOWN_MS[0], process.boot)
+
     def ended(self, process: Process) -> None:
         """A process ended by itself: whoever supervises it starts it again."""
         process.crash()
@@ -313,6 +318,9 @@ class Adversary:
             process.image.disk.full = False
             process.features = FEATURE_LEVEL_MAX
             process.resume()
+            if process.driver is not None and process.driver.settings.features < FEATURE_LEVEL_MAX:
+                # The last ones are upgraded, one after the other.
+                self._schedule.after(200 * process.server, self._upgrade, process)
             if not process.up:
                 process.boot()
         for client in self._clients:

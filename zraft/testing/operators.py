@@ -228,7 +228,8 @@ class Operators:
         now = self._schedule.now_ms
         wishes = self._survival.wishes()
         for server, process in self._processes.items():
-            if not all(server in wish for wish in wishes):
+            # Until it is written down who is wanted, it is those who founded the cluster.
+            if not all(server in wish if wish else process.in_service for wish in wishes):
                 continue
             if not process.in_service:
                 self._begin_anew(server)
@@ -253,10 +254,11 @@ class Operators:
                 self._outside_since.pop(server, None)
 
     def peers_of(self, process: Process, founders: list[ServerId]) -> list[ServerId]:
-        """What the configuration file of a server lists: the founders', or the members as wanted now."""
+        """What the configuration file of a server lists: the founders', or all members, present and wanted."""
         if process.first_disk and process.server in founders:
             return founders
-        return sorted({*(self._history.wanted or founders), process.server})
+        members = {server for configuration in self._survival.configurations() for server in configuration.members}
+        return sorted({*(self._history.wanted or founders), *members, process.server})
 
 
 def describe(counts: Counter[str]) -> dict[str, Any]:

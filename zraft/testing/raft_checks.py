@@ -127,7 +127,7 @@ class RaftChecks:
         self._votes: dict[tuple[Disk, int], ServerId] = {}
         self._electors: set[Disk] = set()
         """Every disk that was ever counted on by a configuration."""
-        self.change_began: dict[tuple[int, int], tuple[dict[ServerId, int], int]] = {}
+        self.change_began: dict[tuple[int, int], tuple[dict[Disk, int], int]] = {}
         """When a configuration was first written: how far each log went, and what was committed."""
         self.transfers: set[tuple[ServerId, int]] = set()
         """Who was told to stand for election at once, in which leader's term."""
@@ -208,7 +208,7 @@ class RaftChecks:
         key = (entry.index, entry.term)
         if key not in self.change_began:
             self.change_began[key] = (
-                {member: shadow.last_index for member, shadow in self.shadows.items()},
+                {disk: shadow.last_index for disk, shadow in self.disks.items()},
                 len(self.committed) - 1,
             )
 

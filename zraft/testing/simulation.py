@@ -601,10 +601,11 @@ class Simulation:
             return
         electorate = before.electorate
         for server, instance in configuration.voters:
-            if (server, instance) not in electorate and logs.get(server, 0) < self._committed_before(entry):
+            end = logs.get((server, instance), 0)
+            if (server, instance) not in electorate and end < self._committed_before(entry):
                 self.raft_checks.fail(
                     "membership",
-                    f"S{server} votes from entry {entry.index} on; its log ended at {logs.get(server, 0)} when "
+                    f"S{server} votes from entry {entry.index} on; its log ended at {end} when "
                     f"{committed} entries were committed",
                 )
         since = configurations[-2][0]
