@@ -52,9 +52,9 @@ STATUS = Status(
         peer_mistakes_total=0,
     ),
     members=(
-        MemberStatus(1, "127.0.0.1:2181", leads=True, is_me=True),
-        MemberStatus(2, "127.0.0.1:2182", False, False, 118, 2, 1, 90, True),
-        MemberStatus(3, "[::1]:2183", False, False, 20, 100, 0, 0, False),
+        MemberStatus(1, "127.0.0.1:2181", leads=True, is_me=True, part="voter"),
+        MemberStatus(2, "127.0.0.1:2182", False, False, "voter", 118, 2, 1, 90, True),
+        MemberStatus(3, "[::1]:2183", False, False, "voter", 20, 100, 0, 0, False),
     ),
     clients=ClientTraffic(
         connections=2,
