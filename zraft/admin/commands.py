@@ -160,9 +160,12 @@ def _is_read_only(reports: AdminReports, _: Parameters) -> Answer:
     return {"read_only": reports.read_only}
 
 
-def _last_snapshot(_: AdminReports, __: Parameters) -> Answer:
-    # As ZooKeeper says it before the first snapshot. There are none yet.
-    return {"zxid": "ffffffffffffffff", "timestamp": -1}
+def _last_snapshot(reports: AdminReports, _: Parameters) -> Answer:
+    """In seconds, and -1 for both before the first one, as ZooKeeper says it."""
+    newest = reports.status().snapshot
+    if newest is None:
+        return {"zxid": "ffffffffffffffff", "timestamp": -1}
+    return {"zxid": f"{newest.zxid:x}", "timestamp": newest.taken_ms // 1000}
 
 
 def _leader(reports: AdminReports, _: Parameters) -> Answer:
@@ -182,8 +185,18 @@ def _monitor(reports: AdminReports, _: Parameters) -> Answer:
     return {"error": NOT_SERVING} if statistics is None else dict(monitor_values(statistics))
 
 
-def _observers(_: AdminReports, __: Parameters) -> Answer:
-    return {"synced_observers": 0, "observers": []}
+def _observers(reports: AdminReports, _: Parameters) -> Answer:
+    """How many are in sync only the leader knows, as in ZooKeeper."""
+    statistics = reports.server()
+    leader = None if statistics is None else statistics.leader
+    return {
+        "synced_observers": 0 if leader is None else leader.synced_observers,
+        "observers": [
+            {"sid": member.server, "address": member.address}
+            for member in reports.status().members
+            if member.part == "observer"
+        ],
+    }
 
 
 def _server_stats(reports: AdminReports, _: Parameters) -> Answer:
@@ -251,7 +264,9 @@ def _voting_view(reports: AdminReports, _: Parameters) -> Answer:
     # host:quorum port:election port:role; both are the one UDP port, and clients' TCP port has its number, too.
     return {
         "current_config": {
-            str(m.server): f"{m.address}:{m.address.rpartition(':')[2]}:participant" for m in members
+            str(m.server): f"{m.address}:{m.address.rpartition(':')[2]}:participant"
+            for m in members
+            if not m.observer
         }
     }
 
@@ -286,7 +301,7 @@ def _zabstate(reports: AdminReports, _: Parameters) -> Answer:
     if len(status.members) == 1 or status.raft is None:
         return {"voting": False, "zabstate": ""}
     return {
-        "voting": True,
+        "voting": any(member.is_me and member.part == "voter" for member in status.members),
         "zabstate": "broadcast" if status.raft.leader is not None else "election",
         "myid": status.server,
         "is_leader": status.raft.role == "leader",

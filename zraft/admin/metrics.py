@@ -82,6 +82,8 @@ FURTHER_COUNTERS: Final[Mapping[str, str]] = {
     "digest_alarms_total": "Indexes at which no majority agrees on the state. Leader only.",
 }
 
+PARTS: Final = ("voter", "learner", "observer", "leaving", "wanted")
+
 QUANTILES: Final = (0.5, 0.95, 0.99)
 
 
@@ -155,6 +157,14 @@ def _server(status: Status) -> Iterator[Metric]:
     yield _gauge(
         "loop_stall_seconds_max", "Longest stall of the loop, since srst.", status.loop_stall_max_ms / 1000
     )
+    yield _gauge("feature_level", "The cluster's, in force.", status.feature_level)
+    yield _gauge("wal_bytes", "Write-ahead log on disk.", status.log_bytes)
+    yield _gauge("snapshot_files_bytes", "Snapshots on disk.", status.snapshots_bytes)
+    newest = status.snapshot
+    yield _gauge("snapshot_index", "Entry of the newest snapshot, 0: none.", newest.index if newest else 0)
+    yield _gauge("snapshot_bytes", "Size of the newest snapshot.", newest.size_bytes if newest else 0)
+    taken_ms = newest.taken_ms if newest else 0
+    yield _gauge("snapshot_timestamp_seconds", "When the newest snapshot was taken.", taken_ms / 1000)
     yield _gauge("undigested_items", "Changed items not yet part of the state's digest.", status.undigested)
     yield _gauge(
         "settings_differing",
@@ -204,6 +214,19 @@ def _members(members: tuple[MemberStatus, ...]) -> Iterator[Metric]:
         for member in followers:
             family.add_metric([str(member.server)], float(getattr(member, value)))
         yield family
+    sending = GaugeMetricFamily(
+        PREFIX + "raft_follower_snapshot_remaining_bytes",
+        "What is left to send of a snapshot. Leader only.",
+        labels=["server"],
+    )
+    for member in followers:
+        if member.snapshot_bytes is not None and member.snapshot_sent_bytes is not None:
+            sending.add_metric([str(member.server)], member.snapshot_bytes - member.snapshot_sent_bytes)
+    yield sending
+    parts = GaugeMetricFamily(PREFIX + "members", "Members of the cluster by what they are.", labels=["part"])
+    for part in PARTS:
+        parts.add_metric([part], sum(member.part == part for member in members))
+    yield parts
 
 
 def _clients(clients: ClientTraffic) -> Iterator[Metric]:

@@ -59,6 +59,17 @@ class RaftStatus:
 
 
 @frozen(kw_only=True)
+class SnapshotStatus:
+    """The newest durable snapshot of this server. `taken_ms` is wall time; `zxid` is that of its last change."""
+
+    index: int
+    zxid: int
+    taken_ms: int
+    items: int
+    size_bytes: int
+
+
+@frozen(kw_only=True)
 class PeerTraffic:
     """Datagrams to and from other servers since the start; `refused` by reason, `errors` by (direction, errno name)."""
 
@@ -125,6 +136,15 @@ class Status:
     disk_full: bool
     undigested: int
     settings_differ: tuple[str, ...]
+    feature_level: int = 1
+    """In force (D-5)."""
+    snapshot: SnapshotStatus | None = None
+    snapshot_received: tuple[int, int] | None = None
+    """(bytes here, bytes of all) of a snapshot that the leader is sending."""
+    log_bytes: int = 0
+    """Of the write-ahead log on disk."""
+    snapshots_bytes: int = 0
+    """Of all snapshots on disk."""
     statistics: ServerStatistics | None
     """None while the server does not serve its clients."""
 

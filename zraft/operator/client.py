@@ -174,6 +174,7 @@ class OperatorClient:
                     continue
                 if (reply.retriable or reply.leader is not None) and has_time:
                     redirects = 0
+                    self._try_others_first(connection.address)
                     time.sleep(RETRY_S)
                     continue
                 raise RefusedError(f"{connection.address}: {reply.text}")
@@ -207,6 +208,12 @@ class OperatorClient:
                 )
             yield part.data
             offset += len(part.data)
+
+    def _try_others_first(self, refused: Address) -> None:
+        """This one cannot do it now, and may never again: it may have been removed."""
+        self.close()
+        others = [address for address in self._addresses if address != refused]
+        self._addresses = [*others, refused] if refused in self._addresses else others
 
     def _follow(self, asked: Address, leader: str, until: float) -> None:
         """To the leader that a server named."""

@@ -5,6 +5,7 @@ Lists end at `LISTED_MAX` items, so that no question stops the loop; what is mer
 
 from __future__ import annotations
 
+import contextlib
 import os
 import resource
 from collections import defaultdict
@@ -19,6 +20,7 @@ from zraft.admin.status import (
     MemberStatus,
     PeerTraffic,
     RaftStatus,
+    SnapshotStatus,
     Status,
 )
 from zraft.config import ServerConfig, settings_in_force
@@ -209,6 +211,9 @@ class Report:
             **summary_values("readlatency", driver.latencies.reads.view()),
             **summary_values("fsynctime", process.fsync.view()),
             **summary_values("election_time", process.elections.view()),
+            "feature_level": driver.machine.feature_level,
+            "raft_members": len(raft.membership.members),
+            "raft_voters": len(raft.membership.voters),
             "raft_term": raft.term,
             "raft_last_index": raft.log.last_index,
             "raft_commit_index": raft.commit_index,
@@ -248,20 +253,23 @@ class Report:
     def configuration(self) -> Configuration:
         config = self._config
         settings = self._driver.machine.settings
-        size, log_size = _sizes(config.data)
+        sizes = _sizes(config.data)
         return Configuration(
             server=config.id,
             client_port=config.address.port,
             connections_per_address_max=config.client.connections_per_address_max,
             secure_client_port=-1 if config.tls.address is None else config.tls.address.port,
             data=str(config.data),
-            data_size=size,
-            log_size=log_size,
+            data_size=sum(sizes),
+            log_size=sizes[1],
             tick_time_ms=settings.tick_time_ms,
             session_timeout_ms_min=settings.session_timeout_ms_min,
             session_timeout_ms_max=settings.session_timeout_ms_max,
             listen_backlog=self._listen_backlog,
-            members=tuple(Member(server, str(address)) for server, address in sorted(config.cluster.items())),
+            members=tuple(
+                Member(server, address, part == MemberRole.OBSERVER.name.lower())
+                for server, address, part in self._listed(self._driver.raft)
+            ),
         )
 
     def dump(self) -> Dump:
@@ -337,6 +345,7 @@ class Report:
         driver, process = self._driver, self._process
         config = self._config
         reasons = self._reasons()
+        sizes = _sizes(config.data)
         return Status(
             server=config.id,
             version=FULL_VERSION,
@@ -363,7 +372,25 @@ class Report:
             disk_full=process.disk_full,
             undigested=driver.machine.undigested,
             settings_differ=tuple(sorted(driver.settings_differ)),
+            feature_level=driver.machine.feature_level,
+            snapshot=self._snapshot(),
+            snapshot_received=driver.snapshots.receiver.progress,
+            log_bytes=sizes[1],
+            snapshots_bytes=sizes[2],
             statistics=self.server(),
+        )
+
+    def _snapshot(self) -> SnapshotStatus | None:
+        newest = self._driver.snapshots.keeper.newest
+        if newest is None:
+            return None
+        header = newest.header
+        return SnapshotStatus(
+            index=header.meta.index,
+            zxid=newest.zxid,
+            taken_ms=header.wall_time_ms,
+            items=newest.items,
+            size_bytes=newest.size,
         )
 
     def knobs(self) -> tuple[tuple[str, str], ...]:
@@ -550,11 +577,17 @@ def _first(lists: Iterable[tuple[K, Iterable[T]]]) -> tuple[tuple[K, tuple[T, ..
     return tuple(found)
 
 
-def _sizes(data: Path) -> tuple[int, int]:
-    """Bytes of the files of a data directory, and of those of its log. A few dozen calls that do not wait."""
-    sizes: Mapping[str, int] = {
-        str(folder): sum(entry.stat().st_size for entry in os.scandir(folder) if entry.is_file())
-        for folder in (data, data / "wal")
-        if folder.is_dir()
-    }
-    return sum(sizes.values()), sizes.get(str(data / "wal"), 0)
+def _sizes(data: Path) -> tuple[int, int, int]:
+    """Bytes of a data directory: of files of its own, of its log, of its snapshots. A few dozen calls that do not wait."""
+    return _folder_bytes(data), _folder_bytes(data / "wal"), _folder_bytes(data / "groups" / "0" / "snap")
+
+
+def _folder_bytes(folder: Path) -> int:
+    """A file may go while they are counted: the log and the snapshots are cut by threads."""
+    total = 0
+    with contextlib.suppress(FileNotFoundError), os.scandir(folder) as entries:
+        for entry in entries:
+            with contextlib.suppress(FileNotFoundError):
+                if entry.is_file():
+                    total += entry.stat().st_size
+    return total

@@ -177,7 +177,9 @@ def _conf(reports: Reports) -> str:
         return text
     # initLimit, syncLimit and electionAlg are left out: nothing here has their meaning.
     members = "".join(
-        f"server.{m.server}={m.address}:{m.address.rpartition(':')[2]}:participant\n" for m in c.members
+        f"server.{m.server}={m.address}:{m.address.rpartition(':')[2]}:"
+        f"{'observer' if m.observer else 'participant'}\n"
+        for m in c.members
     )
     return text + (
         f"electionPort={c.client_port}\nquorumPort={c.client_port}\npeerType=0\nmembership: \n{members}version=0"

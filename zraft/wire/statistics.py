@@ -180,10 +180,11 @@ class ServerStatistics:
 
 @frozen
 class Member:
-    """One voter of the cluster; `address` is "host:port" of clients (TCP) and peers (UDP) alike."""
+    """One member of the cluster; `address` is "host:port" of clients (TCP) and peers (UDP) alike."""
 
     server: int
     address: str
+    observer: bool = False
 
 
 @frozen

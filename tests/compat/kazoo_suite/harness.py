@@ -202,6 +202,7 @@ class ZookeeperCluster:
         """What kazoo's own harness configures in ZooKeeper, as options of `zraft serve`."""
         knobs = {
             "client.read_only_mode_enabled": "true",
+            "client.reconfig_enabled": "true",
             "tls.certificate": self._certificates.cert_path,
             "tls.key": self._certificates.key_path,
             "tls.client_ca": self._certificates.ca_path,
