@@ -83,7 +83,7 @@ ALLOWED: Final[dict[str, tuple[str, ...]]] = {
 PURE: Final = (
     *("zraft.raft", "zraft.tree", "zraft.wire", "zraft.properties", "zraft.zoo_cfg", "zraft.zoo_env"),
     *("zraft.operator.requests", "zraft.operator.protocol"),
-    "zraft.log_report",
+    *("zraft.log_report", "zraft.offline.founders", "zraft.offline.walking"),
     *("zraft.admin.commands", "zraft.admin.metrics", "zraft.admin.status", "zraft.admin.summary"),
 )
 IMPURE: Final = frozenset(

@@ -23,6 +23,7 @@ from zraft.tree.multi import execute_multi, part_handlers
 from zraft.tree.node import CONFIG, NodeTable, Znode
 from zraft.tree.origins import BOOT_ID_BYTES_MAX, Origin, Origins, Row
 from zraft.tree.quota import Quotas
+from zraft.tree.quota_usage import recount
 from zraft.tree.remains import Remains
 from zraft.tree.sessions import PASSWORD_BYTES, Owner, Session, session_id_for
 from zraft.tree.settings import Settings
@@ -471,6 +472,10 @@ class Machine:
         self.events.clear()
         self.digests.clear()
         self._noted_index = 0
+
+    def recount_quotas(self) -> None:
+        """Make the usage of all quotas what it is, between two entries: parts of the tree were left out."""
+        recount(self._tree)
 
     def _note_digest(self) -> None:
         """The entry `index` is complete: remember its digest if it is a point. Twice changes nothing."""
