@@ -27,3 +27,19 @@ def zxid_after(last_zxid: int, term: int) -> int:
     """
     floor = term << 32
     return last_zxid + 1 if last_zxid >= floor else floor
+
+
+EPOCHS_SKIPPED: Final = 1 << 20
+"""How far a cluster that is made of another one's data begins above it."""
+
+_ZXID_MAX: Final = 2**63 - 1
+
+
+def zxid_anew(last_zxid: int) -> int | None:
+    """The last zxid of a cluster that begins with the data of one whose last known zxid this is (D-15).
+
+    So far above that nobody has seen a higher one of the old cluster, however much of it was lost; None once 2^63 is
+    reached, after two thousand times.
+    """
+    zxid = ((last_zxid >> 32) + EPOCHS_SKIPPED) << 32
+    return zxid if zxid <= _ZXID_MAX else None

@@ -343,7 +343,38 @@ class _Late(click.Group):
         self._group().format_help_text(ctx, formatter)
 
 
+class _LateCommand(click.Command):
+    """A command whose module is imported when it is called."""
+
+    def __init__(self, name: str, module: str, attribute: str, help: str) -> None:
+        super().__init__(name, short_help=help, context_settings={"max_content_width": 110})
+        self._module = module
+        self._attribute = attribute
+
+    def _command(self) -> click.Command:
+        return getattr(import_module(self._module), self._attribute)  # type: ignore[no-any-return]
+
+    def make_context(
+        self, info_name: str | None, args: list[str], parent: click.Context | None = None, **extra: Any
+    ) -> click.Context:
+        return self._command().make_context(info_name, args, parent, **extra)
+
+    def invoke(self, ctx: click.Context) -> Any:
+        return self._command().invoke(ctx)
+
+    def get_params(self, ctx: click.Context) -> list[click.Parameter]:
+        return self._command().get_params(ctx)
+
+
 main.add_command(_Late("log", "zraft.log_command", "What a server's log says, and whether it is whole."))
 main.add_command(_Late("snapshot", "zraft.snapshot_command", "Snapshots of the cluster's state."))
+main.add_command(
+    _LateCommand(
+        "recover", "zraft.recover_command", "recover", "Make a new cluster out of one server of a lost one."
+    )
+)
+main.add_command(
+    _LateCommand("import", "zraft.import_command", "import_", "Found a cluster with the tree of a ZooKeeper.")
+)
 main.add_command(member)
 main.add_command(settings_group)

@@ -59,7 +59,18 @@ ALLOWED: Final[dict[str, tuple[str, ...]]] = {
     ),
     "zraft.log_report": (*SHARED, *STATE, "zraft.storage.records"),
     "zraft.log_command": (*SHARED, *STATE, "zraft.storage", "zraft.log_report"),
-    "zraft.snapshot_command": (*SHARED, *STATE, "zraft.storage", "zraft.log_report"),
+    # without a running server: states from files, and directories from states
+    "zraft.offline": (*SHARED, *STATE, "zraft.storage", "zraft.wire"),
+    "zraft.offline_options": (*SHARED, *SETTINGS, "zraft.knobs", "zraft.offline", "zraft.storage"),
+    "zraft.snapshot_command": (
+        *(*SHARED, *STATE, "zraft.storage", "zraft.log_report"),
+        *("zraft.offline", "zraft.offline_options", "zraft.operator", "zraft.operator_options"),
+    ),
+    "zraft.recover_command": (*SHARED, *STATE, "zraft.storage", "zraft.offline", "zraft.offline_options"),
+    "zraft.import_command": (
+        *(*SHARED, *SETTINGS, *STATE, "zraft.storage", "zraft.offline", "zraft.offline_options"),
+        "zraft.shell.secure",
+    ),
     # commands: what they need beyond the command line is imported when they run
     "zraft.key_command": (*SHARED, "zraft.transport.keys"),
     "zraft.operator_options": (*SHARED, *SETTINGS, "zraft.operator", "zraft.transport.keys"),
@@ -73,7 +84,7 @@ ALLOWED: Final[dict[str, tuple[str, ...]]] = {
 PURE: Final = (
     *("zraft.raft", "zraft.tree", "zraft.wire", "zraft.properties", "zraft.zoo_cfg", "zraft.zoo_env"),
     *("zraft.operator.requests", "zraft.operator.protocol"),
-    "zraft.log_report",
+    *("zraft.log_report", "zraft.offline.founders", "zraft.offline.walking"),
     *("zraft.admin.commands", "zraft.admin.metrics", "zraft.admin.status", "zraft.admin.summary"),
 )
 IMPURE: Final = frozenset(

@@ -174,9 +174,12 @@ class GrowingCluster(Cluster):
         wait_until(is_replaced, f"another disk of server {number}")
         self.wait_roles(voters=sorted(self.servers))
 
-    def zraft(self, *arguments: str, timeout_s: float = OPERATOR_S) -> subprocess.CompletedProcess[str]:
-        """The real command, with this cluster's key and addresses."""
-        connect = ",".join(str(server.address) for server in self.servers.values() if server.running)
+    def zraft(
+        self, *arguments: str, only: int | None = None, timeout_s: float = OPERATOR_S
+    ) -> subprocess.CompletedProcess[str]:
+        """The real command, with this cluster's key and addresses, or that of server `only`."""
+        asked = [s for n, s in self.servers.items() if s.running and only in (None, n)]
+        connect = ",".join(str(server.address) for server in asked)
         return subprocess.run(
             [sys.executable, "-m", "zraft", *arguments, "--key", str(self._key), "--connect", connect],
             capture_output=True,

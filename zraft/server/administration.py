@@ -41,8 +41,8 @@ from zraft.raft.core import Raft
 from zraft.raft.messages import UNKNOWN_INSTANCE, MemberRole
 from zraft.raft.role import Role
 from zraft.server.driver import Driver
+from zraft.server.leadership import Leadership
 from zraft.server.snapshot_tasks import Read, Result
-from zraft.storage.snapshot_format import SnapshotInfo
 from zraft.tree.features import FEATURE_LEVEL_MAX, LEVEL_OF_MEMBERS
 from zraft.tree.members import OBSERVER, PARTICIPANT, REMOVE
 from zraft.tree.txn import FEATURE, MEMBERS, SETTINGS, Command
@@ -70,13 +70,22 @@ class _Transferring:
     reply: Reply
 
 
+@frozen(eq=False)
+class _Raising:
+    level: int
+    leadership: Leadership
+    reply: Reply
+
+
 class Administration:
     """Answers operators of one server; `turn` looks after those that wait."""
 
     def __init__(self, driver: Driver) -> None:
         self._driver = driver
-        self._taking: list[tuple[SnapshotInfo | None, Reply]] = []
+        self._taking: list[tuple[int, Reply]] = []
+        """Who wants a snapshot, and of which entry at least: what was acknowledged before has to be in it."""
         self._transfers: list[_Transferring] = []
+        self._raising: list[_Raising] = []
 
     def handle(self, request: OperatorRequest, reply: Reply) -> None:
         """Answer through `reply`, now or later, once."""
@@ -119,8 +128,7 @@ class Administration:
                 if len(self._taking) >= WAITING_MAX:
                     reply(Refused("too many snapshots were asked for at once", retriable=True))
                     return
-                self._taking.append((driver.snapshots.keeper.newest, reply))
-                driver.snapshots.keeper.request()
+                self._taking.append((driver.applied_index, reply))
             case SnapshotRead(id, offset, length):
                 driver.snapshots.read_for_operator(
                     Read(0, id, offset, min(length, PART_BYTES_MAX)),
@@ -139,23 +147,30 @@ class Administration:
         """Give those who wait what they wait for."""
         driver = self._driver
         if self._taking:
-            newest = driver.snapshots.keeper.newest
-            if newest is not None:
-                waiting, self._taking = self._taking, []
-                for before, reply in waiting:
-                    if before is newest:
-                        self._taking.append((before, reply))
-                    else:
-                        meta = newest.header.meta
-                        reply(
-                            SnapshotFile(
-                                driver.identity.server, newest.header.id, newest.size, meta.index, newest.zxid
-                            )
-                        )
+            self._give_snapshots()
+        if self._raising:
+            self._look_at_levels()
         if self._transfers and driver.raft is not None:
             waiting_transfers, self._transfers = self._transfers, []
             for transfer in waiting_transfers:
                 self._look_at_transfer(driver.raft, transfer)
+
+    def _give_snapshots(self) -> None:
+        keeper = self._driver.snapshots.keeper
+        newest = keeper.newest
+        waiting, self._taking = self._taking, []
+        for index, reply in waiting:
+            if newest is None or newest.header.meta.index < index:
+                self._taking.append((index, reply))
+                continue
+            meta = newest.header.meta
+            reply(
+                SnapshotFile(
+                    self._driver.identity.server, newest.header.id, newest.size, meta.index, newest.zxid
+                )
+            )
+        if self._taking and not keeper.writing:
+            keeper.request()
 
     # -- members
 
@@ -328,7 +343,22 @@ class Administration:
                 )
             )
         else:
-            self._submit((FEATURE, wanted), reply, f"the cluster works at feature level {wanted}")
+            # Only a leader's batch may hold it: from an origin it would be taken unseen, and a level that nobody knows
+            # stops every server.
+            leadership.commands.append((FEATURE, wanted))
+            self._raising.append(_Raising(wanted, leadership, reply))
+
+    def _look_at_levels(self) -> None:
+        driver = self._driver
+        level = driver.machine.feature_level
+        waiting, self._raising = self._raising, []
+        for raising in waiting:
+            if level >= raising.level:
+                raising.reply(Done(f"the cluster works at feature level {level}"))
+            elif driver.leadership is not raising.leadership:
+                raising.reply(Refused("this server lost the leadership; ask again", retriable=True))
+            else:
+                self._raising.append(raising)
 
 
 def _give_part(offset: int, result: Result, reply: Reply) -> None:

@@ -167,6 +167,8 @@ class Driver:
         self.removed: str | None = None
         """Why this server no longer belongs to the cluster, in words for its operator."""
         self._belonged = False
+        self._other_cluster: str | None = None
+        """What a peer says that belongs to another cluster; of interest while nobody leads this one."""
         self._ask_stranger_at = self._ask_outside_at = 0
         self._remains: list[Remains] = []
         """Of states that were replaced: taken apart in steps, for a million objects die slowly."""
@@ -281,7 +283,8 @@ class Driver:
     @property
     def problem(self) -> str | None:
         """Why this server stays out of its cluster, in words for its operator."""
-        return self.removed or self.bootstrap.problem or self.joining.problem
+        lonely = self._other_cluster if self._leader is None else None
+        return self.removed or self.bootstrap.problem or self.joining.problem or lonely
 
     @property
     def waiting(self) -> str | None:
@@ -482,6 +485,8 @@ class Driver:
             case NotMember():
                 if raft is None:
                     self.joining.on_refusal(message)
+                elif cluster is not None and message.cluster != cluster:
+                    self._note_other_cluster(server, message.cluster)
                 elif message.cluster == cluster:
                     known = raft.members_changed_index
                     ours = raft.membership.has(self.identity.server, self.identity.instance)
@@ -506,7 +511,11 @@ class Driver:
     def _ask_whether_member(self, raft: Raft, now_ms: int) -> None:
         """Whoever may not campaign says nothing, and who was removed while it was down would never be told."""
         identity = self.identity
-        if self.removed is None and self.cluster and not raft.membership.has_voter(identity.server, identity.instance):
+        if (
+            self.removed is None
+            and self.cluster
+            and not raft.membership.has_voter(identity.server, identity.instance)
+        ):
             self._ask_outside_at = now_ms + ASK_WHETHER_MEMBER_INTERVAL_MS
             for server in raft.membership.members:
                 if server != identity.server:
@@ -529,6 +538,15 @@ class Driver:
         elif now >= self._ask_stranger_at:
             self._ask_stranger_at = now + ASK_STRANGER_INTERVAL_MS
             self._outbox.send(server, Hello(self.cluster, None, wants_reply=True))
+
+    def _note_other_cluster(self, server: ServerId, cluster: bytes) -> None:
+        """A peer is in another cluster than this disk: nothing it says counts, but it explains why nobody answers."""
+        assert self.cluster is not None
+        self._other_cluster = (
+            f"server {server} belongs to cluster {cluster.hex()}, this disk (instance {self.identity.instance.hex()}) to "
+            f"cluster {self.cluster.hex()}: the cluster was restored or recovered without this disk, or the list of "
+            f"servers is wrong. To join the new one, move the data directory aside and start with an empty one"
+        )
 
     def _removed(self, index: int) -> None:
         if self.removed is None:

@@ -32,6 +32,8 @@ _CRC: Final = struct.Struct(">I")
 _FORMAT_KEY: Final = b"\xa6format"
 _EMPTY_ENOUGH: Final = frozenset({"lock", "meta.tmp", "condemned.tmp", "lost+found"})
 """What a directory that was never formatted may contain: traces of a start that was cut short, or of mkfs."""
+UNFINISHED: Final = "founding"
+"""Name of the directory in which an offline command makes new contents; while it is there, nobody may start."""
 _START_ANEW: Final = (
     "move the whole data directory aside and start with an empty one: the server then joins as a new instance"
 )
@@ -147,7 +149,7 @@ class DataDirectory:
         assert SERVER_ID_MIN <= server <= SERVER_ID_MAX, f"{server=}"
         path = path.rstrip("/") or "/"
         make_directories(fs, path)
-        lock_file = _lock(fs, f"{path}/lock")
+        lock_file = lock_directory(fs, path)
         try:
             put_aside = settle(fs, path)
             meta = _load(fs, path)
@@ -230,7 +232,13 @@ class DataDirectory:
         self._meta = meta
 
 
-def _lock(fs: FileSystem, path: str) -> int:
+def lock_directory(fs: FileSystem, directory: str) -> int:
+    """Take an existing data directory for this process, until the file is closed.
+
+    Raises:
+        StorageError: another process has it, or it cannot be written.
+    """
+    path = f"{directory}/lock"
     with writing(path):
         try:
             return fs.lock(path)
@@ -264,6 +272,11 @@ def _load(fs: FileSystem, path: str) -> Meta | None:
     with reading(path):
         names = fs.listdir(path)
     meta_path = f"{path}/meta"
+    if UNFINISHED in names:
+        raise StorageError(
+            f"{path}/{UNFINISHED}: a `zraft snapshot restore`, `recover` or `import` into this directory was cut short, "
+            f"or is under way; run the same command again, it begins anew"
+        )
     if "meta" not in names:
         foreign = [name for name in names if name not in _EMPTY_ENOUGH and not name.startswith(ASIDE_PREFIX)]
         for ours in ("wal", "groups"):

@@ -257,7 +257,9 @@ class Operators:
         """What the configuration file of a server lists: the founders', or all members, present and wanted."""
         if process.first_disk and process.server in founders:
             return founders
-        members = {server for configuration in self._survival.configurations() for server in configuration.members}
+        members = {
+            server for configuration in self._survival.configurations() for server in configuration.members
+        }
         return sorted({*(self._history.wanted or founders), *members, process.server})
 
 

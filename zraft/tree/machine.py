@@ -18,11 +18,12 @@ from zraft.tree.acl import WRITE, Ids, permits
 from zraft.tree.digest import DIGEST_EVERY, DIGESTS_KEPT, Digest
 from zraft.tree.events import Event
 from zraft.tree.features import FEATURE_LEVEL_MIN, LEVEL_OF_MEMBERS, check_level
-from zraft.tree.members import WantedMember, changed_members, config_text
+from zraft.tree.members import Wanted, WantedMember, changed_members, config_text
 from zraft.tree.multi import execute_multi, part_handlers
 from zraft.tree.node import CONFIG, NodeTable, Znode
 from zraft.tree.origins import BOOT_ID_BYTES_MAX, Origin, Origins, Row
 from zraft.tree.quota import Quotas
+from zraft.tree.quota_usage import recount
 from zraft.tree.remains import Remains
 from zraft.tree.sessions import PASSWORD_BYTES, Owner, Session, session_id_for
 from zraft.tree.settings import Settings
@@ -139,7 +140,6 @@ class Machine:
             REGISTER: self._register,
             MEMBERS: self._change_members,
             SETTINGS: self._change_settings,
-            FEATURE: self._raise_feature_level,
         }
         self._leader_handlers: Mapping[int, Handler] = {
             EXPIRE: self._expire,
@@ -452,6 +452,30 @@ class Machine:
         self.digests.clear()
         self._noted_index = 0
         return remains
+
+    def begin_anew(self, zxid: int, origin: Origin, members: Wanted) -> None:
+        """Become the state in which another cluster begins, which `origin` founds; the znodes and sessions stay (D-15).
+
+        `zxid` counts as the last one, and is that of the configuration; `members` is who is to belong to the cluster.
+        Between two entries; nobody is told of an event. Index, term, position and the times stay as well.
+        """
+        assert self.image_writer is None, "a state that is being written as it is"
+        assert zxid > self.last_zxid, f"{zxid=:#x} after {self.last_zxid:#x}"
+        self._end_run(Code.BAD_ARGUMENTS)
+        self.feature_level = max(self.feature_level, LEVEL_OF_MEMBERS)
+        self.last_zxid = zxid
+        self._next_zxid = zxid_after(zxid, self.term)
+        self.origins.rows = {origin: Row()}
+        self.origins.faults = 0
+        self.members = {server: members[server] for server in sorted(members)}
+        self._tree.set_configuration(config_text(self.members, zxid), zxid)
+        self.events.clear()
+        self.digests.clear()
+        self._noted_index = 0
+
+    def recount_quotas(self) -> None:
+        """Make the usage of all quotas what it is, between two entries: parts of the tree were left out."""
+        recount(self._tree)
 
     def _note_digest(self) -> None:
         """The entry `index` is complete: remember its digest if it is a point. Twice changes nothing."""

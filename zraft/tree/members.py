@@ -79,8 +79,11 @@ def is_change(change: Any) -> bool:
 def config_text(wanted: Wanted, version: int) -> bytes:
     """The data of /zookeeper/config: one line per server as in ZooKeeper's dynamic configuration, and the version.
 
-    Peers and clients share one port here, so all three are the same.
+    Peers and clients share one port here, so all three are the same. Empty while an address is unknown: clients take
+    that for a server without dynamic configuration, and choke on half an address.
     """
+    if not all(member.address for member in wanted.values()):
+        return b""
     lines = []
     for server, member in sorted(wanted.items()):
         host, _, port = member.address.rpartition(":")

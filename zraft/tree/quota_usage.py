@@ -70,6 +70,15 @@ def quota_made(tree: Tree, quota_path: str, name: str, node: Znode) -> None:
         _set_usage(tree, f"{quota_path}/{name}", node, *_usage_below(tree, top))
 
 
+def recount(tree: Tree) -> None:
+    """Count the usage of every quota anew: of a tree that was not made by commands alone."""
+    for top in sorted(tree.quotas.limited):
+        path = f"{QUOTA_ROOT}{top}/{STATS}"
+        stats = tree.nodes.get(path)
+        if stats is not None:
+            _set_usage(tree, path, stats, *_usage_below(tree, top))
+
+
 def limits_gone(tree: Tree, quota_path: str) -> None:
     top = limited_path(quota_path)
     if top in tree.quotas.limited:

@@ -42,7 +42,8 @@ Commands of the leader's batch::
     [REAP, path, czxid]                               a container or TTL znode that is due, if it still is
     [MEMBERS, replace, version, [[server, part, address], ...]]    who is to belong to the cluster; also in runs of
                                                       sessions and with session 0; feature level 2
-    [FEATURE, level]                                  raises the feature level in force (zraft.tree.features)
+    [FEATURE, level]                                  raises the feature level in force (zraft.tree.features); of a
+                                                      leader alone: an unknown level stops every server
 """
 
 from __future__ import annotations

@@ -6,10 +6,11 @@ import pytest
 
 from tests.unit.tree.scenario import Scenario
 from zraft.errors import Code
+from zraft.ids import ServerId
 from zraft.tree import settings as settings_module
 from zraft.tree.events import NODE_DATA_CHANGED
 from zraft.tree.features import FEATURE_LEVEL_MAX, FeatureLevelError, check_level
-from zraft.tree.members import OBSERVER, PARTICIPANT, REMOVE
+from zraft.tree.members import OBSERVER, PARTICIPANT, REMOVE, WantedMember, config_text
 from zraft.tree.txn import FEATURE, MEMBERS, SET_DATA, SETTINGS, Command
 
 CONFIG = "/zookeeper/config"
@@ -62,6 +63,21 @@ def test_malformed_feature_command_fails(scenario: Scenario, command: Command) -
 def test_no_client_raises_the_level(scenario: Scenario) -> None:
     assert scenario.run((FEATURE, 2), ids=SUPER) is Code.UNIMPLEMENTED
     assert scenario.machine.feature_level == 1
+
+
+def test_no_origin_raises_the_level(scenario: Scenario) -> None:
+    """One bad server could otherwise stop all with a level that nobody knows."""
+    assert scenario.without_session((FEATURE, 2)) is Code.UNIMPLEMENTED
+    assert scenario.without_session((FEATURE, FEATURE_LEVEL_MAX + 1)) is Code.UNIMPLEMENTED
+    assert scenario.machine.feature_level == 1
+
+
+def test_configuration_is_empty_while_an_address_is_unknown() -> None:
+    """Clients that read it (Curator) choke on half an address."""
+    assert (
+        config_text({ServerId(1): WantedMember(True, "a:1"), ServerId(2): WantedMember(True, "")}, 5) == b""
+    )
+    assert config_text({ServerId(1): WantedMember(True, "a:1")}, 5).endswith(b"version=5")
 
 
 def test_known_levels_are_fine() -> None:

@@ -1,0 +1,210 @@
+"""Disasters and the way out: backups through the running service, clusters that begin anew, quorums that are lost."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from kazoo.client import KazooClient
+from kazoo.security import make_digest_acl
+
+from tests.processes.clients import Sessions
+from tests.processes.cluster import Cluster, wait_until
+from tests.processes.members import GrowingCluster
+from zraft.ids import zxid_anew
+
+pytestmark = [pytest.mark.processes, pytest.mark.timeout(240)]
+
+StartCluster = Callable[..., GrowingCluster]
+OpenSessions = Callable[[Cluster], Sessions]
+Nodes = dict[str, tuple[bytes, object, object]]
+
+
+def offline(cluster: Cluster, *arguments: object) -> subprocess.CompletedProcess[str]:
+    """A command that talks to no server."""
+    return subprocess.run(
+        [sys.executable, "-m", "zraft", *map(str, arguments)],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        env=cluster.environment(0),
+        stdin=subprocess.DEVNULL,
+        check=False,
+    )
+
+
+def listed(cluster: Cluster) -> str:
+    return ",".join(f"{n}={s.address}" for n, s in cluster.servers.items())
+
+
+def here(cluster: Cluster, number: int) -> list[str]:
+    """The options of the server that begins anew."""
+    return ["--data", str(cluster.servers[number].data), "--id", str(number), "--cluster", listed(cluster)]
+
+
+def plant(client: KazooClient) -> None:
+    """Some of everything."""
+    client.create("/plain", b"data")
+    client.set("/plain", b"more")
+    client.create("/secret", b"s", acl=[make_digest_acl("u", "p", all=True)])
+    client.create("/queue", b"")
+    for _ in range(3):
+        client.create("/queue/n-", b"q", sequence=True)
+    client.delete("/queue/n-0000000001")
+    client.create("/mine", b"", ephemeral=True)
+
+
+def tree(client: KazooClient, path: str = "/") -> Nodes:
+    """Everything below `path` but the ensemble's configuration, with stats and ACLs."""
+    found: Nodes = {}
+    if path == "/zookeeper":
+        return found
+    acl, _ = client.get_acls(path)
+    data, stat = client.get(path)
+    found[path] = (data, stat, tuple(acl))
+    for name in client.get_children(path):
+        found |= tree(client, f"{path.rstrip('/')}/{name}")
+    return found
+
+
+def reader(sessions: Sessions, number: int) -> KazooClient:
+    client = sessions.open(only=number, name=f"reader of {number}")
+    client.retry(client.sync, "/")
+    client.add_auth("digest", "u:p")
+    return client
+
+
+def last_zxid(cluster: Cluster, number: int) -> int:
+    srvr = cluster.ask(number, "srvr") or ""
+    return next(int(line[6:], 16) for line in srvr.splitlines() if line.startswith("Zxid: "))
+
+
+def test_d15_a_backup_of_a_follower_becomes_a_new_cluster_with_all_that_was_in_it(
+    start_cluster: StartCluster, open_sessions: OpenSessions, tmp_path: Path
+) -> None:
+    """Saved while it runs; every directory is destroyed; the first server begins anew, the others join it empty."""
+    cluster = start_cluster(kind=GrowingCluster)
+    sessions = open_sessions(cluster)
+    client = sessions.open()
+    client.add_auth("digest", "u:p")
+    plant(client)
+    before = tree(client)
+    follower = next(n for n in cluster.servers if n != cluster.leader())
+    client.sync("/")
+    with sessions.reading(follower):
+        pass
+    file = tmp_path / "backup.snap"
+    saved = cluster.zraft("snapshot", "save", str(file), only=follower)
+    assert saved.returncode == 0, saved.stderr
+    assert f"from server {follower}" in saved.stdout
+    assert file.stat().st_mode & 0o777 == 0o600
+    again = cluster.zraft("snapshot", "save", str(file), only=follower)
+    assert again.returncode == 2
+    assert "never overwritten" in again.stderr
+    client.create("/after", b"lost")
+    seen = client.last_zxid
+    for number in cluster.servers:
+        cluster.kill(number)
+        cluster.wipe(number)
+    restored = offline(cluster, "snapshot", "restore", file, *here(cluster, 1))
+    assert restored.returncode == 0, restored.stderr
+    assert "1048576 epochs above" in restored.stdout
+    cluster.start(1)
+    wait_until(lambda: "Mode: " in (cluster.ask(1, "srvr") or ""), "server 1 to serve alone")
+    # Trap 16's other half: a client that has seen a higher zxid than the backup's is let in, with its session.
+    assert wait_until(lambda: client.connected, "the client to come back")
+    client.retry(client.get, "/plain")
+    assert client.last_zxid > seen
+    assert client.exists("/after") is None, "it was written after the backup"
+    assert client.create("/queue/n-", b"", sequence=True) == "/queue/n-0000000003"
+    client.delete("/queue/n-0000000003")
+    cluster.start(2)
+    cluster.start(3)
+    cluster.wait_roles(voters=[1, 2, 3])
+    for number in cluster.servers:
+        one = reader(sessions, number)
+        found = tree(one)
+        assert set(found) == set(before)
+        for path in set(before) - {"/queue"}:
+            assert found[path] == before[path], path
+        assert one.get("/zookeeper/config")[0].decode().splitlines()[:3] == [
+            f"server.{n}=127.0.0.1:{s.address.port}:{s.address.port}:participant;{s.address}"
+            for n, s in cluster.servers.items()
+        ]
+        sessions.close_one(one)
+    cluster.wait_equal_digests()
+    cluster.kill(1)
+    wait_until(lambda: cluster.leader() in (2, 3), "the others to go on without the founder")
+    assert sessions.lost == []
+
+
+def test_d1_one_server_of_three_is_recovered_and_old_ones_disturb_nobody(
+    start_cluster: StartCluster, open_sessions: OpenSessions, tmp_path: Path
+) -> None:
+    cluster = start_cluster(kind=GrowingCluster)
+    sessions = open_sessions(cluster)
+    client = sessions.open(timeout_s=40)
+    client.add_auth("digest", "u:p")
+    plant(client)
+    before = tree(client)
+    leaver = sessions.open(timeout_s=4, name="leaver")
+    leaver.create("/leavers", b"", ephemeral=True)
+    zxid = last_zxid(cluster, cluster.leader() or 1)
+    with sessions.reading(3):
+        pass
+    for number in cluster.servers:
+        cluster.kill(number)
+    sessions.close_one(leaver)  # nobody hears it
+    old = tmp_path / "old-2"
+    shutil.copytree(cluster.servers[2].data, old)
+    cluster.wipe(1)
+    cluster.wipe(2)
+    instance_before = {path.name for path in cluster.servers[3].data.iterdir()}
+    refused = offline(cluster, "recover", *here(cluster, 3))
+    assert refused.returncode == 1
+    assert "nothing was changed" in refused.stderr
+    assert "CAN LOSE WRITES" in refused.stderr
+    assert {path.name for path in cluster.servers[3].data.iterdir()} == instance_before
+    shown = dict(line.split(":", 1) for line in refused.stdout.splitlines() if ":" in line)
+    wrong = offline(cluster, "recover", *here(cluster, 3), "--yes-i-lose-writes", "00000000")
+    assert wrong.returncode == 1
+    characters = shown["cluster"].strip()[:8]
+    recovered = offline(cluster, "recover", *here(cluster, 3), "--yes-i-lose-writes", characters)
+    assert recovered.returncode == 0, recovered.stderr
+    assert "<- this directory" in recovered.stdout
+    (aside,) = cluster.servers[3].data.glob("aside-*")
+    assert sorted(path.name for path in aside.iterdir()) == ["groups", "meta", "wal"]
+    cluster.start(3)
+    wait_until(lambda: "Mode: " in (cluster.ask(3, "srvr") or ""), "server 3 to serve alone")
+    assert last_zxid(cluster, 3) > (zxid_anew(zxid) or 0)
+    # A server of the old cluster comes back by mistake.
+    cluster.servers[2].data.rmdir()
+    shutil.copytree(old, cluster.servers[2].data)
+    cluster.start(2)
+    wait_until(
+        lambda: "recovered without this disk" in cluster.servers[2].log_text(), "the old server to say so"
+    )
+    assert cluster.mntr(2) is None
+    wait_until(lambda: client.connected, "the client to come back")
+    client.retry(client.set, "/plain", b"more")
+    term = cluster.term()
+    cluster.kill(2)
+    cluster.wipe(2)
+    cluster.start(1)
+    cluster.start(2)
+    cluster.wait_roles(voters=[1, 2, 3])
+    assert cluster.term() == term, "the old server has caused an election"
+    for number in cluster.servers:
+        one = reader(sessions, number)
+        found = tree(one)
+        for path in set(before) - {"/", "/plain"}:
+            assert found[path] == before[path], path
+        assert found["/plain"][0] == b"more"
+        sessions.close_one(one)
+    wait_until(lambda: client.exists("/leavers") is None, "the ephemeral of who does not come back to go")
+    cluster.wait_equal_digests()
+    assert sessions.lost == []

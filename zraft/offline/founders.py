@@ -1,0 +1,48 @@
+"""Who a new cluster is to consist of, and which server founds it alone."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from attrs import frozen
+
+from zraft.errors import ConfigError
+from zraft.ids import Instance, ServerId
+from zraft.raft.membership import Membership
+from zraft.raft.messages import UNKNOWN_INSTANCE, Member, MemberRole
+from zraft.tree.members import WantedMember
+
+
+@frozen
+class Founders:
+    """Server `server` begins the cluster; the others of `addresses` ("HOST:PORT" by server) join it with empty disks."""
+
+    server: ServerId
+    addresses: Mapping[ServerId, str]
+
+    def __attrs_post_init__(self) -> None:
+        if self.server not in self.addresses:
+            listed = ", ".join(map(str, sorted(self.addresses)))
+            raise ConfigError(
+                f"--cluster: lists servers {listed}, but not this one, --id {self.server}; give the list that all "
+                f"servers of the new cluster are started with"
+            )
+
+    def wanted(self) -> dict[ServerId, WantedMember]:
+        """All of them are to vote."""
+        return {server: WantedMember(True, address) for server, address in self.addresses.items()}
+
+    def membership(self, instance: Instance) -> Membership:
+        """The founder votes alone at first, with the disk `instance`, so it needs nobody.
+
+        Of the others no disk is known: the leader lets in the empty ones that show up, and promotes them when they have
+        caught up. Whoever is left over from an earlier cluster has a disk that was never let in (D-1).
+        """
+        return Membership(
+            {
+                server: Member(instance, MemberRole.VOTER, address)
+                if server == self.server
+                else Member(UNKNOWN_INSTANCE, MemberRole.LEARNER, address)
+                for server, address in self.addresses.items()
+            }
+        )

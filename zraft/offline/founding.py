@@ -1,0 +1,286 @@
+"""Makes a data directory in which a new cluster begins, with a given state: whole, or recognisably unfinished.
+
+All that is new is made in `<data>/founding`, which keeps servers from starting, and is then moved to its place.
+What stood there before is moved into `<data>/aside-<instance>`, never removed. A process that ends in between leaves
+`founding` behind; `claim` takes back whatever had been moved, so the same command can be run again.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any, Final
+
+import msgpack
+from attrs import frozen
+
+from zraft.errors import StorageError
+from zraft.ids import COORDINATION_GROUP, Instance, zxid_anew
+from zraft.offline.errors import OfflineError
+from zraft.offline.founders import Founders
+from zraft.raft.messages import HardState
+from zraft.raft.snapshot import SnapshotMeta
+from zraft.storage.directory import UNFINISHED, DataDirectory, lock_directory
+from zraft.storage.durable import make_directories, reading, sync_directory, sync_file, writing
+from zraft.storage.filesystem import FileSystem
+from zraft.storage.records import HardStateRecord
+from zraft.storage.snapshot_format import SNAPSHOT_ID_BYTES, SnapshotHeader
+from zraft.storage.snapshots import WRITE_BYTES_MAX, SnapshotStore
+from zraft.storage.wal import Wal
+from zraft.tree.image import ImageWriter
+from zraft.tree.machine import Machine
+
+CLUSTER_ID_BYTES: Final = 16
+ITEMS_PER_STEP: Final = 10_000
+PARTS: Final = ("wal", "groups", "meta")
+"""What a data directory consists of. The meta comes last: it makes the rest one."""
+
+_MOVING: Final = "moving"
+"""In `founding`, while parts are being moved: [name of the directory they go to, [parts that stood there before]]."""
+_FOUNDED: Final = "founded.tmp"
+"""What `founding` is renamed to when all is in its place."""
+_HARMLESS: Final = frozenset({"lock", "meta.tmp", "lost+found", _FOUNDED})
+
+Progress = Callable[[int, int], None]
+
+
+@frozen
+class Origin:
+    """Where the log of the cluster before ended: the new one begins there, so that nothing of it has to be renumbered."""
+
+    index: int
+    term: int
+    next_position: int
+    hard_term: int
+    """The highest term that is known, `term` at least."""
+
+
+@frozen
+class Founded:
+    """What was made. `zxid` counts as the last one of the new cluster; `aside` is where the old contents are, if any."""
+
+    cluster: bytes
+    instance: Instance
+    zxid: int
+    items: int
+    digest: int
+    aside: str | None
+
+
+@contextmanager
+def claimed(fs: FileSystem, path: str) -> Iterator[None]:
+    """The directory is ours, made if it was missing, and free of what an earlier attempt left behind.
+
+    Raises:
+        StorageError: a server or another command uses it, or it cannot be written.
+    """
+    make_directories(fs, path)
+    lock_file = lock_directory(fs, path)
+    try:
+        take_back(fs, path)
+        yield
+    finally:
+        fs.close(lock_file)
+
+
+def check_empty(fs: FileSystem, path: str) -> None:
+    """
+    Raises:
+        OfflineError: something is in the directory, which would be lost in the new one.
+    """
+    with reading(path):
+        found = [name for name in fs.listdir(path) if name not in _HARMLESS]
+    if found:
+        raise OfflineError(
+            f"{path}: is not empty (found {', '.join(found[:3])}{', ...' if len(found) > 3 else ''}); a new cluster begins "
+            f"in an empty directory: name another one, or move the contents of this one away"
+        )
+
+
+def found(
+    fs: FileSystem,
+    path: str,
+    machine: Machine,
+    founders: Founders,
+    origin: Origin,
+    *,
+    replaces: Instance | None,
+    entropy: Callable[[int], bytes],
+    wall_ms: int,
+    on_progress: Progress = lambda done, items: None,
+) -> Founded:
+    """Make the directory, which is claimed, one of a new cluster that begins with the machine's state, and install it.
+
+    `machine` becomes what the new cluster begins with. `replaces`: whose contents are moved aside.
+
+    Raises:
+        OfflineError: no zxid is left above the old ones.
+        StorageError: the disk; the directory is as before, or the same can be tried again.
+    """
+    zxid = zxid_anew(machine.last_zxid)
+    if zxid is None:
+        raise OfflineError(
+            f"the last zxid is {machine.last_zxid:#x}: none is left that is far enough above it (D-15); copy the tree with "
+            "a client into an empty cluster instead"
+        )
+    stage = f"{path}/{UNFINISHED}"
+    directory = DataDirectory.open(fs, stage, server=founders.server, entropy=entropy)
+    try:
+        sync_directory(fs, path)
+        cluster = entropy(CLUSTER_ID_BYTES)
+        directory.set_cluster(cluster)
+        machine.begin_anew(zxid, (founders.server, directory.instance), founders.wanted())
+        meta = SnapshotMeta(
+            origin.index,
+            origin.term,
+            origin.next_position,
+            founders.membership(directory.instance).encode(),
+        )
+        header = SnapshotHeader(
+            COORDINATION_GROUP,
+            meta,
+            cluster,
+            founders.server,
+            directory.instance,
+            entropy(SNAPSHOT_ID_BYTES),
+            machine.feature_level,
+            wall_ms,
+        )
+        items, digest = _write_state(fs, directory, machine, header, on_progress)
+        wal, _ = Wal.open(fs, directory, snapshots={COORDINATION_GROUP: meta})
+        try:
+            wal.append(
+                [HardStateRecord(COORDINATION_GROUP, HardState(max(origin.hard_term, meta.term), None))]
+            )
+        finally:
+            wal.close()
+        instance = directory.instance
+    finally:
+        directory.close()
+    aside = _install(fs, path, replaces)
+    return Founded(cluster, instance, zxid, items, digest, aside)
+
+
+def _write_state(
+    fs: FileSystem, directory: DataDirectory, machine: Machine, header: SnapshotHeader, on_progress: Progress
+) -> tuple[int, int]:
+    """The snapshot that the new cluster starts from: (items, digest)."""
+    store = SnapshotStore.open(fs, directory, COORDINATION_GROUP)
+    writer = ImageWriter(machine)
+    of = len(machine.nodes) + len(machine.sessions)
+    try:
+        store.begin(header)
+        while piece := writer.step(ITEMS_PER_STEP, WRITE_BYTES_MAX):
+            store.write(piece)
+            on_progress(writer.items, of)
+        store.finish(writer.items, writer.digest, writer.zxid)
+        return writer.items, writer.digest
+    finally:
+        writer.close()
+        store.close()
+
+
+def _install(fs: FileSystem, path: str, replaces: Instance | None) -> str | None:
+    """Move what was made to its place."""
+    stage = f"{path}/{UNFINISHED}"
+    with reading(path):
+        before = [name for name in PARTS if name in fs.listdir(path)]
+    aside = _unused_name(fs, path, replaces) if replaces is not None else None
+    assert aside is not None or not before, f"{before} would be lost"
+    _note(fs, stage, aside, before)
+    if aside is not None:
+        make_directories(fs, f"{path}/{aside}")
+    for name in PARTS:
+        if aside is not None and name in before:
+            _move(fs, f"{path}/{name}", f"{path}/{aside}/{name}")
+            sync_directory(fs, f"{path}/{aside}")
+        _move(fs, f"{stage}/{name}", f"{path}/{name}")
+        sync_directory(fs, path)
+    _move(fs, stage, f"{path}/{_FOUNDED}")
+    sync_directory(fs, path)
+    _remove(f"{path}/{_FOUNDED}")
+    return aside
+
+
+def _unused_name(fs: FileSystem, path: str, instance: Instance) -> str:
+    with reading(path):
+        names = fs.listdir(path)
+    name = first = f"aside-{instance.hex()}"
+    number = 1
+    while name in names:
+        number += 1
+        name = f"{first}-{number}"
+    return name
+
+
+def take_back(fs: FileSystem, path: str) -> bool:
+    """Undo what an attempt that was cut short had done to the directory; whether there was one."""
+    with reading(path):
+        names = fs.listdir(path)
+    if _FOUNDED in names:
+        _remove(f"{path}/{_FOUNDED}")
+    if UNFINISHED not in names:
+        return False
+    stage = f"{path}/{UNFINISHED}"
+    moving = _noted(fs, stage)
+    if moving is not None:
+        aside, before = moving
+        put_by = fs.listdir(f"{path}/{aside}") if aside is not None and aside in names else []
+        for name in PARTS:
+            if name not in before:
+                _remove(f"{path}/{name}")
+            elif name in put_by:
+                _remove(f"{path}/{name}")
+                _move(fs, f"{path}/{aside}/{name}", f"{path}/{name}")
+                sync_directory(fs, path)
+        if aside is not None and aside in names:
+            with writing(path):
+                os.rmdir(f"{path}/{aside}")
+        sync_directory(fs, path)
+    _remove(stage)
+    sync_directory(fs, path)
+    return True
+
+
+def _note(fs: FileSystem, stage: str, aside: str | None, before: list[str]) -> None:
+    path = f"{stage}/{_MOVING}"
+    with writing(path):
+        file = fs.create(f"{path}.tmp")
+        try:
+            fs.pwrite(file, msgpack.packb((aside, before)), 0)
+            sync_file(fs, file, path)
+        finally:
+            fs.close(file)
+        fs.rename(f"{path}.tmp", path)
+    sync_directory(fs, stage)
+
+
+def _noted(fs: FileSystem, stage: str) -> tuple[str | None, list[str]] | None:
+    path = f"{stage}/{_MOVING}"
+    with reading(path):
+        if _MOVING not in fs.listdir(stage):
+            return None
+        file = fs.open(path)
+        try:
+            fields: Any = msgpack.unpackb(fs.pread(file, fs.size(file), 0))
+        except (ValueError, msgpack.UnpackException) as error:
+            raise StorageError(f"{path}: is damaged ({error}); check this disk") from error
+        finally:
+            fs.close(file)
+    return fields[0], fields[1]
+
+
+def _move(fs: FileSystem, source: str, target: str) -> None:
+    with writing(target):
+        fs.rename(source, target)
+
+
+def _remove(path: str) -> None:
+    """A file or a directory with all that is in it, if it is there."""
+    with writing(path):
+        if os.path.isdir(path):
+            shutil.rmtree(path)
+        elif os.path.exists(path):
+            os.unlink(path)

@@ -1,0 +1,35 @@
+"""The state that a snapshot holds, as a state machine. Blocks for seconds if it is large."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+
+from zraft.errors import ProtocolError
+from zraft.storage.errors import CorruptionError
+from zraft.tree.image import ImageReader
+from zraft.tree.machine import Machine
+
+ITEMS_PER_STEP = 10_000
+
+
+def machine_of(
+    blocks: Iterable[bytes], path: str, on_progress: Callable[[int], None] = lambda items: None
+) -> Machine:
+    """The state whose image the blocks are; `path` is where they come from, `on_progress` gets the items so far.
+
+    Raises:
+        CorruptionError: they are no image.
+        FeatureLevelError: it is of a feature level that this release does not know.
+    """
+    reader = ImageReader()
+    machine = Machine()
+    try:
+        for block in blocks:
+            reader.feed(block)
+            while reader.step(ITEMS_PER_STEP):
+                on_progress(reader.items)
+            on_progress(reader.items)
+        machine.adopt(reader.finish())
+    except ProtocolError as error:
+        raise CorruptionError(path, 0, str(error), advice="take another snapshot") from error
+    return machine
