@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from tests.traps.ensemble import Ensemble
 from tests.traps.one import Server
 from tests.traps.protocol import (
@@ -18,6 +20,7 @@ from tests.traps.protocol import (
     sync,
 )
 from zraft.raft.messages import AppendEntries
+from zraft.server import snapshot_keeper
 
 
 def test_sync_brings_a_server_up_to_what_was_committed_and_repeats_its_path(ensemble: Ensemble) -> None:
@@ -64,8 +67,10 @@ def test_reads_wait_behind_the_writes_of_their_session_on_a_follower(ensemble: E
     assert (made.err, found.err) == (OK, OK)
 
 
-def test_pings_are_answered_while_everything_else_waits(ensemble: Ensemble) -> None:
-    """Trap 30: at once, past a write without a quorum, a sync and a long count."""
+def test_pings_are_answered_while_everything_else_waits(
+    ensemble: Ensemble, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Trap 30: at once, past a write without a quorum, a sync, a long count and a snapshot."""
 
     server = Server()
     peer = server.peer()
@@ -95,9 +100,31 @@ def test_pings_are_answered_while_everything_else_waits(ensemble: Ensemble) -> N
     server.settle()
     assert len(peer.take()) == 2
 
-    # With real drivers: a leader whose followers are all gone cannot commit, and pongs as long as it may speak.
+    # With real drivers: while a snapshot is written, one item in each of many turns.
+    monkeypatch.setattr(snapshot_keeper, "SLICE_ITEMS", 1)
     leader = ensemble.wait_leader()
     client = ensemble.connect(leader)
+    for n in range(40):
+        ensemble.one(client, create(f"/s{n}"))
+    driver = ensemble.servers[leader].driver
+    assert driver is not None
+    keeper = driver.snapshots.keeper
+    keeper.request()
+    ensemble.until(lambda: keeper.writing, "a snapshot to begin")
+    pongs = 0
+    while keeper.writing:
+        asked = ensemble.now_ms
+        client.say(PING_REQUEST)
+        ensemble.until(lambda: client.heard, "a pong")
+        (pong,) = client.take()
+        assert isinstance(pong, Answer)
+        assert pong.xid == XID_PING
+        assert ensemble.now_ms - asked <= 10
+        pongs += keeper.writing
+    assert pongs >= 10, "the snapshot was over before the pings"
+    assert keeper.newest is not None
+
+    # A leader whose followers are all gone cannot commit, and pongs as long as it may speak.
     for follower in ensemble.followers:
         ensemble.cut(leader, follower)
     client.say(create("/held"))
