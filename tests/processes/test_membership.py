@@ -10,10 +10,12 @@ from collections.abc import Callable
 
 import pytest
 from kazoo.client import KazooClient
+from kazoo.exceptions import BadArgumentsError, BadVersionError, NoAuthError
 
 from tests.processes.clients import Sessions
 from tests.processes.cluster import Cluster, Server, free_ports, wait_until
 from tests.processes.members import GrowingCluster, Load
+from zraft.server.authentication import digest_id
 from zraft.status import ask
 
 pytestmark = [pytest.mark.processes, pytest.mark.timeout(180)]
@@ -272,3 +274,64 @@ def test_an_empty_server_with_the_number_of_a_running_one_is_refused_and_told(
     term = growing.term()
     growing.wait_ready()
     assert growing.term() == term
+
+
+class ObservedCluster(GrowingCluster):
+    """The last of its servers is an observer from the start."""
+
+    def _place(self, count: int) -> None:
+        super()._place(count)
+        listed = ",".join(f"{n}={s.address}" for n, s in self.servers.items()) + ":observer"
+        self._lists = dict.fromkeys(self.servers, listed)
+
+
+def test_listed_observers_are_taken_in_when_the_others_have_founded_the_cluster(
+    start_cluster: Callable[..., ObservedCluster], open_sessions: OpenSessions
+) -> None:
+    observed = start_cluster(kind=ObservedCluster, servers=4)
+    observed.wait_roles(voters=[1, 2, 3], observers=[4])
+    with open_sessions(observed).reading(4) as client:
+        client.create("/through-the-observer")
+    observed.kill(4)
+    observed.wipe(4)  # an observer may lose its disk, too
+    observed.start(4)
+    observed.wait_ready()
+    observed.wait_equal_digests()
+
+
+def test_clients_change_the_members_by_reconfig(
+    start_cluster: StartCluster, open_sessions: OpenSessions
+) -> None:
+    """As kazoo's own tests of it do, and with a server that is really there in the end."""
+    growing = start_cluster(
+        kind=GrowingCluster,
+        servers=1,
+        ZRAFT_CLIENT__RECONFIG_ENABLED="true",
+        ZRAFT_AUTH__SUPER_DIGEST=digest_id(b"super:test"),
+    )
+    sessions = open_sessions(growing)
+    growing.wait_roles(voters=[1])
+    client = sessions.open(name="operator")
+    wait_until(lambda: client.get("/zookeeper/config")[0], "the founder to be written down")
+    joined = growing.place(2)
+    joining = f"server.2={joined.address.host}:2888:3888;{joined.address.port}"
+    with pytest.raises(NoAuthError):
+        client.reconfig(joining=joining, leaving=None, new_members=None)
+    with pytest.raises(BadArgumentsError):
+        client.reconfig(joining="some thing", leaving=None, new_members=None)
+    client.add_auth("digest", "super:test")
+    told = threading.Event()
+    client.get("/zookeeper/config", watch=lambda event: told.set())
+    growing.start(2)
+    data, stat = client.reconfig(joining=joining, leaving=None, new_members=None)
+    assert f"server.2={joined.address}" in data.decode()
+    assert told.wait(10), "who watches the configuration was not told"
+    assert int(data.decode().rpartition("version=")[2], 16) == stat.mzxid
+    with pytest.raises(BadVersionError):
+        client.reconfig(joining=joining, leaving=None, new_members=None, from_config=stat.mzxid + 1)
+    growing.wait_roles(voters=[1, 2])
+    data, _ = client.reconfig(joining=None, leaving="1", new_members=None)
+    growing.retire(1)
+    client.set_hosts(growing.hosts())
+    growing.wait_roles(voters=[2])
+    assert "server.1=" not in data.decode()

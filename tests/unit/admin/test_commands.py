@@ -11,6 +11,7 @@ from attrs import evolve
 from tests.unit.admin.values import STATUS, FakeAdminReports
 from tests.unit.wire.reports import CONFIGURATION, DUMP, LEADER
 from zraft.admin.commands import COMMAND_NAMES, run_command
+from zraft.admin.status import MemberStatus, SnapshotStatus
 from zraft.wire.statistics import Listing
 
 # What ZooKeeper's AdminServer answered to each command, beside `command` and `error`; 3.9 has no more of them.
@@ -196,3 +197,22 @@ def test_the_trace_mask_is_a_long() -> None:
 
 def test_system_properties_are_the_knobs() -> None:
     assert run("sysp")["zraft.client.jute_maxbuffer"] == "1048575"
+
+
+def test_the_last_snapshot_is_told_in_seconds_and_as_minus_one_before_the_first() -> None:
+    assert run("lsnp")["zxid"] == "ffffffffffffffff"
+    reports = FakeAdminReports(LEADER)
+    taken = SnapshotStatus(index=90, zxid=0x100000042, taken_ms=1_700_000_000_999, items=7, size_bytes=1_000)
+    reports.current = evolve(STATUS, snapshot=taken)
+    answer = run("last_snapshot", reports)
+    assert (answer["zxid"], answer["timestamp"]) == ("100000042", 1_700_000_000)
+
+
+def test_observers_are_listed_and_do_not_vote() -> None:
+    reports = FakeAdminReports(evolve(LEADER, leader=evolve(LEADER.leader, synced_observers=1)))
+    observer = MemberStatus(4, "127.0.0.1:2184", leads=False, is_me=True, part="observer")
+    reports.current = evolve(STATUS, server=4, members=(observer, *STATUS.members[1:]))
+    answer = run("obsr", reports)
+    assert answer["synced_observers"] == 1
+    assert answer["observers"] == [{"sid": 4, "address": "127.0.0.1:2184"}]
+    assert run("zabstate", reports)["voting"] is False

@@ -85,6 +85,18 @@ def test_it_waits_for_a_leader() -> None:
         assert client.call(REMOVE, Done) == Done("now")
 
 
+def test_a_server_that_cannot_help_now_is_left_for_another() -> None:
+    """It may have been removed, and would say the same until the time is over."""
+    removed = Refused("this server was removed", retriable=True)
+    with (
+        FakeServer(lambda _: removed) as gone,
+        FakeServer(done) as member,
+        asking(gone.address, member.address) as client,
+    ):
+        assert client.call(REMOVE, Done)
+        assert gone.asked == [REMOVE]
+
+
 def test_two_servers_that_name_each_other_do_not_keep_it_for_ever() -> None:
     with FakeServer(lambda _: Refused("not me", other[0])) as one:
         other = [one.address]

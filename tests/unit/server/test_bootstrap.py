@@ -185,3 +185,37 @@ def test_the_cluster_id_depends_on_who_founded_it_and_on_nothing_else() -> None:
     roster = tuple((s, _instance(s)) for s in SERVERS)
     assert cluster_id(roster) == cluster_id(tuple(reversed(roster)))
     assert cluster_id(roster) != cluster_id((*roster[:2], (ServerId(3), _instance(3, 1))))
+
+
+def test_an_observer_founds_nothing_and_meets_the_cluster_that_the_others_found() -> None:
+    """It is on nobody's roster, and is taken in afterwards like any empty disk."""
+    one, two = (Place(server) for server in SERVERS[:2])
+    for place in (one, two):
+        place.bootstrap = Bootstrap(place.server, place.instance, SERVERS[:2], None, founded=False)
+    observer = Place(SERVERS[2])
+    observer.bootstrap = Bootstrap(
+        observer.server, observer.instance, SERVERS[:2], None, founded=False, founds=False
+    )
+    assert observer.bootstrap.to_make_durable() is None
+    for _ in range(2):
+        _talk(one, two, observer)
+        if one.bootstrap.roster is not None and not one.bootstrap.founded:
+            assert observer.bootstrap.problem is None, "that the others are not done yet is no problem"
+    for _ in range(3):
+        _talk(one, two, observer)
+    assert one.bootstrap.founded
+    assert two.bootstrap.founded
+    assert one.bootstrap.roster == tuple((s, _instance(s)) for s in SERVERS[:2])
+    assert observer.bootstrap.roster is None
+    assert not observer.bootstrap.founded
+    assert observer.bootstrap.met == one.bootstrap.cluster
+
+
+def test_it_names_those_who_have_not_answered() -> None:
+    one, two, three = (Place(server) for server in SERVERS)
+    assert one.bootstrap.unheard == SERVERS[1:]
+    one.bootstrap.on_hello(two.sender, two.hello())
+    assert one.bootstrap.unheard == SERVERS[2:]
+    for _ in range(3):
+        _talk(one, two, three)
+    assert one.bootstrap.unheard == ()
