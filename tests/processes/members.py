@@ -189,6 +189,17 @@ class GrowingCluster(Cluster):
             check=False,
         )
 
+    def shell(self, *words: str) -> subprocess.CompletedProcess[str]:
+        """One command of `zraft shell`, at any of the servers."""
+        return subprocess.run(
+            [sys.executable, "-m", "zraft", "shell", "--connect", self.hosts(), *words],
+            capture_output=True,
+            text=True,
+            timeout=OPERATOR_S,
+            env=self.environment(0),
+            check=False,
+        )
+
     def term(self) -> int:
         """The term of the leader."""
         leader = wait_until(self.leader, "a leader")

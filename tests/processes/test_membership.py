@@ -330,6 +330,11 @@ def test_clients_change_the_members_by_reconfig(
     with pytest.raises(BadVersionError):
         client.reconfig(joining=joining, leaving=None, new_members=None, from_config=stat.mzxid + 1)
     growing.wait_roles(voters=[1, 2])
+    shown = growing.shell("config")
+    assert f"server.2={joined.address}" in shown.stdout, shown
+    refused = growing.shell("reconfig", "-remove", "2")
+    assert "reconfig" in refused.stderr + refused.stdout
+    assert "No" in refused.stderr + refused.stdout or "not valid" in refused.stderr + refused.stdout, refused
     data, _ = client.reconfig(joining=None, leaving="1", new_members=None)
     growing.retire(1)
     client.set_hosts(growing.hosts())

@@ -753,6 +753,9 @@ class Node:
                     log.error("member has no usable address", server=server, error=str(error))
                     continue
                 configured = self.config.cluster.get(server)
+                if address.is_wildcard:
+                    # A server's own entry may be one, and it was the leader who wrote down the founders.
+                    continue
                 peers[server] = (address,) if configured in (None, address) else (configured, address)
         self._links.set_peers(dict.fromkeys(peers, self.config.peer.datagram_bytes))
         if self._addresses is not None:
