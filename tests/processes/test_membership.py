@@ -333,8 +333,8 @@ def test_clients_change_the_members_by_reconfig(
     shown = growing.shell("config")
     assert f"server.2={joined.address}" in shown.stdout, shown
     refused = growing.shell("reconfig", "-remove", "2")
-    assert "reconfig" in refused.stderr + refused.stdout
-    assert "No" in refused.stderr + refused.stdout or "not valid" in refused.stderr + refused.stdout, refused
+    assert refused.returncode == 1
+    assert "NO_AUTH" in refused.stderr, refused
     data, _ = client.reconfig(joining=None, leaving="1", new_members=None)
     growing.retire(1)
     client.set_hosts(growing.hosts())
