@@ -536,7 +536,8 @@ class Simulation:
     def _configuration_of(self, process: Process) -> tuple[int, Configuration]:
         """The newest configuration of a server's log, and the index of its entry."""
         driver = process.driver
-        assert driver is not None and driver.raft is not None
+        assert driver is not None
+        assert driver.raft is not None
         raft = driver.raft
         known = self._configured.get(process.server)
         if known is not None and raft.members_changed_index == known[0]:
