@@ -426,9 +426,9 @@ class Simulation:
                 f"long after healing the members are {configuration}, wanted {roles}; {learners=}",
             )
         for process in self.processes:
-            if process.driver is not None and process.server not in history.wanted:
-                if process.driver.problem is None:
-                    fail("membership", f"S{process.server} runs, is no member, and does not say so")
+            driver = process.driver
+            if driver is not None and process.server not in history.wanted and driver.problem is None:
+                fail("membership", f"S{process.server} runs, is no member, and does not say so")
 
     def _note(self, data: bytes) -> None:
         self._fingerprint = crc32(data, self._fingerprint ^ self.schedule.now_ms)
