@@ -205,7 +205,8 @@ class Operators:
         if not leaders:
             return
         process = self._rng.choice(leaders)
-        assert process.driver is not None and process.driver.raft is not None
+        assert process.driver is not None
+        assert process.driver.raft is not None
         target = self._rng.choice(sorted(process.driver.raft.membership.members))
         if process.driver.raft.role is Role.LEADER and process.driver.raft.transfer_leadership(target):
             self.counts["transfer"] += 1

@@ -426,9 +426,9 @@ class Simulation:
                 f"long after healing the members are {configuration}, wanted {roles}; {learners=}",
             )
         for process in self.processes:
-            if process.driver is not None and process.server not in history.wanted:
-                if process.driver.problem is None:
-                    fail("membership", f"S{process.server} runs, is no member, and does not say so")
+            driver = process.driver
+            if driver is not None and process.server not in history.wanted and driver.problem is None:
+                fail("membership", f"S{process.server} runs, is no member, and does not say so")
 
     def _note(self, data: bytes) -> None:
         self._fingerprint = crc32(data, self._fingerprint ^ self.schedule.now_ms)
@@ -536,7 +536,8 @@ class Simulation:
     def _configuration_of(self, process: Process) -> tuple[int, Configuration]:
         """The newest configuration of a server's log, and the index of its entry."""
         driver = process.driver
-        assert driver is not None and driver.raft is not None
+        assert driver is not None
+        assert driver.raft is not None
         raft = driver.raft
         known = self._configured.get(process.server)
         if known is not None and raft.members_changed_index == known[0]:

@@ -62,7 +62,8 @@ class Survival:
     def counted_on(self, server: ServerId) -> bool:
         """Whether the disk that a server has now belongs to any configuration."""
         shadow = self._checks.shadows.get(server)
-        return shadow is not None and any(c.has((server, shadow.instance)) for c in self.configurations())
+        opened = any(process.server == server and process.opened for process in self._processes)
+        return opened and shadow is not None and any(c.has((server, shadow.instance)) for c in self.configurations())
 
     def rotten(self, server: ServerId, snapshot: tuple[int, int]) -> None:
         """The snapshot (index, term) of a server is no longer what it was."""
@@ -74,6 +75,7 @@ class Survival:
         """Whether the disks of these servers may be lost, and these changes be asked for."""
         gone = set(lost)
         shadows = self._checks.shadows
+        gone |= {p.server for p in self._processes if not p.opened or p.must_be_replaced}
 
         def exists(disk: Disk) -> bool:
             shadow = shadows.get(disk[0])
