@@ -14,11 +14,13 @@ from attrs import evolve
 
 from tests.traps.peer import Peer, connect_bytes
 from tests.traps.protocol import PING_REQUEST, XID_PING, Answer, Ask
+from zraft.errors import StorageError
 from zraft.ids import ServerId
 from zraft.raft.settings import RaftSettings
 from zraft.server.driver_types import DriverSettings
 from zraft.server.origin import OriginSettings
 from zraft.storage.records import Record
+from zraft.storage.snapshot_format import SnapshotInfo
 from zraft.testing.network import Network
 from zraft.testing.process import Process
 from zraft.testing.profile import ELECTION_TIMEOUT_MS, HEARTBEAT_MS, TICK_TIME_MS, Mode, roll
@@ -103,7 +105,17 @@ class Ensemble:
             reap_interval_ms=REAP_MS,
         )
         self.servers = {
-            server: Process(server, SERVERS, settings, self.schedule, _CALM, "traps", decode_datagram, self)
+            server: Process(
+                server,
+                lambda _: SERVERS,
+                settings,
+                self.schedule,
+                _CALM,
+                "traps",
+                decode_datagram,
+                self,
+                in_service=True,
+            )
             for server in SERVERS
         }
         for process in self.servers.values():
@@ -254,6 +266,15 @@ class Ensemble:
 
     def accepted(self, process: Process, socket: Socket) -> None:
         pass
+
+    def snapshot(self, process: Process, info: SnapshotInfo, *, received: bool) -> None:
+        pass
+
+    def compacting(self, process: Process, index: int) -> None:
+        pass
+
+    def ended(self, process: Process, why: StorageError) -> None:
+        raise why
 
     def output(self, process: Process, socket: Socket, data: bytes) -> None:
         pass

@@ -116,8 +116,10 @@ class PeerAddresses:
     async def keep_fresh(self) -> None:
         """Runs until cancelled."""
         while True:
+            # Not `wait_for`: before Python 3.12 it swallows a cancellation that comes with the event.
             with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(self._changed.wait(), RETRY_S if self._searching else REFRESH_S)
+                async with asyncio.timeout(RETRY_S if self._searching else REFRESH_S):
+                    await self._changed.wait()
             self._changed.clear()
             await self.refresh()
 

@@ -84,7 +84,9 @@ async def keep_fresh(
     while True:
         after_each()
         try:
-            await asyncio.wait_for(hangup.wait(), POLL_S)
+            # Not `wait_for`: before Python 3.12 it swallows a cancellation that comes with the event.
+            async with asyncio.timeout(POLL_S):
+                await hangup.wait()
         except TimeoutError:
             pass
         now = hangup.is_set()

@@ -101,3 +101,19 @@ async def test_new_members_are_looked_up_at_once() -> None:
         while ServerId(3) not in addresses.known:  # noqa: ASYNC110 - another task's, and there is no event
             await asyncio.sleep(0.005)
     keeper.cancel()
+
+
+def test_members_that_change_at_the_end_do_not_keep_the_process_alive() -> None:
+    """Python 3.11's `wait_for` swallows such a cancellation, and the server waited for its keepers for ever."""
+
+    async def run() -> None:
+        addresses = PeerAddresses({}, socket.AF_INET)
+        keeper = asyncio.create_task(addresses.keep_fresh())
+        await asyncio.sleep(0.01)
+        addresses.set_peers({})
+        await asyncio.sleep(0)
+        keeper.cancel()
+        await asyncio.wait([keeper], timeout=1)
+        assert keeper.cancelled()
+
+    asyncio.run(run())

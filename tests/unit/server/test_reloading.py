@@ -121,3 +121,19 @@ def test_a_hangup_loads_at_once_also_what_did_not_change(path: Path) -> None:
 
     asyncio.run(run())
     assert text.loads == 2
+
+
+def test_a_hangup_that_comes_with_the_end_does_not_keep_the_process_alive() -> None:
+    """Python 3.11's `wait_for` swallows such a cancellation, and the server waited for its keepers for ever."""
+
+    async def run() -> None:
+        hangup = asyncio.Event()
+        keeper = asyncio.create_task(keep_fresh([], hangup, lambda: None))
+        await asyncio.sleep(0.01)
+        hangup.set()
+        await asyncio.sleep(0)
+        keeper.cancel()
+        await asyncio.wait([keeper], timeout=1)
+        assert keeper.cancelled()
+
+    asyncio.run(run())
