@@ -353,7 +353,8 @@ class Driver:
                 raft.tick(step)
                 self.pace.step(raft, self.clock.run)
             self._follow_role(raft, step)
-            if raft.leader is None and now_ms >= self._ask_outside_at:
+            # Who may not campaign goes on naming a leader that no longer speaks to it.
+            if now_ms >= self._ask_outside_at and (raft.leader is None or self.contact.stale):
                 self._ask_whether_member(raft, now_ms)
             self.clients.begin_turn()
             self.origin.cut(now_ms, min(self.clients.arrived, now_ms))
