@@ -55,6 +55,7 @@ from zraft.server.origin import NumberedBatch, OriginStream
 from zraft.server.reads import LinearizableReads
 from zraft.server.snapshot_keeper import SnapshotKeeper
 from zraft.server.snapshot_transfer import Received, SnapshotReceiver
+from zraft.storage import durable as durable_module
 from zraft.storage import snapshots as snapshot_store_module
 from zraft.storage import wal as wal_module
 from zraft.storage.errors import DiskFullError, FsyncError
@@ -290,7 +291,8 @@ def snapshot_before_fsync() -> Sequence[Patch]:
 @_plant("D-4", "the log is cut behind what is applied, not behind the snapshot", Mode.SNAPSHOTS)
 def compaction_above_snapshot() -> Sequence[Patch]:
     def may_compact_to(self: SnapshotKeeper, needed: Any) -> int:
-        return self._machine.index if self.newest is not None else 0
+        index: int = self._machine.index
+        return index if self.newest is not None else 0
 
     return [(SnapshotKeeper, "may_compact_to", may_compact_to)]
 
@@ -389,7 +391,7 @@ def full_disk_acknowledged() -> Sequence[Patch]:
 
 @_plant("D-10", "a failed fsync is passed over", Mode.DISKS)
 def failed_fsync_ignored() -> Sequence[Patch]:
-    original = wal_module.sync_file
+    original = durable_module.sync_file
 
     def sync_file(*arguments: Any) -> None:
         with suppress(FsyncError):

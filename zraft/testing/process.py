@@ -399,8 +399,6 @@ class Process:
         self._observer.durable(self, self._frame)
         self._frame_done = True
         self._compact()
-        if self.driver is None:
-            return
         self._request_turn(self._schedule.now_ms)
 
     def _end(self, why: StorageError) -> None:

@@ -63,7 +63,11 @@ class Survival:
         """Whether the disk that a server has now belongs to any configuration."""
         shadow = self._checks.shadows.get(server)
         opened = any(process.server == server and process.opened for process in self._processes)
-        return opened and shadow is not None and any(c.has((server, shadow.instance)) for c in self.configurations())
+        return (
+            opened
+            and shadow is not None
+            and any(c.has((server, shadow.instance)) for c in self.configurations())
+        )
 
     def rotten(self, server: ServerId, snapshot: tuple[int, int]) -> None:
         """The snapshot (index, term) of a server is no longer what it was."""
