@@ -17,8 +17,8 @@ from zraft.errors import Code
 from zraft.ids import COORDINATION_GROUP, ServerId
 from zraft.raft import election as election_module
 from zraft.raft import following as following_module
-from zraft.raft import leading as leading_module
 from zraft.raft import quorum as quorum_module
+from zraft.raft import state as state_module
 from zraft.raft.core import Raft
 from zraft.raft.log import Log
 from zraft.raft.membership import Membership
@@ -408,7 +408,7 @@ def joint_counts_one_half() -> Sequence[Patch]:
     def agreed(membership: Membership, value_of: Any) -> int:
         return quorum_module.majority_value(map(value_of, membership.voters))
 
-    return [(leading_module, "agreed_value", agreed)]
+    return [(state_module, "agreed_value", agreed)]
 
 
 @_plant("Ongaro 4.3", "an election in a joint configuration is won with its new half", Mode.MEMBERS)
@@ -425,7 +425,7 @@ def learner_counts() -> Sequence[Patch]:
         values = sorted(map(value_of, membership.members), reverse=True)
         return values[len(membership.voters) // 2]
 
-    return [(leading_module, "agreed_value", agreed)]
+    return [(state_module, "agreed_value", agreed)]
 
 
 @_plant("Ongaro 4.3", "the final configuration follows a joint one that is not committed", Mode.MEMBERS)
