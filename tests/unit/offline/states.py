@@ -21,7 +21,7 @@ from zraft.storage.snapshots import SnapshotStore
 from zraft.storage.wal import Wal
 from zraft.tree.image import ImageWriter
 from zraft.tree.machine import Machine
-from zraft.tree.txn import CREATE, CREATE_SESSION, REGISTER, SETTINGS, pack_batch, pack_entry
+from zraft.tree.txn import CREATE, CREATE_SESSION, REGISTER, SETTINGS, Command, pack_batch, pack_entry
 
 ONE = ServerId(1)
 FOUNDERS = Founders(ONE, {ONE: "a:1", ServerId(2): "b:2", ServerId(3): "c:3"})
@@ -72,8 +72,8 @@ def opened(path: Path) -> tuple[DataDirectory, Wal, Machine, SnapshotMeta, HardS
     return directory, wal, machine, meta, group.hard_state
 
 
-def entries(instance: Instance, count: int) -> list[Entry]:
-    """A log: who belongs to the cluster, a session, and `count` znodes that it creates."""
+def entries(instance: Instance, count: int, *last: Command) -> list[Entry]:
+    """A log: who belongs to the cluster, a session, `count` znodes that it creates, and a leader's `last` commands."""
     made: list[Entry] = []
     position = 1
 
@@ -108,7 +108,7 @@ def server_directory(
     directory.set_cluster(CLUSTER)
     wal, _ = Wal.open(fs, directory)
     wal.append([HardStateRecord(COORDINATION_GROUP, HardState(4, ONE))])
-    for entry in entries(directory.instance, count):
+    for entry in entries(directory.instance, count, *last):
         wal.append([EntryRecord(COORDINATION_GROUP, entry)])
     wal.close()
     directory.close()
