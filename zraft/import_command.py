@@ -44,7 +44,9 @@ if TYPE_CHECKING:
     "--skip-unreadable", is_flag=True, help="Leave out what may not be read, with all below it, and say so."
 )
 @click.option(
-    "--while-written", is_flag=True, help="Accept a tree that is written to meanwhile: a copy of no one moment."
+    "--while-written",
+    is_flag=True,
+    help="Accept a tree that is written to meanwhile: a copy of no one moment.",
 )
 @click.option(
     "--timeout",
@@ -54,7 +56,9 @@ if TYPE_CHECKING:
     type=click.FloatRange(0.1, 3600),
     help="How long an answer may take.",
 )
-@click.option("--tls-ca", metavar="FILE.pem", type=click.Path(path_type=Path), help="Speak TLS; whom to trust.")
+@click.option(
+    "--tls-ca", metavar="FILE.pem", type=click.Path(path_type=Path), help="Speak TLS; whom to trust."
+)
 @click.option(
     "--tls-certificate", metavar="FILE.pem", type=click.Path(path_type=Path), help="Our own certificate."
 )

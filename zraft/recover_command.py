@@ -147,7 +147,9 @@ def _confirm(directory: DataDirectory, confirmed: str | None) -> None:
                 f"{CONFIRMED_CHARACTERS} characters of the {what} above"
             )
         confirmed = click.prompt(
-            f"To go on, type the first {CONFIRMED_CHARACTERS} characters of the {what} above", default="", err=True
+            f"To go on, type the first {CONFIRMED_CHARACTERS} characters of the {what} above",
+            default="",
+            err=True,
         )
     if confirmed.strip().lower() != expected:
         raise click.ClickException(

@@ -217,7 +217,9 @@ def _give_name(temporary: Path, path: Path) -> None:
     try:
         os.link(temporary, path)
     except FileExistsError:
-        raise ConfigError(f"{path}: appeared meanwhile, and is never overwritten; name another file") from None
+        raise ConfigError(
+            f"{path}: appeared meanwhile, and is never overwritten; name another file"
+        ) from None
     except OSError:
         # A file system without links.
         if os.path.lexists(path):
@@ -234,7 +236,9 @@ def _disk(path: Path) -> Iterator[None]:
     except StorageError:
         raise
     except OSError as error:
-        raise StorageError(f"{path}: cannot be written: {error.strerror or error}; nothing was saved") from error
+        raise StorageError(
+            f"{path}: cannot be written: {error.strerror or error}; nothing was saved"
+        ) from error
 
 
 def _write(descriptor: int, data: bytes) -> None:

@@ -73,7 +73,16 @@ def test_d15_trap16_a_zookeepers_clients_find_the_same_tree_ahead_of_them(tmp_pa
             client.close()
             (tmp_path / "auth").write_text("digest:super:test\n")
             server = cluster.servers[1]
-            options = ["--from", hosts, "--data", str(server.data), "--id", "1", "--address", str(server.address)]
+            options = [
+                "--from",
+                hosts,
+                "--data",
+                str(server.data),
+                "--id",
+                "1",
+                "--address",
+                str(server.address),
+            ]
             refused = run("import", *options)
             assert refused.returncode == 1
             assert "/hidden" in refused.stderr

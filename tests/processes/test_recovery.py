@@ -258,9 +258,7 @@ def test_d15_a_tree_is_imported_from_running_servers(
         new.wait_equal_digests()
 
 
-def test_trouble_of_the_commands_is_told_in_a_sentence(
-    start_cluster: StartCluster, tmp_path: Path
-) -> None:
+def test_trouble_of_the_commands_is_told_in_a_sentence(start_cluster: StartCluster, tmp_path: Path) -> None:
     cluster = start_cluster(kind=GrowingCluster, servers=1)
     file = tmp_path / "backup.snap"
     assert cluster.zraft("snapshot", "save", str(file)).returncode == 0
@@ -289,9 +287,7 @@ def test_trouble_of_the_commands_is_told_in_a_sentence(
     assert "different ports" in complaint(
         "snapshot", "restore", file, *place, "--cluster", "1=127.0.0.1:2182", code=2
     )
-    assert "nobody can send to" in complaint(
-        "snapshot", "restore", file, *place[:-1], "0.0.0.0:2181", code=2
-    )
+    assert "nobody can send to" in complaint("snapshot", "restore", file, *place[:-1], "0.0.0.0:2181", code=2)
     running = ["--data", cluster.servers[1].data, *place[2:]]
     assert "uses this data directory" in complaint("snapshot", "restore", file, *running)
     assert "uses this data directory" in complaint("recover", *running)
@@ -313,7 +309,16 @@ def test_a_save_that_fails_leaves_no_file(tmp_path: Path, start_cluster: StartCl
     key = tmp_path / "other.key"
     create_key_file(key)
     done = offline(
-        cluster, "snapshot", "save", tmp_path / "s.snap", "--connect", cluster.hosts(), "--key", key, "--timeout", 3
+        cluster,
+        "snapshot",
+        "save",
+        tmp_path / "s.snap",
+        "--connect",
+        cluster.hosts(),
+        "--key",
+        key,
+        "--timeout",
+        3,
     )
     assert done.returncode == 1
     assert not list(tmp_path.glob("*s.snap*"))

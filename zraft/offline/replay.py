@@ -43,7 +43,9 @@ class Replayed:
 
 
 def replay(
-    fs: FileSystem, directory: DataDirectory, on_progress: Callable[[int, int], None] = lambda index, last: None
+    fs: FileSystem,
+    directory: DataDirectory,
+    on_progress: Callable[[int, int], None] = lambda index, last: None,
 ) -> Replayed:
     """Everything the directory knows, committed or not. Recovers the log as a start does, and changes nothing else.
 
@@ -126,5 +128,7 @@ def apply_entry(machine: Machine, entry: Entry) -> None:
         return
     if entry.kind is EntryKind.MEMBERSHIP:
         members = Membership.decode(entry.payload).members
-        machine.set_members([(server, member.instance) for server, member in members.items() if member.instance])
+        machine.set_members(
+            [(server, member.instance) for server, member in members.items() if member.instance]
+        )
     machine.pass_entry(entry.index, entry.term)

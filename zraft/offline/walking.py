@@ -27,7 +27,7 @@ from zraft.tree.image_layout import ACL, DIGEST_BYTES, END, FORMAT, HEAD, ZNODE
 from zraft.tree.lifetime import CONTAINER, TTL_MS_MAX
 from zraft.tree.machine import Machine
 from zraft.tree.members import WantedMember
-from zraft.tree.node import BORN, CONFIG, Stat, table_at_birth
+from zraft.tree.node import BORN, Stat, table_at_birth
 from zraft.tree.origins import Origin, Row
 from zraft.tree.settings import Settings
 from zraft.tree.small_items import small_shares
@@ -72,7 +72,7 @@ class _Small:
     index: int = 1
     term: int = 1
     faults: int = 0
-    settings: Settings = Settings()
+    settings: Settings = Factory(Settings)
     rows: dict[Origin, Row] = Factory(dict)
     members: Mapping[ServerId, WantedMember] = Factory(dict)
 
@@ -174,7 +174,9 @@ class Walk:
             return
         if codes != {Code.OK}:
             (code, *_) = codes - {Code.OK}
-            raise OfflineError(f"{path}: the server answered {code.name} ({int(code)}); run the command again")
+            raise OfflineError(
+                f"{path}: the server answered {code.name} ({int(code)}); run the command again"
+            )
         bytes_, stat = data.value
         if stat.ephemeral_owner and _lifetime(stat, self._wall_ms) is None:
             counts.ephemerals += 1

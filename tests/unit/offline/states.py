@@ -95,13 +95,19 @@ def entries(instance: Instance, count: int, *last: Command) -> list[Entry]:
     # The first of the epoch; after the register and the settings.
     session = (1 << 56) | ((1 << 32) + 2)
     for number in range(count):
-        batch(3 + number, session, (CREATE, f"/n{number}", b"%d" % number, None, 0, 0), (CREATE, "/n0", b"", None, 0, 0))
+        batch(
+            3 + number,
+            session,
+            (CREATE, f"/n{number}", b"%d" % number, None, 0, 0),
+            (CREATE, "/n0", b"", None, 0, 0),
+        )
+    if last:
+        blob = pack_batch(ServerId(0), Instance(b""), 0, 0, [(0, (), list(last))])
+        add(EntryKind.COMMANDS, pack_entry(1 << 30, 1_700_000_000_000, [blob]), len(last))
     return made
 
 
-def server_directory(
-    path: Path, *, count: int = 20
-) -> Instance:
+def server_directory(path: Path, *last: Command, count: int = 20) -> Instance:
     """The directory of a server that was killed, with a log that was never compacted."""
     fs = RealFileSystem()
     directory = DataDirectory.open(fs, str(path), server=ONE, entropy=os.urandom)
@@ -122,7 +128,9 @@ def snapshot_of(path: Path, machine: Machine, meta: SnapshotMeta) -> None:
     store = SnapshotStore.open(fs, directory, COORDINATION_GROUP)
     writer = ImageWriter(machine)
     store.begin(
-        SnapshotHeader(COORDINATION_GROUP, meta, CLUSTER, ONE, directory.instance, b"i" * 16, machine.feature_level, 1)
+        SnapshotHeader(
+            COORDINATION_GROUP, meta, CLUSTER, ONE, directory.instance, b"i" * 16, machine.feature_level, 1
+        )
     )
     while piece := writer.step(1_000, 1 << 20):
         store.write(piece)

@@ -19,7 +19,17 @@ from zraft.raft.messages import UNKNOWN_INSTANCE, MemberRole
 from zraft.storage.directory import DataDirectory, lock_directory, read_meta
 from zraft.storage.filesystem import RealFileSystem
 
-CHANGES = ("create", "pwrite", "fdatasync", "fallocate", "ftruncate", "rename", "unlink", "mkdir", "fsync_directory")
+CHANGES = (
+    "create",
+    "pwrite",
+    "fdatasync",
+    "fallocate",
+    "ftruncate",
+    "rename",
+    "unlink",
+    "mkdir",
+    "fsync_directory",
+)
 
 
 class CutShortError(BaseException):
@@ -200,5 +210,3 @@ def test_everything_is_readable_by_its_owner_alone(tmp_path: Path) -> None:
     found_at(tmp_path / "new")
     for path in (tmp_path / "new").rglob("*"):
         assert path.stat().st_mode & 0o077 == 0, path
-
-

@@ -74,7 +74,9 @@ def test_no_origin_raises_the_level(scenario: Scenario) -> None:
 
 def test_configuration_is_empty_while_an_address_is_unknown() -> None:
     """Clients that read it (Curator) choke on half an address."""
-    assert config_text({ServerId(1): WantedMember(True, "a:1"), ServerId(2): WantedMember(True, "")}, 5) == b""
+    assert (
+        config_text({ServerId(1): WantedMember(True, "a:1"), ServerId(2): WantedMember(True, "")}, 5) == b""
+    )
     assert config_text({ServerId(1): WantedMember(True, "a:1")}, 5).endswith(b"version=5")
 
 
