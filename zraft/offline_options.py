@@ -134,6 +134,6 @@ def tell_founded(founded: Founded, founders: Founders, data: Path) -> None:
     )
     if others:
         click.echo(
-            f"           then start {', '.join(f'server {number}' for number in others)} the same way, each with its own --id "
-            "and an EMPTY directory: they are let in and vote when they have caught up"
+            f"           then start {', '.join(f'server {number}' for number in others)} the same way, each with its own "
+            "--id and an EMPTY directory: they are let in and vote when they have caught up"
         )

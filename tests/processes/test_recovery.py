@@ -208,3 +208,119 @@ def test_d1_one_server_of_three_is_recovered_and_old_ones_disturb_nobody(
     wait_until(lambda: client.exists("/leavers") is None, "the ephemeral of who does not come back to go")
     cluster.wait_equal_digests()
     assert sessions.lost == []
+
+
+def test_d15_a_tree_is_imported_from_running_servers(
+    start_cluster: StartCluster, open_sessions: OpenSessions, tmp_path: Path
+) -> None:
+    """Refused until everything can be read and nobody writes; then the same tree, and equal states everywhere."""
+    cluster = start_cluster(kind=GrowingCluster)
+    client = open_sessions(cluster).open()
+    client.add_auth("digest", "u:p")
+    plant(client)
+    before = tree(client)
+    del before["/mine"]
+    for n in range(300):
+        client.create(f"/queue/m-{n:03}", b"%d" % n)
+    before |= tree(client, "/queue")
+    (tmp_path / "new").mkdir()
+    new = GrowingCluster(tmp_path / "new", servers=2)
+    options = ["--from", cluster.hosts(), *here(new, 1)]
+    refused = offline(cluster, "import", *options)
+    assert refused.returncode == 1
+    assert "/secret" in refused.stderr
+    assert "--auth-file" in refused.stderr
+    auths = tmp_path / "auths"
+    auths.write_text("# who reads\ndigest:u:p\n")
+    options += ["--auth-file", str(auths)]
+    imported = offline(cluster, "import", *options)
+    assert imported.returncode == 0, imported.stderr
+    assert "left out:  1 ephemeral" in imported.stdout
+    again = offline(cluster, "import", *options)
+    assert again.returncode == 1
+    assert "is not empty" in again.stderr
+    seen = client.last_zxid
+    with new:
+        new.start_all()
+        new.wait_roles(voters=[1, 2])
+        sessions = open_sessions(new)
+        for number in new.servers:
+            one = reader(sessions, number)
+            found = tree(one)
+            assert set(found) == set(before)
+            for path in set(before) - {"/"}:
+                assert found[path] == before[path], path
+            assert one.last_zxid > seen
+            sessions.close_one(one)
+        with sessions.reading(1) as one:
+            assert one.create("/queue/n-", b"", sequence=True) == "/queue/n-0000000303"
+        new.wait_equal_digests()
+
+
+def test_trouble_of_the_commands_is_told_in_a_sentence(start_cluster: StartCluster, tmp_path: Path) -> None:
+    cluster = start_cluster(kind=GrowingCluster, servers=1)
+    file = tmp_path / "backup.snap"
+    assert cluster.zraft("snapshot", "save", str(file)).returncode == 0
+    place = ["--data", str(tmp_path / "new"), "--id", "1", "--address", "127.0.0.1:2181"]
+
+    def complaint(*arguments: object, code: int = 1) -> str:
+        done = offline(cluster, *arguments)
+        assert done.returncode == code, done
+        assert "Traceback" not in done.stderr
+        return done.stderr
+
+    wrong = tmp_path / "wrong.snap"
+    wrong.write_bytes(b"something else" * 100)
+    assert "do not begin as a snapshot does" in complaint("snapshot", "restore", wrong, *place)
+    data = bytearray(file.read_bytes())
+    data[-200] ^= 1
+    wrong.write_bytes(data)
+    assert "does not match its checksum" in complaint("snapshot", "restore", wrong, *place)
+    newer = file.read_bytes()
+    wrong.write_bytes(newer[:8] + b"\x09" + newer[9:])
+    assert "snapshot of format 9, this release knows 1" in complaint("snapshot", "restore", wrong, *place)
+    wrong.write_bytes(newer[:-30])
+    assert "does not end with a footer" in complaint("snapshot", "restore", wrong, *place)
+    listing = ["--cluster", "2=127.0.0.1:2182,3=127.0.0.1:2183"]
+    assert "but not this one, --id 1" in complaint("snapshot", "restore", file, *place, *listing, code=2)
+    assert "different ports" in complaint(
+        "snapshot", "restore", file, *place, "--cluster", "1=127.0.0.1:2182", code=2
+    )
+    assert "nobody can send to" in complaint("snapshot", "restore", file, *place[:-1], "0.0.0.0:2181", code=2)
+    running = ["--data", cluster.servers[1].data, *place[2:]]
+    assert "uses this data directory" in complaint("snapshot", "restore", file, *running)
+    assert "uses this data directory" in complaint("recover", *running)
+    (tmp_path / "empty").mkdir()
+    assert "is not a data directory" in complaint("recover", "--data", tmp_path / "empty", *place[2:])
+    cluster.kill(1)
+    assert "is not empty" in complaint("snapshot", "restore", file, *running)
+    assert "of server 1, not of server 2" in complaint(
+        "recover", "--data", cluster.servers[1].data, "--id", 2, "--address", "127.0.0.1:2181"
+    )
+    assert "no server can be read" in complaint("import", "--from", str(cluster.servers[1].address), *place)
+    assert not list((tmp_path / "new").glob("[!l]*")), "something was left of an attempt"
+    cluster.start(1)
+    cluster.wait_ready()
+
+
+def test_a_save_that_fails_leaves_no_file(tmp_path: Path, start_cluster: StartCluster) -> None:
+    cluster = start_cluster(kind=GrowingCluster, servers=1)
+    key = tmp_path / "other.key"
+    create_key_file(key)
+    done = offline(
+        cluster,
+        "snapshot",
+        "save",
+        tmp_path / "s.snap",
+        "--connect",
+        cluster.hosts(),
+        "--key",
+        key,
+        "--timeout",
+        3,
+    )
+    assert done.returncode == 1
+    assert not list(tmp_path.glob("*s.snap*"))
+    missing = cluster.zraft("snapshot", "save", str(tmp_path / "no" / "s.snap"))
+    assert missing.returncode == 2
+    assert "cannot be made" in missing.stderr

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import os
 import shutil
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, Final
 
@@ -244,7 +244,7 @@ def take_back(fs: FileSystem, path: str) -> bool:
     return True
 
 
-def _note(fs: FileSystem, stage: str, aside: str | None, before: list[str]) -> None:
+def _note(fs: FileSystem, stage: str, aside: str | None, before: Sequence[str]) -> None:
     path = f"{stage}/{_MOVING}"
     with writing(path):
         file = fs.create(f"{path}.tmp")

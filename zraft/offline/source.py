@@ -88,7 +88,8 @@ class Source:
             for reply in self._receive(f"the identity of scheme {auth.scheme}"):
                 if isinstance(reply, Reply) and reply.code is not Code.OK:
                     raise OfflineError(
-                        f"{self.server}: refused the identity of scheme {auth.scheme} ({reply.code.name}); correct --auth-file"
+                        f"{self.server}: refused the identity of scheme {auth.scheme} ({reply.code.name}); correct "
+                        "--auth-file"
                     )
 
     def _receive(self, doing: str) -> list[Received]:

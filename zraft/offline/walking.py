@@ -72,7 +72,7 @@ class _Small:
     index: int = 1
     term: int = 1
     faults: int = 0
-    settings: Settings = Settings()
+    settings: Settings = Factory(Settings)
     rows: dict[Origin, Row] = Factory(dict)
     members: Mapping[ServerId, WantedMember] = Factory(dict)
 

@@ -422,7 +422,7 @@ def joint_elects_one_half() -> Sequence[Patch]:
 @_plant("Ongaro 4.2.1", "learners count for commit", Mode.MEMBERS)
 def learner_counts() -> Sequence[Patch]:
     def agreed(membership: Membership, value_of: Any) -> int:
-        values = sorted(map(value_of, membership.members), reverse=True)
+        values: list[int] = sorted(map(value_of, membership.members), reverse=True)
         return values[len(membership.voters) // 2]
 
     return [(state_module, "agreed_value", agreed)]

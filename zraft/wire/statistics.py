@@ -79,7 +79,8 @@ class Distribution:
             if count and below + count >= rank:
                 low = max(self.bounds[place - 1], self.smallest) if place else self.smallest
                 high = min(self.bounds[place], self.largest) if place < len(self.bounds) else self.largest
-                return low + (high - low) * (rank - below) / count
+                # Rounding must not lead out of the bucket.
+                return min(high, low + (high - low) * (rank - below) / count)
             below += count
         return self.largest
 

@@ -21,7 +21,7 @@ from zraft.storage.snapshots import SnapshotStore
 from zraft.storage.wal import Wal
 from zraft.tree.image import ImageWriter
 from zraft.tree.machine import Machine
-from zraft.tree.txn import CREATE, CREATE_SESSION, REGISTER, SETTINGS, pack_batch, pack_entry
+from zraft.tree.txn import CREATE, CREATE_SESSION, REGISTER, SETTINGS, Command, pack_batch, pack_entry
 
 ONE = ServerId(1)
 FOUNDERS = Founders(ONE, {ONE: "a:1", ServerId(2): "b:2", ServerId(3): "c:3"})
@@ -72,8 +72,8 @@ def opened(path: Path) -> tuple[DataDirectory, Wal, Machine, SnapshotMeta, HardS
     return directory, wal, machine, meta, group.hard_state
 
 
-def entries(instance: Instance, count: int) -> list[Entry]:
-    """A log: who belongs to the cluster, a session, and `count` znodes that it creates."""
+def entries(instance: Instance, count: int, *last: Command) -> list[Entry]:
+    """A log: who belongs to the cluster, a session, `count` znodes that it creates, and a leader's `last` commands."""
     made: list[Entry] = []
     position = 1
 
@@ -101,17 +101,20 @@ def entries(instance: Instance, count: int) -> list[Entry]:
             (CREATE, f"/n{number}", b"%d" % number, None, 0, 0),
             (CREATE, "/n0", b"", None, 0, 0),
         )
+    if last:
+        blob = pack_batch(ServerId(0), Instance(b""), 0, 0, [(0, (), list(last))])
+        add(EntryKind.COMMANDS, pack_entry(1 << 30, 1_700_000_000_000, [blob]), len(last))
     return made
 
 
-def server_directory(path: Path, *, count: int = 20) -> Instance:
+def server_directory(path: Path, *last: Command, count: int = 20) -> Instance:
     """The directory of a server that was killed, with a log that was never compacted."""
     fs = RealFileSystem()
     directory = DataDirectory.open(fs, str(path), server=ONE, entropy=os.urandom)
     directory.set_cluster(CLUSTER)
     wal, _ = Wal.open(fs, directory)
     wal.append([HardStateRecord(COORDINATION_GROUP, HardState(4, ONE))])
-    for entry in entries(directory.instance, count):
+    for entry in entries(directory.instance, count, *last):
         wal.append([EntryRecord(COORDINATION_GROUP, entry)])
     wal.close()
     directory.close()
