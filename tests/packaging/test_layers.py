@@ -69,7 +69,7 @@ ALLOWED: Final[dict[str, tuple[str, ...]]] = {
     "zraft.recover_command": (*SHARED, *STATE, "zraft.storage", "zraft.offline", "zraft.offline_options"),
     "zraft.import_command": (
         *(*SHARED, *SETTINGS, *STATE, "zraft.storage", "zraft.offline", "zraft.offline_options"),
-        "zraft.shell.secure",
+        *("zraft.shell.secure", "zraft.wire.client_requests"),
     ),
     # commands: what they need beyond the command line is imported when they run
     "zraft.key_command": (*SHARED, "zraft.transport.keys"),
