@@ -25,7 +25,9 @@ def typed(run: CliRunner, directory: Path, text: str) -> Result:
     return run.invoke(recover, ["--data", str(directory), *PLACE], input=f"{text}\n")
 
 
-def test_it_shows_where_the_directory_ends_and_asks_for_the_clusters_id(run: CliRunner, tmp_path: Path) -> None:
+def test_it_shows_where_the_directory_ends_and_asks_for_the_clusters_id(
+    run: CliRunner, tmp_path: Path
+) -> None:
     instance = server_directory(tmp_path, count=3)
     result = typed(run, tmp_path, "yes")
     assert result.exit_code == 1

@@ -10,7 +10,7 @@ from zraft.ids import ServerId
 from zraft.tree import settings as settings_module
 from zraft.tree.events import NODE_DATA_CHANGED
 from zraft.tree.features import FEATURE_LEVEL_MAX, FeatureLevelError, check_level
-from zraft.tree.members import OBSERVER, PARTICIPANT, REMOVE, WantedMember, config_text
+from zraft.tree.members import OBSERVER, PARTICIPANT, WantedMember, config_text
 from zraft.tree.txn import FEATURE, MEMBERS, SET_DATA, SETTINGS, Command
 
 CONFIG = "/zookeeper/config"
@@ -147,7 +147,6 @@ def test_members_are_part_of_state_and_digest(scenario: Scenario) -> None:
         ((MEMBERS, True, -1, ((1, PARTICIPANT, b"a:1"),)), Code.BAD_ARGUMENTS),
         ((MEMBERS, True, -1, ((1, PARTICIPANT, "a"),)), Code.BAD_ARGUMENTS),
         ((MEMBERS, True, -1, ((1, PARTICIPANT),)), Code.BAD_ARGUMENTS),
-        ((MEMBERS, False, -1, ((4, REMOVE, ""),)), Code.BAD_ARGUMENTS),
         ((MEMBERS, False, 77, ((4, PARTICIPANT, "a:1"),)), Code.BAD_VERSION),
     ],
 )
@@ -162,6 +161,7 @@ def test_members_that_cannot_be_change_nothing(scenario: Scenario, command: Comm
 def test_client_needs_the_right_to_write_the_configuration(scenario: Scenario) -> None:
     """NOAUTH (WRITE on /zookeeper/config), as ZooKeeper's reconfig."""
     scenario.by_leader((FEATURE, 2))
+    scenario.by_leader(THREE_MEMBERS)
     assert scenario.run(THREE_MEMBERS) is Code.NO_AUTH
     assert not isinstance(scenario.run(THREE_MEMBERS, ids=SUPER), Code)
 
