@@ -166,7 +166,8 @@ def restore(file: Path, data: Path, founders: Founders) -> None:
             info = opened.info
             if info.header.group != COORDINATION_GROUP:
                 raise ConfigError(
-                    f"{file}: is of group {info.header.group}, expected one of group {COORDINATION_GROUP}, which holds the znodes"
+                    f"{file}: is of group {info.header.group}, expected one of group {COORDINATION_GROUP}, which holds "
+                    "the znodes"
                 )
             machine = machine_of(opened.blocks(), str(file), lambda items: advance(items, info.items))
         meta = info.meta
