@@ -141,7 +141,7 @@ def _confirm(directory: DataDirectory, confirmed: str | None) -> None:
     what = "cluster id" if directory.cluster is not None else "instance (the cluster's id is unknown)"
     click.secho(LOUD, fg="red", bold=True, err=True)
     if confirmed is None:
-        if not sys.stdin.isatty():
+        if not _somebody_is_there():
             raise click.ClickException(
                 f"not confirmed, nothing was changed: in a script, add --yes-i-lose-writes with the first "
                 f"{CONFIRMED_CHARACTERS} characters of the {what} above"
@@ -156,3 +156,7 @@ def _confirm(directory: DataDirectory, confirmed: str | None) -> None:
             f"not confirmed, nothing was changed: found {confirmed.strip()!r}, expected the first "
             f"{CONFIRMED_CHARACTERS} characters of the {what}, {expected!r}"
         )
+
+
+def _somebody_is_there() -> bool:
+    return sys.stdin.isatty()

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 
 from zraft.errors import ConfigError, StorageError
+from zraft.ids import COORDINATION_GROUP
 from zraft.log_report import membership_value
 from zraft.offline_options import founds_cluster, progress, tell_founded
 from zraft.operator_options import asks_cluster
@@ -163,6 +164,11 @@ def restore(file: Path, data: Path, founders: Founders) -> None:
         check_empty(fs, path)
         with SnapshotFile(ReadOnlyFileSystem(), str(file)) as opened, progress("reading") as advance:
             info = opened.info
+            if info.header.group != COORDINATION_GROUP:
+                raise ConfigError(
+                    f"{file}: is of group {info.header.group}, expected one of group {COORDINATION_GROUP}, which holds "
+                    "the znodes"
+                )
             machine = machine_of(opened.blocks(), str(file), lambda items: advance(items, info.items))
         meta = info.meta
         with progress("writing") as advance:

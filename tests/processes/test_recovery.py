@@ -16,6 +16,7 @@ from tests.processes.clients import Sessions
 from tests.processes.cluster import Cluster, wait_until
 from tests.processes.members import GrowingCluster
 from zraft.ids import zxid_anew
+from zraft.transport.keys import create_key_file
 
 pytestmark = [pytest.mark.processes, pytest.mark.timeout(240)]
 

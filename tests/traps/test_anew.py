@@ -11,14 +11,23 @@ from zraft.tree.image import ImageReader, ImageWriter
 from zraft.tree.members import WantedMember
 
 
-def backup_of(server: Server) -> ImageReader:
+def backup_of(server: Server) -> bytes:
     """Its state now."""
-    writer, reader = ImageWriter(server.machine), ImageReader()
+    writer = ImageWriter(server.machine)
+    pieces = []
     while piece := writer.step(1_000, 1 << 20):
-        reader.feed(piece)
+        pieces.append(piece)
+    return b"".join(pieces)
+
+
+def server_with(backup: bytes) -> Server:
+    reader = ImageReader()
+    reader.feed(backup)
     while reader.step(1_000):
         pass
-    return reader
+    server = Server()
+    server.machine.adopt(reader.finish())
+    return server
 
 
 def test_clients_of_the_old_cluster_are_ahead_of_its_backup_and_behind_the_cluster_made_of_it(
@@ -31,13 +40,11 @@ def test_clients_of_the_old_cluster_are_ahead_of_its_backup_and_behind_the_clust
     last = server.done(client, create("/b", b"2"))[0]
     hello = connect_bytes(session=client.session, password=client.password, last_zxid=last.zxid)
 
-    as_it_was = Server()
-    as_it_was.machine.adopt(backup.finish())
+    as_it_was = server_with(backup)
     assert as_it_was.machine.last_zxid < last.zxid
     assert as_it_was.peer(hello).greeting is None
 
-    anew = Server()
-    anew.machine.adopt(backup.finish())
+    anew = server_with(backup)
     zxid = zxid_anew(anew.machine.last_zxid)
     assert zxid is not None
     anew.machine.begin_anew(zxid, (ME, INSTANCE), {ME: WantedMember(True, "a:1")})

@@ -25,7 +25,7 @@ from zraft.server.driver import Driver
 from zraft.server.driver_types import DriverSettings, Effects, Identity, Stored
 from zraft.server.leadership import LEADER_COMMANDS_PER_ENTRY_MAX
 from zraft.storage.records import EntryRecord
-from zraft.transport.messages import PeerMessage, Sender, TouchAck
+from zraft.transport.messages import NotMember, PeerMessage, Sender, TouchAck
 from zraft.tree.settings import Settings
 from zraft.tree.txn import (
     CREATE,
@@ -233,3 +233,26 @@ def test_a_sync_whose_answer_was_lost_is_answered_with_a_later_one() -> None:
     place.hear(2, ReadIndexReply(COORDINATION_GROUP, 1, contexts[0], 3))
     place.turn(1)
     assert (lost.answered, later.answered) == (1, 1)
+
+
+def test_a_server_that_was_left_behind_by_a_recovered_cluster_says_so_while_nobody_leads_it() -> None:
+    """And nothing else follows from what a stranger says (D-1)."""
+    place = Place(1, 2, 3)
+    driver = place.driver
+    driver.bootstrap.welcomed(b"the old cluster!")
+    place.turns(500)
+    assert driver.problem is None
+    place.hear(2, NotMember(b"the new cluster!", 10**6))
+    assert driver.removed is None
+    assert driver.problem is not None
+    assert b"the new cluster!".hex() in driver.problem
+    assert "recovered without this disk" in driver.problem
+    driver._leader = ServerId(3)
+    assert driver.problem is None, "it has a leader, so it belongs somewhere"
+
+
+def test_a_removed_server_hears_it_from_its_own_cluster() -> None:
+    place = Place(1, 2, 3)
+    place.driver.bootstrap.welcomed(b"the old cluster!")
+    place.hear(2, NotMember(b"the old cluster!", 10**6))
+    assert place.driver.removed is not None
