@@ -56,7 +56,8 @@ class MembershipKeeper:
         self._look_at = 0
         self._progress_at = 0
         self._commit_then: int | None = None
-        self._caught_up: frozenset[ServerId] = frozenset()
+        """What was committed one to two intervals ago; None while that was before this leadership."""
+        self._commit_lately: int | None = None
         self._verdict_at = 0
         self._proposed_at_position = -1
         self._replaced: frozenset[ServerId] = frozenset()
@@ -113,9 +114,7 @@ class MembershipKeeper:
         """Commands for the log, and what the majority computed, to be told to all; most turns neither."""
         if now_ms >= self._progress_at:
             self._progress_at = now_ms + PROGRESS_INTERVAL_MS
-            if self._commit_then is not None:
-                self._caught_up = frozenset(raft.followers_at(self._commit_then))
-            self._commit_then = raft.commit_index
+            self._commit_then, self._commit_lately = self._commit_lately, raft.commit_index
         if now_ms < self._look_at:
             return [], None
         self._look_at = now_ms + LOOK_INTERVAL_MS
@@ -183,7 +182,8 @@ class MembershipKeeper:
             machine.members,
             self._joins,
             self._silences(raft, now_ms),
-            self._caught_up,
+            # Asked for now: what its last disk had caught up with says nothing of a server's new one (D-1).
+            frozenset(raft.followers_at(self._commit_then) if self._commit_then is not None else ()),
             now_ms,
         )
         self._tell(refusals(situation))

@@ -40,7 +40,7 @@ class Reaper:
             self._proposed = 0
         looked, self._left = self._left[-PATHS_PER_STEP:], self._left[:-PATHS_PER_STEP]
         commands: list[Command] = []
-        for path in looked:
+        for path in sorted(looked):  # the order of a set is no order
             node = machine.nodes.get(path)
             if (
                 node is not None

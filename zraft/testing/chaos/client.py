@@ -306,7 +306,14 @@ class Client:
         raw = request if isinstance(request, bytes) else self._codec.ask(request)[1]
         future: asyncio.Future[tuple[Reply, Operation | None]] = asyncio.get_running_loop().create_future()
         self._pending.append((operation, future))
-        writer.write(raw)
+        try:
+            writer.write(raw)
+        except RuntimeError:
+            # What uvloop says of a transport whose loss was not told yet; that it was not sent makes it no more certain.
+            self._pending.remove((operation, future))
+            if operation is not None:
+                self.record(operation)
+            raise ConnectionEndedError("connection lost") from None
         try:
             async with asyncio.timeout(OPERATION_S):
                 return await future
