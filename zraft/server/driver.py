@@ -166,6 +166,7 @@ class Driver:
         self._addresses = addresses or {}
         self.removed: str | None = None
         """Why this server no longer belongs to the cluster, in words for its operator."""
+        self._removed_at = 0
         self._belonged = False
         self._other_cluster: str | None = None
         """What a peer says that belongs to another cluster; of interest while nobody leads this one."""
@@ -550,6 +551,7 @@ class Driver:
         )
 
     def _removed(self, index: int) -> None:
+        self._removed_at = max(self._removed_at, index)
         if self.removed is None:
             self.removed = (
                 f"server {self.identity.server} (instance {self.identity.instance.hex()}) was removed from the "
@@ -560,13 +562,19 @@ class Driver:
 
     def _on_members(self, membership: Membership) -> None:
         """A MEMBERSHIP entry was applied."""
-        identity = self.identity
         if self.leadership is not None:
             rows = {origin: (row.boot, row.seq) for origin, row in self.machine.rows.items()}
             self.leadership.intake.set_origins(rows)
-        belongs = membership.has(identity.server, identity.instance)
+        self._note_membership(membership, self.applier.applied_index + 1)
+
+    def _note_membership(self, membership: Membership, index: int) -> None:
+        """The configuration of entry `index` is in the state: do we belong to it?"""
+        belongs = membership.has(self.identity.server, self.identity.instance)
         if self._belonged and not belongs:
-            self._removed(self.applier.applied_index + 1)
+            self._removed(index)
+        elif belongs and index > self._removed_at:
+            # What was heard of a removal is older than this: it was said to who had our number before us.
+            self.removed = None
         # A server that catches up meets configurations of the time before it was let in.
         self._belonged = belongs
 
@@ -608,7 +616,7 @@ class Driver:
         self.clients.close_all()
         self._remains.append(self.machine.adopt(received.state))
         self.applier.restored(meta)
-        self._note_membership(meta.membership)
+        self._note_membership(Membership.decode(meta.membership), meta.index)
         self.snapshots.restored(received.info)
         row = self.machine.rows.get((self.identity.server, self.identity.instance))
         if row is not None:
@@ -647,11 +655,7 @@ class Driver:
             replaced = raft.restore(meta)
             assert not replaced, "the log does not reach the newest snapshot"
             self.applier.restored(meta)
-            self._note_membership(meta.membership)
-
-    def _note_membership(self, payload: bytes) -> None:
-        identity = self.identity
-        self._belonged = Membership.decode(payload).has(identity.server, identity.instance)
+            self._note_membership(Membership.decode(meta.membership), meta.index)
 
     def _lead(self, leadership: Leadership, raft: Raft, wall_ms: int) -> None:
         may_propose = self._group_commit.waiting_bytes <= self.settings.raft.uncommitted_bytes_max
