@@ -59,6 +59,7 @@ _WHY: Final = {
     "raise the knob features_max that holds it down",
     Code.RECONFIG_IN_PROGRESS: "the leader has not yet written down who the members are, which it does within seconds of "
     "the cluster's foundation; try again",
+    Code.OPERATION_TIMEOUT: "it is unknown whether it was done, for this server was far behind: look and try again",
     Code.BAD_VERSION: "the members were changed by somebody else meanwhile; look and try again",
 }
 

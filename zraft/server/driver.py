@@ -13,12 +13,12 @@ from __future__ import annotations
 
 import random
 from collections import deque
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Final
 
 from attrs import asdict
 
-from zraft.errors import ProtocolError
+from zraft.errors import Code, ProtocolError
 from zraft.ids import COORDINATION_GROUP, Instance, ServerId
 from zraft.raft.core import Raft
 from zraft.raft.membership import Membership
@@ -559,6 +559,13 @@ class Driver:
                 "start it with an empty directory"
             )
             self.clients.close_all()
+            self._give_up_errands(self.origin.owners())
+
+    def _give_up_errands(self, owners: Iterable[object]) -> None:
+        """What became of these commands, this server will not learn."""
+        for owner in owners:
+            if isinstance(owner, Errand):
+                owner.complete(Code.OPERATION_TIMEOUT, self.machine.last_zxid)
 
     def _on_members(self, membership: Membership) -> None:
         """A MEMBERSHIP entry was applied."""
@@ -622,7 +629,7 @@ class Driver:
         if row is not None:
             if row.boot > self.identity.boot:
                 raise self.applier.copied(row.boot)
-            self.origin.on_restore(row.boot, row.seq)
+            self._give_up_errands(self.origin.on_restore(row.boot, row.seq))
 
     def _where_applied(self) -> SnapshotMeta:
         """Where the log stands at the state machine's index."""

@@ -21,5 +21,7 @@ class Errand:
         self.phase = Phase.ATTACHED
 
     def complete(self, result: object, zxid: int) -> None:
-        """The command was applied."""
-        self._done(result)
+        """The command was applied, or its fate will not be known here; only the first word counts."""
+        if self.phase is not Phase.CLOSED:
+            self.phase = Phase.CLOSED
+            self._done(result)

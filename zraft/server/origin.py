@@ -177,17 +177,25 @@ class OriginStream:
         for batch in self._unapplied.values():
             batch.sent_at = None
 
-    def on_restore(self, boot: int, seq: int) -> None:
+    def on_restore(self, boot: int, seq: int) -> list[Any]:
         """The state was replaced by a snapshot in which this origin stands at (boot, seq) (D-4).
 
-        Batches that it covers were applied elsewhere, their results are unknown here. The others are due again, with
-        the same bytes; nobody waits for them any more.
+        Batches that it covers were applied elsewhere, their results are unknown here: who waits for them is returned.
+        The others are due again, with the same bytes.
         """
+        owners: list[Any] = []
         if boot == self._boot:
             for number in [number for number in self._unapplied if number <= seq]:
-                self._unapplied_bytes -= self._unapplied.pop(number).size
+                batch = self._unapplied.pop(number)
+                self._unapplied_bytes -= batch.size
+                owners += batch.owners
         for batch in self._unapplied.values():
             batch.sent_at = None
+        return owners
+
+    def owners(self) -> list[Any]:
+        """Everybody who waits for the result of something that was not applied yet."""
+        return [owner for batch in self._unapplied.values() for owner in batch.owners] + list(self._owners)
 
     def take_applied(self, seq: int) -> NumberedBatch | None:
         """The batch `seq` was applied: who waits for its results. None if this process did not send it."""

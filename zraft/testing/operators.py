@@ -18,7 +18,7 @@ from zraft.ids import ServerId
 from zraft.raft.role import Role
 from zraft.testing.model import History
 from zraft.testing.process import Process
-from zraft.testing.profile import Profile
+from zraft.testing.profile import RUN_MS, Profile
 from zraft.testing.schedule import Schedule
 from zraft.testing.survival import Survival
 from zraft.tree import txn
@@ -30,6 +30,8 @@ VOTERS_MIN: Final = 2
 LOOK_INTERVAL_MS: Final = 150
 UNHEARD_MS: Final = 600
 """After so long outside a server is started anew with the list of members as it is now."""
+
+GIVEN_UP_AFTER_MS: Final = 1_000
 
 KINDS: Final = (
     *("add", "add", "add", "remove", "remove", "demote", "promote", "promote", "transfer", "transfer"),
@@ -194,11 +196,14 @@ class Operators:
         """Commands of a process that ended: once its next boot is registered they cannot be carried out any more."""
         for asked in list(self._asked):
             changes, process, boots = asked
-            if process.boots != boots:
-                row = self._history.rows.get((process.server, process.sender.instance), (0, 0))
-                if process.wiped_since(boots) or row[0] >= process.sender.boot:
-                    self._asked.remove(asked)
-                    self._survival.pending.remove(changes)
+            if process.boots == boots:
+                continue
+            row = self._history.rows.get((process.server, process.sender.instance), (0, 0))
+            # What never boots again is never registered; whatever of it was on its way has arrived long ago.
+            given_up = process.must_be_replaced and self._schedule.now_ms >= RUN_MS + GIVEN_UP_AFTER_MS
+            if process.wiped_since(boots) or row[0] >= process.sender.boot or given_up:
+                self._asked.remove(asked)
+                self._survival.pending.remove(changes)
 
     def _transfer(self) -> None:
         leaders = [p for p in self._processes.values() if p.leads]

@@ -137,3 +137,16 @@ def test_the_bound_counts_what_is_collected_and_what_is_unapplied() -> None:
 
 def test_a_batch_of_an_earlier_process_has_no_owners_here() -> None:
     assert _stream().take_applied(5) is None
+
+
+def test_d4_a_restored_state_covers_batches_and_the_others_go_again() -> None:
+    stream = OriginStream(ME, INSTANCE, 3, OriginSettings(batches_in_flight_max=3))
+    for owner in ("a", "b", "c"):
+        stream.add(owner, 0, (), [(1,)], 10)
+        stream.cut(0)
+    assert [batch.seq for batch in stream.due(0)] == [1, 2, 3]
+    blobs = {batch.seq: batch.blob for batch in stream.due(1_000)}
+    assert stream.on_restore(3, 2) == ["a", "b"]
+    assert [(batch.seq, batch.blob) for batch in stream.due(1_001)] == [(3, blobs[3])]
+    assert stream.owners() == ["c"]
+    assert stream.on_restore(2, 9) == [], "an earlier boot's numbers are others"
