@@ -36,6 +36,8 @@ KNOWN_SEEDS = {
     "gap": 0,
     "keep_old_connection": 5,
     "expiry_on_waking": 9,
+    "old_snapshot_accepted": 6,
+    "snapshot_keeps_clients": 6,
     "vote_forgotten": 17,
     "blind_expire": 103,
     "table_not_read_again": 59,
@@ -45,7 +47,6 @@ KNOWN_SEEDS = {
     "local_sync": 2,
     "touch_while_expiring": 0,
     "batches_recut": 0,
-    "read_index_without_quorum": 822,
     "ids_of_another_run": 0,
     "reads_with_old_ids": 0,
     "writes_with_old_ids": 0,
@@ -65,8 +66,7 @@ KNOWN_SEEDS = {
 
 
 NO_SEED_YET = {
-    "old_snapshot_accepted",
-    "snapshot_keeps_clients",
+    "read_index_without_quorum",
     "restore_acknowledged_early",
     "position_lost",
     "configuration_of_snapshot_ignored",

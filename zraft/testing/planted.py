@@ -63,6 +63,7 @@ from zraft.storage.wal import Wal
 from zraft.testing.profile import Mode
 from zraft.testing.raft_checks import RaftChecks
 from zraft.transport.messages import OriginBatch, Sender, TouchReport, Welcome
+from zraft.tree import quota_usage as quota_usage_module
 from zraft.tree import reads as tree_reads
 from zraft.tree.acl import READ, permits
 from zraft.tree.image_writer import ImageWriter
@@ -849,10 +850,10 @@ def lifetimes_by_wall_clock() -> Sequence[Patch]:
 
 @_plant("multi", "a failed multi leaves what it counted in the usage of a quota")
 def usage_of_failed_multi() -> Sequence[Patch]:
-    def undo_usage(self: Tree, stats: Any, data: bytes | None) -> None:
+    def undo_usage(tree: Tree, stats: Any, data: bytes | None) -> None:
         return
 
-    return [(Tree, "_undo_usage", undo_usage)]
+    return [(quota_usage_module, "_undo_usage", undo_usage)]
 
 
 @_plant("trap 10", "a recursive watch hears of children, not of what is below them")

@@ -313,6 +313,8 @@ class Client:
             self._pending.remove((operation, future))
             if operation is not None:
                 self.record(operation)
+            if writer is self._writer:
+                await self._drop()
             raise ConnectionEndedError("connection lost") from None
         try:
             async with asyncio.timeout(OPERATION_S):
