@@ -438,7 +438,12 @@ class Driver:
                 if raft is not None and message.cluster is not None and message.cluster == self.cluster:
                     raft.vouch(server, instance)
                     if message.wants_reply and not raft.membership.has(server, instance):
-                        self._on_stranger(raft, server, instance)
+                        if self.leadership is None and self.serving and raft.membership_committed:
+                            # The leader may be somebody it does not know. What we know may be old, too: a later
+                            # configuration with this disk in it takes our word back.
+                            self._outbox.send(server, NotMember(message.cluster, raft.members_changed_index))
+                        else:
+                            self._on_stranger(raft, server, instance)
             case Join() | Welcome() | NotMember() | MemberReport() | Verdict():
                 self._on_membership(server, instance, message)
             case SnapshotOffer() | SnapshotRequest() | SnapshotChunk():
