@@ -49,14 +49,17 @@ from zraft.tree.txn import FEATURE, MEMBERS, SETTINGS, Command
 
 Reply = Callable[[OperatorReply], None]
 
+_PASSING: Final = (Code.RECONFIG_IN_PROGRESS, Code.UNIMPLEMENTED)
+"""What a young cluster answers for its first seconds: worth asking again until the caller's time is up."""
+
 PART_BYTES_MAX: Final = 256 * 1024
 WAITING_MAX: Final = 64
 
 _WHY: Final = {
     Code.NEW_CONFIG_NO_QUORUM: "the change would leave no server that votes; add another one first",
     Code.BAD_ARGUMENTS: "there is no such member, or the request is out of bounds",
-    Code.UNIMPLEMENTED: f"the cluster works at a feature level below {LEVEL_OF_MEMBERS}: upgrade all servers first, or "
-    "raise the knob features_max that holds it down",
+    Code.UNIMPLEMENTED: f"the cluster works at a feature level below {LEVEL_OF_MEMBERS}: it rises by itself within "
+    "seconds of the cluster's foundation; upgrade all servers first, or raise the knob features_max that holds it down",
     Code.RECONFIG_IN_PROGRESS: "the leader has not yet written down who the members are, which it does within seconds of "
     "the cluster's foundation; try again",
     Code.OPERATION_TIMEOUT: "it is unknown whether it was done, for this server was far behind: look and try again",
@@ -246,7 +249,7 @@ class Administration:
         def done(result: object) -> None:
             if isinstance(result, Code) and result is not Code.OK:
                 why = _WHY.get(result, f"the cluster answered {result.name}")
-                reply(Refused(why, retriable=result is Code.RECONFIG_IN_PROGRESS))
+                reply(Refused(why, retriable=result in _PASSING))
             else:
                 reply(Done(text))
 

@@ -196,6 +196,16 @@ def test_d5_the_feature_level_is_raised_by_the_leader_and_by_no_origin() -> None
     assert set(raised) == {LEADER}
 
 
+def test_a_change_of_members_before_the_level_rose_is_worth_asking_again() -> None:
+    """A cluster's first seconds: found by a test machine that asked 0.9 s after the foundation."""
+    office = Office()
+    office.driver.machine.feature_level = 1
+    reply = office.ask(MemberAdd(ServerId(4), "127.0.0.1:5254", observer=True))
+    assert isinstance(reply, Refused)
+    assert reply.retriable
+    assert "below 2: it rises by itself within seconds" in reply.text
+
+
 def test_d5_a_level_that_not_all_can_do_is_refused() -> None:
     reply = Office().ask(FeatureRaise(3))
     assert isinstance(reply, Refused)
