@@ -17,7 +17,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import ExitStack
 from types import TracebackType
-from typing import Final, Self
+from typing import Any, Final, Self
 
 from attrs import define, evolve, field
 
@@ -26,7 +26,7 @@ from zraft.ids import ServerId
 from zraft.raft.core import Raft
 from zraft.testing.clients import SimulatedClient
 from zraft.testing.process import Process
-from zraft.testing.profile import Mode, Profile, roll
+from zraft.testing.profile import Mode, roll
 from zraft.testing.simulation import Simulation, scaled
 from zraft.transport.messages import PeerMessage, Sender
 from zraft.tree import txn
@@ -106,7 +106,7 @@ class Scene:
         features: tuple[int, ...] = (2, 2, 2, 2, 2),
         seed: int = SEED,
         trace: bool = False,
-        **profile: object,
+        **profile: Any,
     ) -> None:
         calm = {**CALM, "servers": servers, "clients": clients, "features": features, **profile}
         self.simulation = simulation = Simulation(
@@ -168,7 +168,9 @@ class Scene:
 
     def leader_first(self) -> list[Process]:
         """The founders; who leads in the newest term comes first."""
-        return sorted(self._founders, key=lambda server: (-raft_of(server).term * server.leads, server.server))
+        return sorted(
+            self._founders, key=lambda server: (-raft_of(server).term * server.leads, server.server)
+        )
 
     def start(self, server: Process) -> None:
         """Start a server that was never started, or is down."""
@@ -257,9 +259,7 @@ class Scene:
         self, *kinds: type[PeerMessage], sender: Process | None = None, to: Process | None = None
     ) -> Held:
         """Keep back messages of these kinds, between these servers if they are named."""
-        held = Held(
-            kinds, None if sender is None else sender.server, None if to is None else to.server
-        )
+        held = Held(kinds, None if sender is None else sender.server, None if to is None else to.server)
         self._held.append(held)
         self.network.gate = self._passes
         return held
@@ -281,7 +281,8 @@ class Scene:
         client.stay_at(server)
         client.drop()
         self.until(
-            lambda: client.connections > connections and client.idle, f"C{client.number} reaches S{server.server}"
+            lambda: client.connections > connections and client.idle,
+            f"C{client.number} reaches S{server.server}",
         )
 
     def work(self, entries: int) -> None:
@@ -306,7 +307,7 @@ class Scene:
         self.simulation.heal()
 
 
-CALM: Final[dict[str, object]] = {
+CALM: Final[dict[str, Any]] = {
     "gentle": False,
     "loss": 0.0,
     "duplicate": 0.0,

@@ -328,9 +328,7 @@ class Simulation:
         self.operators.active = False
         self.adversary.heal()
         tree = self._settings.tree
-        schedule.run_until(
-            end_ms - tree.session_timeout_ms_max - 2 * tree.tick_time_ms - EXPIRY_SLACK_MS
-        )
+        schedule.run_until(end_ms - tree.session_timeout_ms_max - 2 * tree.tick_time_ms - EXPIRY_SLACK_MS)
         silent_since = self.history.position
         schedule.run_until(end_ms - FINALE_MS)
         for client in self.clients:

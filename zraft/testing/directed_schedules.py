@@ -1,4 +1,4 @@
-"""The shortest schedules that make planted bugs visible which hardly any seed shows, in the words of `Scene`.
+"""The shortest schedules that make planted bugs visible which hardly any seed shows, mostly in the words of `Scene`.
 
 Each is named like its plant (zraft/testing/planted.py), breaks no promise without it, and says by its decorator which
 promise is seen broken with it.
@@ -12,8 +12,23 @@ from typing import Final
 
 from attrs import frozen
 
-from zraft.raft.messages import AppendEntries, AppendEntriesReply, TimeoutNow
+from zraft.ids import COORDINATION_GROUP, Instance, ServerId
+from zraft.raft.core import Raft
+from zraft.raft.log import Log
+from zraft.raft.membership import Membership
+from zraft.raft.messages import (
+    AppendEntries,
+    AppendEntriesReply,
+    Entry,
+    EntryKind,
+    HardState,
+    Heartbeat,
+    Member,
+    TimeoutNow,
+)
 from zraft.raft.role import Role
+from zraft.raft.settings import RaftSettings
+from zraft.raft.snapshot import SnapshotMeta
 from zraft.server.divergence import DivergedError
 from zraft.testing import jute
 from zraft.testing.broken import BrokenPromiseError
@@ -65,11 +80,55 @@ def read_index_without_quorum() -> None:
         scene.heal()
 
 
+@breaks("durable match:")
+def restore_acknowledged_early() -> None:
+    """A tail that a deposed leader sent is being written when the snapshot arrives that replaces it.
+
+    On one core, its peers and its disk played by hand: the writes are the tail (1), the later term (2), the log that
+    begins anew (3) and the entry after it (4).
+    """
+    one, two, three = ServerId(1), ServerId(2), ServerId(3)
+    disks = {server: Instance(bytes([server]) * 16) for server in (one, two, three)}
+    membership = Membership({server: Member(instance) for server, instance in disks.items()})
+
+    def entries(term: int, first: int, last: int) -> tuple[Entry, ...]:
+        indexes = range(first, last + 1)
+        return tuple(Entry(index, term, EntryKind.COMMANDS, index, 1, b"") for index in indexes)
+
+    raft = Raft(
+        group=COORDINATION_GROUP,
+        server=two,
+        instance=disks[two],
+        settings=RaftSettings(),
+        hard_state=HardState(1),
+        log=Log(entries=entries(1, 1, 2)),
+        membership=membership,
+        rng=random.Random(0),
+    )
+    raft.step(one, disks[one], AppendEntries(raft.group, 1, 2, 1, 2, entries(1, 3, 8)))
+    raft.ready()
+    raft.step(three, disks[three], Heartbeat(raft.group, 2, 1, 0))
+    raft.ready()
+    assert raft.restore(SnapshotMeta(5, 2, 6, membership.encode()))
+    raft.ready()
+    raft.persisted(1)
+    raft.step(three, disks[three], AppendEntries(raft.group, 2, 5, 2, 5, entries(2, 6, 6)))
+    raft.ready()
+    for number in (2, 3, 4):
+        raft.persisted(number)
+        for to, message in raft.ready().messages:
+            if isinstance(message, AppendEntriesReply) and message.accepted and number < 4:
+                raise BrokenPromiseError(
+                    "durable match", f"entry {message.match_index} is acknowledged to S{to}; it is in write 4"
+                )
+    assert raft.durable_index == 6
+
+
 @breaks("snapshot:")
 def position_lost() -> None:
     """An idle server took a state over, and an operator wants a snapshot of it before anything else is applied."""
     with Scene(retain_bytes_max=0) as scene:
-        leader, second, third = scene.found()
+        leader, _, third = scene.found()
         scene.connect(scene.clients[0], leader)
         scene.leave_behind(third, leader)
         scene.join()
@@ -78,7 +137,7 @@ def position_lost() -> None:
         scene.heal()
 
 
-@breaks("membership:")
+@breaks("membership: S3 knows that")
 def configuration_of_snapshot_ignored() -> None:
     """A member was added while a server was away, and the entry that did it is in nobody's log any more."""
     with Scene(retain_bytes_max=0) as scene:
@@ -95,7 +154,7 @@ def configuration_of_snapshot_ignored() -> None:
         scene.heal()
 
 
-@breaks("recovery:")
+@breaks("recovery: S3 recovers")
 def failed_fsync_ignored() -> None:
     """The fsync of one frame fails, and the power fails before anything else is written to the page."""
     with Scene() as scene:
@@ -151,7 +210,7 @@ def learner_counts() -> None:
         scene.heal()
 
 
-@breaks("membership:")
+@breaks("membership: S1 writes the configuration")
 def final_too_early() -> None:
     """One of three loses its vote."""
     with Scene() as scene:
@@ -161,7 +220,7 @@ def final_too_early() -> None:
         scene.heal()
 
 
-@breaks("membership:")
+@breaks("membership: S1 writes the configuration")
 def two_changes_at_once() -> None:
     """One is to go, another to come; the leader waits for the first change to be acknowledged, longer than it looks."""
     with Scene() as scene:
@@ -190,7 +249,7 @@ def progress_of_lost_disk() -> None:
         scene.heal()
 
 
-@breaks("membership:")
+@breaks("membership: S1 has origin rows")
 def row_of_lost_disk() -> None:
     """A disk is lost and replaced."""
     with Scene() as scene:
@@ -199,7 +258,7 @@ def row_of_lost_disk() -> None:
         scene.heal()
 
 
-@breaks("membership:")
+@breaks("membership: S4 votes from")
 def promoted_blindly() -> None:
     """A new server is let in, and of the log it gets nothing for a while."""
     with Scene() as scene:
@@ -217,7 +276,7 @@ def promoted_blindly() -> None:
         scene.heal()
 
 
-@breaks("membership:")
+@breaks("membership: S3 works and is removed")
 def removed_first() -> None:
     """A server that works is replaced by one that nobody has started yet."""
     with Scene() as scene:
@@ -241,14 +300,16 @@ def late_transfer() -> None:
         scene.until(lambda: len(orders.messages) > 0, "the order leaves")
         scene.until(lambda: not raft_of(leader).transferring, "the leader gives up")
         scene.hand_over(leader, third)
-        scene.until(lambda: third.leads and raft_of(second).leader == third.server, "the second follows the third")
+        scene.until(
+            lambda: third.leads and raft_of(second).leader == third.server, "the second follows the third"
+        )
         scene.release(orders)
         scene.run(100)
         assert third.leads
         scene.heal()
 
 
-@breaks("membership:")
+@breaks("membership: S3 runs, is no member, and does not say so")
 def removed_and_not_told() -> None:
     """A server is removed while it is down, and starts again."""
     with Scene() as scene:
