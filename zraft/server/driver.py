@@ -559,6 +559,7 @@ class Driver:
                 f"cluster with entry {index}: it serves nobody. To let it in again, add it with `zraft member add` and "
                 "start it with an empty directory"
             )
+            self.clients.removed = True
             self.clients.close_all()
             self._give_up_errands(self.origin.owners())
 
@@ -583,6 +584,7 @@ class Driver:
         elif belongs and index > self._removed_at:
             # What was heard of a removal is older than this: it was said to who had our number before us.
             self.removed = None
+            self.clients.removed = False
         # A server that catches up meets configurations of the time before it was let in.
         self._belonged = belongs
 
