@@ -262,11 +262,11 @@ class Driver:
         return (
             self._stirred
             or raft is None
-            or self.applier.applied_index < raft.applicable_index
             or raft.commit_index != self._seen_commit
             or raft.leader != self._leader
-            or raft.has_ready
             or self._group_commit.due
+            or self.applier.applied_index < raft.applicable_index
+            or raft.has_ready
         )
 
     # -- state that the shell and the four-letter words show
@@ -355,7 +355,11 @@ class Driver:
                 self.pace.step(raft, self.clock.run)
             self._follow_role(raft, step)
             # Who may not campaign goes on naming a leader that no longer speaks to it.
-            if now_ms >= self._ask_outside_at and (raft.leader is None or self.contact.stale):
+            if (
+                not raft.is_voter
+                and now_ms >= self._ask_outside_at
+                and (raft.leader is None or self.contact.stale)
+            ):
                 self._ask_whether_member(raft, now_ms)
             self.clients.begin_turn()
             self.origin.cut(now_ms, min(self.clients.arrived, now_ms))
@@ -513,15 +517,10 @@ class Driver:
 
     def _ask_whether_member(self, raft: Raft, now_ms: int) -> None:
         """Whoever may not campaign says nothing, and who was removed while it was down would never be told."""
-        identity = self.identity
-        if (
-            self.removed is None
-            and self.cluster
-            and not raft.membership.has_voter(identity.server, identity.instance)
-        ):
+        if self.removed is None and self.cluster:
             self._ask_outside_at = now_ms + ASK_WHETHER_MEMBER_INTERVAL_MS
             for server in raft.membership.members:
-                if server != identity.server:
+                if server != self.identity.server:
                     self._outbox.send(server, Hello(self.cluster, None, wants_reply=True))
 
     def _on_stranger(self, raft: Raft, server: ServerId, instance: Instance) -> None:
@@ -730,8 +729,9 @@ class Driver:
             self._reads.answered(ready.read_states)
         if raft.role is Role.LEADER:
             self.contact.note_rounds(raft.round, raft.quorum_round)
-        if self.applier.applied_index < raft.applicable_index:
-            self.applier.apply_committed(raft.log, raft.applicable_index)
+        applicable = raft.applicable_index
+        if self.applier.applied_index < applicable:
+            self.applier.apply_committed(raft.log, applicable)
             if raft.log.bytes_in_memory > self.settings.log_memory_bytes_max:
                 raft.log.evict_to(self.applier.applied_index)
         self._reads.finish(self.applier.applied_index)
@@ -747,7 +747,8 @@ class Driver:
         now = self.clock.now
         raft = self.raft
         if raft is not None and (
-            self.applier.applied_index < raft.applicable_index or (self.leadership is None and self._leads())
+            self.applier.applied_index < raft.applicable_index
+            or (raft.role is Role.LEADER and self.leadership is None and self._leads())
         ):
             return now
         if self._outbox.local:
