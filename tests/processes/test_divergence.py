@@ -89,7 +89,7 @@ def test_a_server_whose_state_differs_begins_anew_and_keeps_the_evidence(
     cluster.wait_equal_digests()
     # It counts again: with one of the others gone, the two of them are the majority.
     other = next(n for n in cluster.servers if n not in (wrong, survivor))
-    wait_until(lambda: _is_voter(cluster, wrong), "the new instance to be a voter")
+    wait_until(lambda: is_voter(cluster, wrong), "the new instance to be a voter")
     cluster.kill(other)
     setter.retry(setter.set, "/wrong", b"both")
 
@@ -111,7 +111,7 @@ def test_a_server_whose_state_differs_begins_anew_and_keeps_the_evidence(
     setter.retry(setter.set, "/wrong", b"the others go on")
 
 
-def _is_voter(cluster: ErringCluster, number: int) -> bool:
+def is_voter(cluster: ErringCluster, number: int) -> bool:
     listing = cluster.operate(MemberList(), MemberListing)
     return not listing.changing and any(
         member.server == number and member.role == "voter" for member in listing.members

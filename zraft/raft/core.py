@@ -88,15 +88,18 @@ class Raft(Changing):
         self.now += elapsed
         now = self.now
         if self.role is Role.LEADER:
-            if self._rounds.silence(now) > self.settings.election_timeout_ticks:
+            rounds = self._rounds
+            if rounds.silence(now) > self.settings.election_timeout_ticks:
                 # Check-quorum (section 6.2): it may be cut off, and its clients are better served elsewhere.
                 self._become_follower(self.term, None)
                 return
-            if now >= self._rounds.next_at:
-                self._rounds.wanted = True
+            if now >= rounds.next_at:
+                rounds.wanted = True
             self._ask_again()
-            self._end_departures()
-            self._tick_handover()
+            if self._departures:
+                self._end_departures()
+            if self._handover is not None:
+                self._tick_handover()
         else:
             self._tick_election()
 
@@ -184,10 +187,16 @@ class Raft(Changing):
         """Take everything that accumulated since the last call."""
         if self.role is Role.LEADER:
             self._lead()
-            self._continue_handover()
+            if self._handover is not None:
+                self._continue_handover()
         if self._ack_index:
             self._acknowledge()
-        write = self._writes.take(self.log.last_index)
+        write = self._writes.take(self.log.last_index) if self._writes.pending else None
+        if write is None and not self._outbox.messages and not self._read_states:
+            # So it is in every other turn: the same value says so until the commit moves.
+            if self._nothing.commit_index != self.commit_index:
+                self._nothing = Ready((), None, self.commit_index, ())
+            return self._nothing
         read_states = tuple(self._read_states)
         if read_states:
             self._read_states.clear()
@@ -198,7 +207,9 @@ class Raft(Changing):
         """Whether `ready` would bring something to do now: many a message only confirms what is known."""
         if self._outbox.messages or self._ack_index or self._read_states or self._writes.pending:
             return True
-        return self.role is Role.LEADER and (self._has_to_lead() or self._handover_due())
+        return self.role is Role.LEADER and (
+            self._has_to_lead() or (self._handover is not None and self._handover_due())
+        )
 
     def persisted(self, number: int) -> None:
         """Write `number` and all before it are durable: the next ready() brings what waited for them."""
@@ -236,9 +247,8 @@ class Raft(Changing):
     @property
     def followers_needing_snapshot(self) -> tuple[ServerId, ...]:
         """While leading: members whose next entry is older than the log."""
-        return tuple(
-            server for server in self._replication.needing_snapshot() if server not in self._departures
-        )
+        needing = self._replication.needing_snapshot()
+        return tuple(server for server in needing if server not in self._departures) if needing else ()
 
     def set_bulk_bytes_min(self, server: ServerId, size: int) -> None:
         """Messages with entries to that server go by a stream from `size` bytes on: its path loses datagrams (D-22)."""
@@ -282,7 +292,8 @@ class Raft(Changing):
     @property
     def applicable_index(self) -> int:
         """The last index that may be applied here: committed and locally durable (D-7)."""
-        return min(self.commit_index, self.durable_index)
+        commit, durable = self.commit_index, self._writes.durable_index
+        return commit if commit < durable else durable
 
     def statistics(self) -> RaftStatistics:
         """A frozen view of the moment, for metrics and operators."""

@@ -26,6 +26,9 @@ class Departures:
     def __init__(self) -> None:
         self._departures: dict[ServerId, _Departure] = {}
 
+    def __len__(self) -> int:
+        return len(self._departures)
+
     def __contains__(self, server: ServerId) -> bool:
         return server in self._departures
 
@@ -47,8 +50,6 @@ class Departures:
 
     def over(self, commit_index: int, now: int, patience: int) -> tuple[ServerId, ...]:
         """Those who were told for long enough; they are forgotten."""
-        if not self._departures:
-            return ()
         gone = []
         for server, departure in self._departures.items():
             if departure.until is None:

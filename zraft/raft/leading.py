@@ -112,12 +112,15 @@ class Leading(Following):
         """Would `_lead` send anything?"""
         if self._rounds.wanted or self._reads.need_round:
             return True
-        last_index = self.log.last_index
-        return any(
-            (progress.next_index <= last_index and progress.state is not ProgressState.SNAPSHOT)
-            or progress.commit_sent < self._heartbeat_commit(progress)
-            for progress in self._replication.followers.values()
-        )
+        last_index, commit_index = self.log.last_index, self.commit_index
+        for progress in self._replication.followers.values():
+            if progress.next_index <= last_index and progress.state is not ProgressState.SNAPSHOT:
+                return True
+            if progress.commit_sent < commit_index and progress.commit_sent < self._heartbeat_commit(
+                progress
+            ):
+                return True
+        return False
 
     def _ask_again(self) -> None:
         """Followers whose answer is missing for too long are asked again."""

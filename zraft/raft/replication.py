@@ -134,9 +134,11 @@ class Replication:
     def needing_snapshot(self) -> tuple[ServerId, ...]:
         """Followers whose next entry is older than the log."""
         first_index = self._log.first_index
-        return tuple(
-            progress.server for progress in self.followers.values() if progress.next_index < first_index
-        )
+        needing: tuple[ServerId, ...] = ()
+        for progress in self.followers.values():
+            if progress.next_index < first_index:
+                needing += (progress.server,)
+        return needing
 
     def statistics(self) -> tuple[FollowerStatistics, ...]:
         return tuple(

@@ -44,7 +44,8 @@ class Rounds:
 
     def silence(self, now: int) -> int:
         """Ticks since a quorum was last heard of, or since the leadership began."""
-        return now - max(self.contact, self._leading_since)
+        contact, since = self.contact, self._leading_since
+        return now - (contact if contact > since else since)
 
     def begin(self, now: int, next_at: int) -> int:
         """A round leaves now; returns its number."""

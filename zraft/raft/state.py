@@ -21,6 +21,7 @@ from zraft.raft.messages import HardState, Message
 from zraft.raft.outbox import Outbox
 from zraft.raft.quorum import VoteResult, agreed_value
 from zraft.raft.read_index import PendingReads
+from zraft.raft.ready import Ready
 from zraft.raft.replication import Replication
 from zraft.raft.role import Role
 from zraft.raft.rounds import Rounds
@@ -78,6 +79,7 @@ class GroupState:
 
         self._writes = Writes(durable_index=log.last_index)
         self._outbox = Outbox()
+        self._nothing = Ready((), None, self.commit_index, ())
         self._ack_index = 0  # to be acknowledged to the leader by the next ready(), 0 if nothing
         self._read_states: list[tuple[int, int]] = []
         self._election = Election(settings, rng)
@@ -100,6 +102,11 @@ class GroupState:
         self._proposals_refused = 0
         self._reads_dropped = 0
         self._campaigns = 0
+
+    @property
+    def is_voter(self) -> bool:
+        """Does this disk vote by the newest configuration, or, while that is joint, by the one before it?"""
+        return self._is_voter
 
     @property
     def durable_index(self) -> int:

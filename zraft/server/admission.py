@@ -28,7 +28,8 @@ class Admission(Generic[T]):
         """`per_second_max` of 0 is no limit; otherwise as many may come at once as in one second."""
         self._in_flight_max = in_flight_max
         self._per_second_max = per_second_max
-        self._waiting: dict[T, None] = {}
+        self.waiting: dict[T, None] = {}
+        """Who waits, in order; only to be read."""
         self._in_flight: set[T] = set()
         # In thousandths of an attach, so that a rate below one per millisecond loses nothing to rounding.
         self._tokens = per_second_max * MS_PER_S
@@ -36,14 +37,14 @@ class Admission(Generic[T]):
 
     def __len__(self) -> int:
         """How many wait."""
-        return len(self._waiting)
+        return len(self.waiting)
 
     def ask(self, one: T) -> bool:
         """True if `one` is admitted at once, False if it waits from now on."""
-        if not self._waiting and self._may_go():
+        if not self.waiting and self._may_go():
             self._in_flight.add(one)
             return True
-        self._waiting[one] = None
+        self.waiting[one] = None
         return False
 
     def begin_turn(self, now_ms: int) -> list[T]:
@@ -55,9 +56,9 @@ class Admission(Generic[T]):
                 self._tokens = min(full, self._tokens + elapsed * self._per_second_max)
             self._filled_at = now_ms
         admitted: list[T] = []
-        while self._waiting and self._may_go():
-            one = next(iter(self._waiting))
-            del self._waiting[one]
+        while self.waiting and self._may_go():
+            one = next(iter(self.waiting))
+            del self.waiting[one]
             self._in_flight.add(one)
             admitted.append(one)
         return admitted
@@ -65,11 +66,11 @@ class Admission(Generic[T]):
     def finish(self, one: T) -> None:
         """`one` is attached, or gone, whether it was admitted, waited, or neither."""
         self._in_flight.discard(one)
-        self._waiting.pop(one, None)
+        self.waiting.pop(one, None)
 
     def due_in_ms(self) -> int | None:
         """After how long a turn can admit somebody; None if nobody waits, or only the end of others can help."""
-        if not self._waiting or len(self._in_flight) >= self._in_flight_max:
+        if not self.waiting or len(self._in_flight) >= self._in_flight_max:
             return None
         if not self._per_second_max or self._tokens >= MS_PER_S:
             return 0

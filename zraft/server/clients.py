@@ -119,6 +119,8 @@ class Clients:
         self._by_session: dict[int, Connection] = {}
         self._attaching: dict[int, Connection] = {}
         self._timeouts: Counter[int] = Counter()
+        self.timeout_ms_min: int | None = None
+        """The smallest negotiated timeout of the sessions attached here."""
         self._dirty: list[Connection] = []
         self._backlogged: dict[Connection, None] = {}
         self._syncs: list[Connection] = []
@@ -359,6 +361,7 @@ class Clients:
         self._timeouts[connection.timeout_ms] -= 1
         if not self._timeouts[connection.timeout_ms]:
             del self._timeouts[connection.timeout_ms]
+            self.timeout_ms_min = min(self._timeouts, default=None)
 
     # -- what the applier calls
 
@@ -377,6 +380,7 @@ class Clients:
         self._by_session[result.id] = connection
         self._touches.attached(result.id, cut_at)
         self._timeouts[result.timeout_ms] += 1
+        self.timeout_ms_min = min(self._timeouts)
         connection.attached(result)
 
     def on_session_moved(self, session: int, to: Connection | None) -> None:
@@ -400,17 +404,12 @@ class Clients:
 
     # -- what the driver calls, once per turn
 
-    @property
-    def timeout_ms_min(self) -> int | None:
-        """The smallest negotiated timeout of the sessions attached here."""
-        return min(self._timeouts, default=None)
-
     def begin_turn(self) -> None:
         """What waited for this turn, in the order in which it began to wait."""
         self.taken = 0
         if self._counts:
             self.step_count()
-        if self._paced or self._admission:
+        if self._paced or self._admission.waiting:
             self.take_attaches()
         if self._backlogged:
             self.take_backlog()
@@ -425,7 +424,7 @@ class Clients:
         """After how long a turn can do what waits here; None if nothing does, or only somebody else can help."""
         if self._counts or (self._backlogged and self.taken >= REQUESTS_PER_TURN_MAX):
             return 0
-        return self._admission.due_in_ms() if self._admission else None
+        return self._admission.due_in_ms() if self._admission.waiting else None
 
     def take_backlog(self) -> None:
         """Requests that waited for room in the origin stream, or for this turn."""

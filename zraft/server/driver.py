@@ -22,12 +22,20 @@ from zraft.errors import Code, ProtocolError
 from zraft.ids import COORDINATION_GROUP, Instance, ServerId
 from zraft.raft.core import Raft
 from zraft.raft.membership import Membership
-from zraft.raft.messages import Member, MemberRole
+from zraft.raft.messages import (
+    AppendEntries,
+    AppendEntriesReply,
+    Heartbeat,
+    HeartbeatReply,
+    Member,
+    MemberRole,
+)
 from zraft.raft.messages import Message as RaftMessage
 from zraft.raft.role import Role
 from zraft.raft.snapshot import SnapshotMeta
 from zraft.server.applier import Applier
-from zraft.server.bootstrap import Bootstrap, Roster
+from zraft.server.belonging import Belonging
+from zraft.server.bootstrap import Roster
 from zraft.server.clients import Clients
 from zraft.server.clock import TurnClock
 from zraft.server.connection import Connection
@@ -37,7 +45,6 @@ from zraft.server.divergence import check_verdict
 from zraft.server.driver_types import DriverSettings, Effects, Identity, Stored
 from zraft.server.errands import Errand
 from zraft.server.group_commit import GroupCommit
-from zraft.server.joining import Joining
 from zraft.server.leadership import Leadership
 from zraft.server.origin import OriginStream
 from zraft.server.outbox import Outbox
@@ -75,10 +82,6 @@ MISTAKES_KEPT_MAX: Final = 16
 
 ERRAND_BYTES: Final = 512
 """What an operator's command counts for in its batch."""
-
-ASK_STRANGER_INTERVAL_MS: Final = 100
-
-ASK_WHETHER_MEMBER_INTERVAL_MS: Final = 500
 
 REMAINS_PER_TURN: Final = 3_000
 """Parts of a replaced state freed per turn: about a millisecond."""
@@ -164,34 +167,11 @@ class Driver:
         self._reads = LinearizableReads(self.clients, identity.boot, settings.origin.resend_ms)
 
         self._addresses = addresses or {}
-        self.removed: str | None = None
-        """Why this server no longer belongs to the cluster, in words for its operator."""
-        self._removed_at = 0
-        self._belonged = False
-        self._other_cluster: str | None = None
-        """What a peer says that belongs to another cluster; of interest while nobody leads this one."""
-        self._ask_stranger_at = self._ask_outside_at = 0
         self._remains: list[Remains] = []
         """Of states that were replaced: taken apart in steps, for a million objects die slowly."""
         self._founding = stored.log.last_index == 0
-        self.bootstrap = Bootstrap(
-            identity.server,
-            identity.instance,
-            [peer for peer in peers if peer not in settings.observers],
-            stored.roster,
-            founded=stored.log.last_index > 0,
-            cluster=identity.cluster,
-            founds=identity.server not in settings.observers,
-        )
-        self.joining = Joining(
-            identity.server,
-            identity.instance,
-            peers,
-            self._addresses.get(identity.server, ""),
-            settings.features,
-            # An empty log without a roster: it was taken in, and stopped before the first entry reached it.
-            identity.cluster if stored.roster is None and stored.log.last_index == 0 else None,
-        )
+        self.belonging = Belonging(identity, peers, settings, stored, self._addresses, self._outbox)
+        self.bootstrap = self.belonging.bootstrap
         if stored.roster is not None:
             self._start_raft(self._founders(stored.roster))
         elif stored.log.last_index > 0:
@@ -262,11 +242,11 @@ class Driver:
         return (
             self._stirred
             or raft is None
-            or self.applier.applied_index < raft.applicable_index
             or raft.commit_index != self._seen_commit
             or raft.leader != self._leader
-            or raft.has_ready
             or self._group_commit.due
+            or self.applier.applied_index < raft.applicable_index
+            or raft.has_ready
         )
 
     # -- state that the shell and the four-letter words show
@@ -279,26 +259,22 @@ class Driver:
     @property
     def serving(self) -> bool:
         """Whether clients get answers: contact with a leader that has a quorum, later than the last wake-up (D-14)."""
-        return self.raft is not None and not self.contact.stale and self.removed is None
+        return self.raft is not None and not self.contact.stale and self.belonging.removed is None
+
+    @property
+    def removed(self) -> str | None:
+        """Why this server no longer belongs to the cluster, in words for its operator."""
+        return self.belonging.removed
 
     @property
     def problem(self) -> str | None:
         """Why this server stays out of its cluster, in words for its operator."""
-        lonely = self._other_cluster if self._leader is None else None
-        return self.removed or self.bootstrap.problem or self.joining.problem or lonely
+        return self.belonging.problem(led=self._leader is not None)
 
     @property
     def waiting(self) -> str | None:
         """What an empty server waits for, in words for its operator; None once it belongs to a cluster, or was told no."""
-        unheard = self.bootstrap.unheard
-        if not unheard or self.problem is not None:
-            return None
-        me = self.identity.server
-        return (
-            f"this disk is empty, and servers {', '.join(map(str, unheard))} have not answered: a new cluster is founded "
-            f"when all that are listed run; if it runs already, its servers do not know this one before `zraft member add "
-            f"{me} {self._addresses.get(me, 'HOST:PORT')}`"
-        )
+        return self.belonging.waiting(led=self._leader is not None)
 
     @property
     def cluster(self) -> bytes | None:
@@ -331,48 +307,31 @@ class Driver:
     def turn(self, now_ms: int, wall_ms: int) -> Effects:
         """Everything that follows from what arrived since the last turn."""
         step = self.clock.advance(now_ms)
+        clients, raft = self.clients, self.raft
         self.latencies.answered(now_ms)
-        sent_before = self.clients.sent_total - self.clients.events_total
-        self.clients.now = now_ms
-        raft = self.raft
+        sent_before = clients.sent_total - clients.events_total
+        clients.now = now_ms
         founded = self.bootstrap.founded
         if not founded:
-            for peer, hello in self.bootstrap.hellos(now_ms):
-                self._outbox.send(peer, hello)
-            if self.bootstrap.met is not None:
-                self.joining.met(self.bootstrap.met)
-            for peer, join in self.joining.joins(now_ms):
-                self._outbox.send(peer, join)
-        elif raft is not None and self._founding:
-            # Nobody leads a cluster that was founded this moment: one server need not wait to find that out.
-            self._founding = False
-            first = self.identity.server == min(raft.membership.voters)
-            if first and raft.leader is None and raft.log.last_index == 0:
-                raft.hasten_election()
+            self.belonging.seek(now_ms)
+        elif self._founding and raft is not None:
+            self._begin_cluster(raft)
         if raft is not None:
             if founded and step:
                 raft.tick(step)
                 self.pace.step(raft, self.clock.run)
             self._follow_role(raft, step)
             # Who may not campaign goes on naming a leader that no longer speaks to it.
-            if now_ms >= self._ask_outside_at and (raft.leader is None or self.contact.stale):
-                self._ask_whether_member(raft, now_ms)
-            self.clients.begin_turn()
-            self.origin.cut(now_ms, min(self.clients.arrived, now_ms))
-            leader = self._leader
-            if leader is not None:
-                for batch in self.origin.due(now_ms):
-                    self._outbox.send(leader, batch)
-                if now_ms >= self.touches.due_at:
-                    self.touches.interval_ms = self.machine.settings.tick_time_ms // 2
-                    for report in self.touches.make_reports(now_ms):
-                        self._outbox.send(leader, report)
-                    if leader != self.identity.server:
-                        digests = tuple(self.machine.digests)
-                        self._outbox.send(leader, MemberReport(self.settings.features, digests))
-                context = self._reads.ask(now_ms)
-                if context is not None:
-                    raft.read_index(context)
+            if (
+                not raft.is_voter
+                and self.belonging.asks_outside(now_ms)
+                and (raft.leader is None or self.contact.stale)
+            ):
+                self.belonging.ask_whether_member(raft, now_ms)
+            clients.begin_turn()
+            self.origin.cut(now_ms, min(clients.arrived, now_ms))
+            if self._leader is not None:
+                self._ask_leader(raft, self._leader, now_ms)
             if self._outbox.local:
                 self._deliver_local()
             if self.leadership is not None:
@@ -382,15 +341,15 @@ class Driver:
             self._keep_snapshots(raft, wall_ms)
         self._stirred = False
         stale = self.contact.stale
-        serving = raft is not None and not stale and self.removed is None
-        if serving and not self.clients.serving and self.settings.clients.read_only_mode_enabled:
-            self.clients.end_read_only()
-        self.clients.serving = serving
+        serving = raft is not None and not stale and self.belonging.removed is None
+        if serving and not clients.serving and self.settings.clients.read_only_mode_enabled:
+            clients.end_read_only()
+        clients.serving = serving
         if stale and self.contact.lost:
-            self.clients.close_all()
-        outputs = self.clients.flush(now_ms)
+            clients.close_all()
+        outputs = clients.flush(now_ms)
         self._count_reads(sent_before)
-        self.clients.arrived = now_ms
+        clients.arrived = now_ms
         frame = self._group_commit.next_frame(self.bootstrap.to_make_durable())
         if frame is not None:
             self.pace.began(self.clock.run)
@@ -399,6 +358,30 @@ class Driver:
             self._outbox.take(), frame, outputs, self._wake_at(), tasks, self.snapshots.take_compaction()
         )
 
+    def _begin_cluster(self, raft: Raft) -> None:
+        """Nobody leads a cluster that was founded this moment: one server need not wait to find that out."""
+        self._founding = False
+        first = self.identity.server == min(raft.membership.voters)
+        if first and raft.leader is None and raft.log.last_index == 0:
+            raft.hasten_election()
+
+    def _ask_leader(self, raft: Raft, leader: ServerId, now_ms: int) -> None:
+        """What the leader is to know, write down or confirm; it may be this server itself."""
+        for batch in self.origin.due(now_ms):
+            self._outbox.send(leader, batch)
+        if now_ms >= self.touches.due_at:
+            self.touches.interval_ms = self.machine.settings.tick_time_ms // 2
+            for report in self.touches.make_reports(now_ms):
+                self._outbox.send(leader, report)
+            if leader != self.identity.server:
+                digests = tuple(self.machine.digests)
+                self._outbox.send(leader, MemberReport(self.settings.features, digests))
+        context = self._reads.ask(now_ms)
+        if context is not None:
+            raft.read_index(context)
+
+    # -- messages
+
     def _on_message(
         self, server: ServerId, instance: Instance, sender: Sender | None, message: PeerMessage
     ) -> None:
@@ -406,6 +389,9 @@ class Driver:
         if message.__class__ in SERVER_MESSAGES:
             self._stirred = True
         match message:
+            case AppendEntries() | AppendEntriesReply() | Heartbeat() | HeartbeatReply():
+                # By far the most; the rest of the core's follow below.
+                self._on_consensus(raft, server, instance, message)
             case OriginBatch():
                 if self.leadership is not None:
                     self.leadership.intake.offer(server, instance, message)
@@ -428,39 +414,31 @@ class Driver:
                     self.touches.on_ack(message, self.clock.run)
             case Hello():
                 assert sender is not None
-                answer = self.bootstrap.on_hello(sender, message)
-                if answer is not None:
-                    self._outbox.send(server, answer)
-                if raft is not None and message.cluster is not None and message.cluster == self.cluster:
-                    raft.vouch(server, instance)
-                    if message.wants_reply and not raft.membership.has(server, instance):
-                        if self.leadership is None and self.serving and raft.membership_committed:
-                            # The leader may be somebody it does not know. What we know may be old, too: a later
-                            # configuration with this disk in it takes our word back.
-                            self._outbox.send(server, NotMember(message.cluster, raft.members_changed_index))
-                        else:
-                            self._on_stranger(raft, server, instance)
+                self.belonging.on_hello(
+                    sender, message, raft, self.leadership, serving=self.serving, now_ms=self.clock.now
+                )
             case Join() | Welcome() | NotMember() | MemberReport() | Verdict():
                 self._on_membership(server, instance, message)
             case SnapshotOffer() | SnapshotRequest() | SnapshotChunk():
                 if raft is not None and raft.membership.has(server, instance):
                     self.snapshots.on_message(server, message, raft, self.clock.now)
             case _:
-                if raft is None:
-                    return
-                if not raft.membership.has(server, instance):
-                    self._on_stranger(raft, server, instance)
-                if not self.bootstrap.founded and not self.bootstrap.admits(
-                    message, from_member=raft.membership.has(server, instance)
-                ):
-                    return
-                self._step(raft, server, instance, message)
+                self._on_consensus(raft, server, instance, message)
 
-    def _step(self, raft: Raft, server: ServerId, instance: Instance, message: RaftMessage) -> None:
-        """One peer's mistake costs that one message: whoever sends it must not be able to end this server."""
+    def _on_consensus(
+        self, raft: Raft | None, server: ServerId, instance: Instance, message: RaftMessage
+    ) -> None:
+        if raft is None:
+            return
+        is_member = raft.membership.has(server, instance)
+        if not is_member:
+            self.belonging.on_stranger(raft, self.leadership, server, instance, self.clock.now)
+        if not self.bootstrap.founded and not self.bootstrap.admits(message, from_member=is_member):
+            return
         try:
             raft.step(server, instance, message)
         except ProtocolError as error:
+            # One peer's mistake costs that one message: whoever sends it must not be able to end this server.
             self.peer_mistakes += 1
             self.mistakes.append((server, str(error)))
 
@@ -479,22 +457,16 @@ class Driver:
                         self._outbox.send(server, answer)
             case Welcome():
                 if raft is None:
-                    membership = self.joining.on_welcome(message)
+                    membership = self.belonging.joining.on_welcome(message)
                     if membership is not None:
                         self.bootstrap.welcomed(message.cluster)
                         self._start_raft(membership)
                         assert self.raft is not None
                         self.raft.vouch(server, instance)
             case NotMember():
-                if raft is None:
-                    self.joining.on_refusal(message)
-                elif cluster is not None and message.cluster != cluster:
-                    self._note_other_cluster(server, message.cluster)
-                elif message.cluster == cluster:
-                    known = raft.members_changed_index
-                    ours = raft.membership.has(self.identity.server, self.identity.instance)
-                    if message.index > known or (message.index == known and not ours):
-                        self._removed(message.index)
+                removed_at = self.belonging.on_not_member(server, message, raft)
+                if removed_at is not None:
+                    self._removed(removed_at)
             case MemberReport():
                 if leadership is not None and raft is not None and raft.membership.has(server, instance):
                     leadership.members.on_report(server, instance, message)
@@ -511,54 +483,8 @@ class Driver:
         """Where a server is, as far as this one was told."""
         return self._addresses.get(server) if server is not None else None
 
-    def _ask_whether_member(self, raft: Raft, now_ms: int) -> None:
-        """Whoever may not campaign says nothing, and who was removed while it was down would never be told."""
-        identity = self.identity
-        if (
-            self.removed is None
-            and self.cluster
-            and not raft.membership.has_voter(identity.server, identity.instance)
-        ):
-            self._ask_outside_at = now_ms + ASK_WHETHER_MEMBER_INTERVAL_MS
-            for server in raft.membership.members:
-                if server != identity.server:
-                    self._outbox.send(server, Hello(self.cluster, None, wants_reply=True))
-
-    def _on_stranger(self, raft: Raft, server: ServerId, instance: Instance) -> None:
-        """A consensus message of who is no member here.
-
-        A leader tells it, for it may have been removed without knowing. Anybody else asks which cluster it belongs
-        to: if it is this one, the membership may have changed while this server was away (`Raft.vouch`).
-        """
-        now = self.clock.now
-        if self.cluster is None:
-            return
-        if self.leadership is not None:
-            if raft.membership_committed:
-                answer = self.leadership.members.not_member(server, instance, raft, self.cluster, now)
-                if answer is not None:
-                    self._outbox.send(server, answer)
-        elif now >= self._ask_stranger_at:
-            self._ask_stranger_at = now + ASK_STRANGER_INTERVAL_MS
-            self._outbox.send(server, Hello(self.cluster, None, wants_reply=True))
-
-    def _note_other_cluster(self, server: ServerId, cluster: bytes) -> None:
-        """A peer is in another cluster than this disk: nothing it says counts, but it explains why nobody answers."""
-        assert self.cluster is not None
-        self._other_cluster = (
-            f"server {server} belongs to cluster {cluster.hex()}, this disk (instance {self.identity.instance.hex()}) to "
-            f"cluster {self.cluster.hex()}: the cluster was restored or recovered without this disk, or the list of "
-            f"servers is wrong. To join the new one, move the data directory aside and start with an empty one"
-        )
-
     def _removed(self, index: int) -> None:
-        self._removed_at = max(self._removed_at, index)
-        if self.removed is None:
-            self.removed = (
-                f"server {self.identity.server} (instance {self.identity.instance.hex()}) was removed from the "
-                f"cluster with entry {index}: it serves nobody. To let it in again, add it with `zraft member add` and "
-                "start it with an empty directory"
-            )
+        if self.belonging.remove(index):
             self.clients.removed = True
             self.clients.close_all()
             self._give_up_errands(self.origin.owners())
@@ -577,16 +503,11 @@ class Driver:
         self._note_membership(membership, self.applier.applied_index + 1)
 
     def _note_membership(self, membership: Membership, index: int) -> None:
-        """The configuration of entry `index` is in the state: do we belong to it?"""
-        belongs = membership.has(self.identity.server, self.identity.instance)
-        if self._belonged and not belongs:
+        """The configuration of entry `index` is in the state."""
+        if self.belonging.note_membership(membership, index):
             self._removed(index)
-        elif belongs and index > self._removed_at:
-            # What was heard of a removal is older than this: it was said to who had our number before us.
-            self.removed = None
-            self.clients.removed = False
-        # A server that catches up meets configurations of the time before it was let in.
-        self._belonged = belongs
+        else:
+            self.clients.removed = self.belonging.removed is not None
 
     def _founders(self, roster: Roster) -> Membership:
         return Membership(
@@ -732,8 +653,9 @@ class Driver:
             self._reads.answered(ready.read_states)
         if raft.role is Role.LEADER:
             self.contact.note_rounds(raft.round, raft.quorum_round)
-        if self.applier.applied_index < raft.applicable_index:
-            self.applier.apply_committed(raft.log, raft.applicable_index)
+        applicable = raft.applicable_index
+        if self.applier.applied_index < applicable:
+            self.applier.apply_committed(raft.log, applicable)
             if raft.log.bytes_in_memory > self.settings.log_memory_bytes_max:
                 raft.log.evict_to(self.applier.applied_index)
         self._reads.finish(self.applier.applied_index)
@@ -749,7 +671,8 @@ class Driver:
         now = self.clock.now
         raft = self.raft
         if raft is not None and (
-            self.applier.applied_index < raft.applicable_index or (self.leadership is None and self._leads())
+            self.applier.applied_index < raft.applicable_index
+            or (raft.role is Role.LEADER and self.leadership is None and self._leads())
         ):
             return now
         if self._outbox.local:

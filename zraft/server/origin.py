@@ -10,7 +10,7 @@ Pure: time is handed in. Source: rule D-2 in docs/RULES.md.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Sequence
 from typing import Any, Final
 
 from attrs import define, frozen
@@ -165,12 +165,16 @@ class OriginStream:
             self._unapplied_bytes += size
         self._stamped = len(self._runs)
 
-    def due(self, now: int) -> Iterator[OriginBatch]:
+    def due(self, now: int) -> Sequence[OriginBatch]:
         """Batches to send to the leader now: new ones, and unapplied ones whose last sending is too long ago."""
+        if not self._unapplied:
+            return ()
+        due = []
         for batch in self._unapplied.values():
             if batch.sent_at is None or now - batch.sent_at >= self._settings.resend_ms:
                 batch.sent_at = now
-                yield batch.message
+                due.append(batch.message)
+        return due
 
     def on_leader_change(self) -> None:
         """Another leader may have none of what is unapplied: all of it is due again."""

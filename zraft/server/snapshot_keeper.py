@@ -100,8 +100,6 @@ class SnapshotKeeper:
         self.commands = 0
         self._bytes = 0  # of all entries applied in this run
         self._marks: list[tuple[int, int]] = []  # (index, bytes applied up to it)
-        self._image_bytes = COMPRESSION_ASSUMED * newest.size if newest is not None else 0
-        self._image_items = newest.items if newest is not None else 0
         self._writer: ImageWriter | None = None
         self._written_bytes = 0
         self._header: SnapshotHeader | None = None
@@ -112,6 +110,10 @@ class SnapshotKeeper:
         self._finishing = False
         # Servers apply the same log; if all wrote at the same moment, all would be slow at once.
         self._stagger_percent = 100 + 12 * (identity.server % 5)
+        if newest is not None:
+            self._size_up(COMPRESSION_ASSUMED * newest.size, newest.items)
+        else:
+            self._size_up(0, 0)
 
     # -- what is applied
 
@@ -130,7 +132,7 @@ class SnapshotKeeper:
         self.newest = info
         # Nothing older than what arrived could be continued with the log that begins after it.
         self._fallback_index = info.header.meta.index
-        self._image_bytes, self._image_items = COMPRESSION_ASSUMED * info.size, info.items
+        self._size_up(COMPRESSION_ASSUMED * info.size, info.items)
         self.log_bytes = self.commands = 0
         self._marks.clear()
 
@@ -145,17 +147,23 @@ class SnapshotKeeper:
         """Write one as soon as possible, whatever the log's size: an operator wants it."""
         self._wanted = True
 
+    def _size_up(self, image_bytes: int, items: int) -> None:
+        """How large the state is decides how much log may gather beside it, in hundredths of bytes and of commands."""
+        settings = self._settings
+        bytes_due = max(settings.log_bytes_min, image_bytes * settings.log_ratio_percent // 100)
+        self._bytes_due_percent = bytes_due * self._stagger_percent
+        self._commands_due_percent = max(settings.commands_min, items // 2) * self._stagger_percent
+
     def is_due(self, now_ms: int, *, idle: bool) -> bool:
         """Whether the log since the last snapshot is long enough; a busy server waits for twice as much."""
-        if self.writing or now_ms < self._retry_at or self._machine.index == 0:
+        factor = 1 if idle else 2
+        long_enough = (
+            self.log_bytes * 100 >= self._bytes_due_percent * factor
+            or self.commands * 100 >= self._commands_due_percent * factor
+        )
+        if not long_enough and not self._wanted:
             return False
-        if self._wanted:
-            return True
-        settings = self._settings
-        factor = self._stagger_percent * (1 if idle else 2)
-        bytes_due = max(settings.log_bytes_min, self._image_bytes * settings.log_ratio_percent // 100)
-        commands_due = max(settings.commands_min, self._image_items // 2)
-        return self.log_bytes * 100 >= bytes_due * factor or self.commands * 100 >= commands_due * factor
+        return not self.writing and now_ms >= self._retry_at and self._machine.index != 0
 
     def step(
         self, now_ms: int, wall_ms: int, meta: Callable[[], SnapshotMeta], cluster: bytes, *, idle: bool
@@ -212,7 +220,7 @@ class SnapshotKeeper:
         if isinstance(task, Finish) and isinstance(result, SnapshotInfo):
             assert self._header is not None
             self._end()
-            self._image_bytes, self._image_items = self._written_bytes, result.items
+            self._size_up(self._written_bytes, result.items)
             self.taken_total += 1
             if self.newest is None or self.newest.header.meta.index < result.header.meta.index:
                 self._fallback_index = self.newest.header.meta.index if self.newest is not None else 0

@@ -56,10 +56,10 @@ class _Receiver:
 class SnapshotSender:
     """The leader's side, for the time of one leadership."""
 
-    def __init__(self, bytes_per_s: int) -> None:
+    def __init__(self, bytes_per_s: int, now_ms: int) -> None:
         self._bytes_per_s = bytes_per_s
         self._budget = 0.0
-        self._budget_at: int | None = None
+        self._budget_at = now_ms
         self._receivers: dict[ServerId, _Receiver] = {}
         self._waiting: deque[Read] = deque()
         self.sent_bytes_total = 0
@@ -123,8 +123,8 @@ class SnapshotSender:
 
     def reads(self, now_ms: int) -> list[Task]:
         """What the budget of this moment allows to read."""
-        if self._budget_at is None:
-            self._budget_at = now_ms
+        if not self._waiting:
+            return []
         self._budget = min(
             self._budget + (now_ms - self._budget_at) * self._bytes_per_s / 1000,
             float(max(CHUNK_BYTES, self._bytes_per_s // 20)),
@@ -150,6 +150,11 @@ class SnapshotSender:
             return None
         self.sent_bytes_total += len(result)
         return server, SnapshotChunk(COORDINATION_GROUP, term, task.id, task.offset, result)
+
+    @property
+    def busy(self) -> bool:
+        """Whether anybody is being offered or sent a snapshot."""
+        return bool(self._receivers) or bool(self._waiting)
 
     @property
     def waiting(self) -> bool:

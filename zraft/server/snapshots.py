@@ -9,7 +9,7 @@ Pure.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Sequence
 from typing import Final
 
 from zraft.errors import StorageError
@@ -90,23 +90,25 @@ class Snapshots:
             self._tasks += tasks
             self._outgoing += self.receiver.requests(now_ms, raft.term)
             self._note_problem()
-        elif cluster is not None:
+        elif cluster is not None and (self.keeper.writing or self.keeper.is_due(now_ms, idle=idle)):
             # Not while another server's state is on its way: ours would be obsolete.
             self._tasks += self.keeper.step(now_ms, wall_ms, meta, cluster, idle=idle)
-        self._lead(now_ms, raft)
+        if raft.role is Role.LEADER:
+            self._lead(now_ms, raft)
+        else:
+            self.sender = None
         if now_ms >= self._compact_at:
             self._compact_at = now_ms + COMPACT_INTERVAL_MS
             self._compact(raft)
         return received
 
     def _lead(self, now_ms: int, raft: Raft) -> None:
-        if raft.role is not Role.LEADER:
-            self.sender = None
-            return
         if self.sender is None or self._sender_term != raft.term:
-            self.sender = SnapshotSender(self._settings.send_bytes_per_s)
+            self.sender = SnapshotSender(self._settings.send_bytes_per_s, now_ms)
             self._sender_term = raft.term
         needing = raft.followers_needing_snapshot
+        if not needing and not self.sender.busy:
+            return
         if needing and self.keeper.newest is None:
             self.keeper.request()
         self._outgoing += self.sender.offers(now_ms, raft.term, needing, self.keeper.newest)
@@ -192,15 +194,17 @@ class Snapshots:
         taken, self._tasks = self._tasks, []
         return taken
 
-    def take_outgoing(self) -> Iterable[tuple[ServerId, PeerMessage]]:
-        """Messages to send."""
-        taken, self._outgoing = self._outgoing, []
-        return taken
-
     def take_compaction(self) -> int | None:
         """The write-ahead log no longer needs the entries up to this index; None if there is nothing to do."""
         index, self._compact_to = self._compact_to, 0
         return index or None
+
+    def take_outgoing(self) -> Sequence[tuple[ServerId, PeerMessage]]:
+        """Messages to send."""
+        if not self._outgoing:
+            return ()
+        taken, self._outgoing = self._outgoing, []
+        return taken
 
     @property
     def wake_in_ms(self) -> int | None:

@@ -234,7 +234,7 @@ def test_a_setting_that_does_not_exist_or_is_out_of_bounds_is_refused_with_the_c
 
 def test_a_server_that_is_not_part_of_its_cluster_says_why() -> None:
     office = Office()
-    office.driver.removed = "it was removed"
+    office.driver.belonging.removed = "it was removed"
     reply = office.ask(MemberList())
     assert isinstance(reply, Refused)
     assert "it was removed" in reply.text

@@ -67,7 +67,7 @@ class World:
             COORDINATION_GROUP, meta, b"c" * 16, LEADER, Instance(b"1" * 16), b"s" * 16, 1, 0
         )
         self.info = SnapshotInfo(header, "/snap", len(self.file), 0, 0, 0)
-        self.sender = SnapshotSender(64 << 20)
+        self.sender = SnapshotSender(64 << 20, 0)
         self.receiver = SnapshotReceiver()
         self.here = bytearray()
         self.now = 0
@@ -218,7 +218,7 @@ def test_a_follower_that_is_pulling_is_left_in_peace() -> None:
 
 
 def test_the_leader_reads_no_faster_than_its_budget() -> None:
-    sender = SnapshotSender(bytes_per_s=4 * CHUNK_BYTES)
+    sender = SnapshotSender(bytes_per_s=4 * CHUNK_BYTES, now_ms=0)
     world = World(0, 0.0, znodes=10)
     sender.offers(0, 1, [FOLLOWER], world.info)
     read = 0
