@@ -103,6 +103,8 @@ class Clients:
         self.expired_total = 0
         self.serving = False
         """Whether sessions may be attached now; set every turn by the driver."""
+        self.removed = False
+        """This server belongs to the cluster no longer: it serves nobody, not even reads."""
         self._origin = origin
         self._touches = touches
         self._settings = settings
@@ -296,8 +298,16 @@ class Clients:
 
     @property
     def is_read_only(self) -> bool:
-        """Whether reads are served although there is no contact with a quorum."""
-        return self._settings.read_only_mode_enabled and not self.serving and self.machine.position > 0
+        """Whether reads are served although there is no contact with a quorum.
+
+        Not by a removed server: it will never know more, and whoever it serves would stay there for ever.
+        """
+        return (
+            self._settings.read_only_mode_enabled
+            and not self.serving
+            and not self.removed
+            and self.machine.position > 0
+        )
 
     def _attach_read_only(self, connection: Connection, request: ConnectRequest) -> None:
         # Bit 55 keeps it apart from the sessions of the log, whose ids are zxids there.

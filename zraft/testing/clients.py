@@ -140,7 +140,7 @@ class SimulatedClient:
             if now >= self._retry_ms:
                 self._connect()
         elif now - self._heard_ms > (self.negotiated_ms * 2 // 3 if self.connected else CONNECT_TIMEOUT_MS):
-            self._drop()
+            self.drop()
         elif self.connected:
             if now - self._sent_ms >= self.negotiated_ms // 3:
                 self.request(Call(jute.XID_PING, jute.PING, "", b""))
@@ -151,11 +151,21 @@ class SimulatedClient:
                     if self.connected and len(self._flight) < IN_FLIGHT_MAX:
                         self._operate()
                 if self.connected and rng.random() < 0.01:
-                    self._drop()
+                    self.drop()
         think_ms_max = self._profile.think_ms_max
         if self.calm and self.connected and not self.finale:
             think_ms_max = max(think_ms_max, CALM_THINK_MS_MAX)
         self._schedule.after(rng.randint(1, think_ms_max), self._step)
+
+    @property
+    def idle(self) -> bool:
+        """It is connected, and everything that it asked for was answered."""
+        return self.connected and not self._flight
+
+    def stay_at(self, server: ServerEnd) -> None:
+        """Connect to no other server; from the next connection on."""
+        self._servers = [server]
+        self._target = 0
 
     def pause(self, until_ms: int) -> None:
         """The application's process stops; what arrives waits in its socket."""
@@ -210,7 +220,7 @@ class SimulatedClient:
             )
         )
 
-    def _drop(self) -> None:
+    def drop(self) -> None:
         """The client closes its side; what was in flight has an unknown outcome."""
         if self.socket is not None:
             silently = not self._profile.gentle and self._rng.random() < 0.3
@@ -480,7 +490,7 @@ class SimulatedClient:
         if timeout <= 0:
             self._checks.told_expired(self)
             self._forget_session()
-            self._drop()
+            self.drop()
             return
         self._checks.attached(self, self.socket, session, read_only=read_only)
         self.read_only = read_only
@@ -528,4 +538,4 @@ class SimulatedClient:
             self.finale_done = True
         if call.opcode == jute.CLOSE and err == 0:
             self._forget_session()
-            self._drop()
+            self.drop()

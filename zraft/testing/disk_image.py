@@ -122,9 +122,10 @@ class DiskImage:
         index, term = name.removesuffix(".snap").split("-")
         return int(index, 16), int(term, 16)
 
-    def crash(self) -> None:
+    def crash(self, power: bool | None = None) -> None:
         """The machine loses its power, or, less often, only the process dies and the page cache survives."""
-        if self._rng.random() < 0.75:
+        rolled = self._rng.random() < 0.75
+        if rolled if power is None else power:
             self.disk.crash(self._rng)
         else:
             self.disk.kill()

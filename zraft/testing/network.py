@@ -18,6 +18,8 @@ from zraft.transport.messages import PeerMessage, Sender
 
 Encode = Callable[[Sequence[PeerMessage]], bytes]
 Deliver = Callable[[ServerId, Sender, bytes], None]
+Gate = Callable[[Sender, ServerId, PeerMessage], bool]
+"""Whether a message may leave now; a directed schedule keeps some back."""
 
 
 class Network:
@@ -35,6 +37,7 @@ class Network:
         "cuts",
         "delivered",
         "disturbed_at_ms",
+        "gate",
         "lost",
         "sent",
     )
@@ -61,10 +64,15 @@ class Network:
         """When something to or from a server was last lost to a cut."""
         self.calm = False
         """After healing: short delays, nothing lost, nothing doubled."""
+        self.gate: Gate | None = None
         self.sent = self.lost = self.delivered = 0
 
     def send(self, sender: Sender, to: ServerId, messages: Sequence[PeerMessage]) -> None:
         """One datagram. Its fate is rolled now, its cuts are looked at now and again on arrival."""
+        if self.gate is not None:
+            messages = [message for message in messages if self.gate(sender, to, message)]
+            if not messages:
+                return
         self.sent += 1
         rng, profile = self._rng, self._profile
         disk = self._met.get((sender, to)) or self._run_of(to).instance

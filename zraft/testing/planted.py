@@ -298,19 +298,13 @@ def compaction_above_snapshot() -> Sequence[Patch]:
     return [(SnapshotKeeper, "may_compact_to", may_compact_to)]
 
 
-@_plant(
-    "D-7",
-    "entries after a snapshot are acknowledged before the log that begins with it is durable",
-    Mode.SNAPSHOTS,
-)
+@_plant("D-7", "what was being written when the log began anew after a snapshot counts for the new log")
 def restore_acknowledged_early() -> Sequence[Patch]:
     original = Writes.restore
 
     def restore(self: Writes, meta: SnapshotMeta) -> None:
-        before = self.log_write
-        original(self, meta)
-        self.log_write = before
-        self.durable_index = meta.index
+        with _replaced((Writes, "_limit_durable", lambda self, index: None)):
+            original(self, meta)
 
     return [(Writes, "restore", restore)]
 

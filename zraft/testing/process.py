@@ -113,6 +113,8 @@ class Process:
         self._frame: list[Record] | None = None
         self._frame_number = 0
         self._frame_done = False
+        self.log_waits = False
+        """The log's disk takes its time: no write ends before this is taken back."""
         self._compact_to: int | None = None
         self._tasks: deque[Task] = deque()
         self._task_number = 0
@@ -199,8 +201,8 @@ class Process:
         self._observer.booted(self, in_flight)
         self._request_turn(self._schedule.now_ms)
 
-    def crash(self, *, sockets_silent: bool = False) -> None:
-        """Power is gone: the process and what was not fsynced."""
+    def crash(self, *, sockets_silent: bool = False, power: bool | None = None) -> None:
+        """The process is gone, and what was not fsynced: if the power failed, which is rolled unless given."""
         if self.driver is None:
             return
         task = self._tasks[0] if self._tasks else None
@@ -210,7 +212,7 @@ class Process:
             self._frame = None
             if task is not None or self._compact_to is not None:
                 self.image.tear(None, task, self._compact_to)
-        self.image.crash()
+        self.image.crash(power)
         self._compact_to = None
         self._tasks.clear()
         self._performed.clear()
@@ -395,6 +397,9 @@ class Process:
 
     def _written(self, number: int) -> None:
         if self.driver is None or number != self._frame_number or self._frame is None:
+            return
+        if self.log_waits:
+            self._schedule.after(1, self._written, number)
             return
         try:
             self.image.append(self._frame)

@@ -37,6 +37,13 @@ class Schedule:
     def after(self, delay_ms: int, call: Callable[..., None], *arguments: Any) -> None:
         self.at(self.now_ms + delay_ms, call, *arguments)
 
+    def step(self) -> None:
+        """Execute the next call, whenever it is due; nothing happens if there is none."""
+        if self._heap:
+            self.now_ms, _, call, arguments = heapq.heappop(self._heap)
+            self.executed += 1
+            call(*arguments)
+
     def run_until(self, end_ms: int) -> None:
         """Execute everything due before `end_ms`, then stand at `end_ms`."""
         heap = self._heap

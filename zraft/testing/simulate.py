@@ -15,6 +15,7 @@ import time
 import traceback
 from collections import Counter
 from collections.abc import Iterable, Sequence
+from functools import cache
 from typing import Final
 
 import click
@@ -24,6 +25,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from rich.table import Table
 
 from zraft.testing.broken import BrokenPromiseError
+from zraft.testing.directed_schedules import DIRECTED
 from zraft.testing.planted import PLANTS, planted
 from zraft.testing.profile import Mode
 from zraft.testing.simulation import Report, Simulation
@@ -82,16 +84,36 @@ def run_seed(seed: int, *, mode: Mode | None = None, trace: bool = False) -> Res
     return Result(seed, report, "", "", time.process_time() - began)
 
 
+@cache
+def is_sound(seed: int, mode: Mode | None) -> bool:
+    """Whether a seed breaks no promise without a plant: if it does, it proves nothing about one."""
+    return run_seed(seed, mode=mode).report is not None
+
+
 def run_planted(name: str, seeds: Iterable[int]) -> tuple[Result | None, int]:
     """Seeds until one notices the planted bug: its result, or None, and how many it took."""
     tried = 0
-    with planted(name):
-        for seed in seeds:
-            tried += 1
-            result = run_seed(seed, mode=PLANTS[name].mode)
-            if result.report is None:
-                return result, tried
+    mode = PLANTS[name].mode
+    for seed in seeds:
+        tried += 1
+        with planted(name):
+            result = run_seed(seed, mode=mode)
+        if result.report is None and is_sound(seed, mode):
+            return result, tried
     return None, tried
+
+
+def run_directed(name: str) -> Result | None:
+    """The directed schedule of a planted bug: what noticed it, or None."""
+    began = time.process_time()
+    directed = DIRECTED[name]
+    try:
+        with planted(name):
+            directed.schedule()
+    except directed.raises as error:
+        checker = error.checker if isinstance(error, BrokenPromiseError) else type(error).__name__
+        return Result(0, None, checker, str(error), time.process_time() - began)
+    return None
 
 
 def replay_command(result: Result) -> str:
@@ -208,6 +230,8 @@ def _range(start: int, seeds: int, jobs: int) -> int:
 
 def _search_plant(arguments: tuple[str, int, int]) -> tuple[str, Result | None, int]:
     name, start, seeds = arguments
+    if name in DIRECTED:
+        return name, run_directed(name), 0
     result, tried = run_planted(name, range(start, start + seeds))
     return name, result, tried
 
@@ -229,7 +253,8 @@ def _planted(names: list[str], start: int, seeds: int, jobs: int) -> int:
                 table.add_row(name, plant.rule, f"{tried}", "-", "[red]missed[/red]")
             else:
                 console.print(f"caught {name} after {tried}: {result.checker}: {result.reason[:150]}")
-                table.add_row(name, plant.rule, f"{tried}", str(result.seed), result.checker)
+                seed = str(result.seed) if tried else "directed"
+                table.add_row(name, plant.rule, f"{tried or '-'}", seed, result.checker)
     console.print(table)
     return 1 if missed else 0
 
@@ -243,7 +268,11 @@ def _planted(names: list[str], start: int, seeds: int, jobs: int) -> int:
 @click.option(
     "--mode", type=click.Choice([mode.value for mode in Mode]), help="With --seed: prevailing faults."
 )
-@click.option("--planted", "plant", help="Plant this bug (or `all`) and demand that it is caught.")
+@click.option(
+    "--planted",
+    "plant",
+    help="Plant this bug (or `all`) and demand that it is caught, by its directed schedule or by seeds.",
+)
 def main(
     seeds: int, start: int, jobs: int, seed: int | None, trace: bool, mode: str | None, plant: str | None
 ) -> None:

@@ -56,6 +56,7 @@ from zraft.testing.profile import (
     SESSION_TIMEOUTS_MS,
     TICK_TIME_MS,
     Mode,
+    Profile,
     roll,
 )
 from zraft.testing.raft_checks import RaftChecks
@@ -77,8 +78,8 @@ from zraft.tree.settings import Settings
 EXPIRY_SLACK_MS: Final = 400
 """How much later than its timeout and two ticks a silent session may end: a scan, a quorum round, a commit."""
 
-FINALE_MS: Final = RUN_MS + HEAL_MS - 1_500
-"""From here on clients only prove that they can still write."""
+FINALE_MS: Final = 1_500
+"""At the end of healing clients only prove that they can still write."""
 
 REAP_SLACK_MS: Final = 1_500
 """How much later than two rounds of the leader a znode may go that is due: an election, a commit."""
@@ -172,9 +173,13 @@ class Report:
 class Simulation:
     """One seed's run. `run` raises `BrokenPromiseError`, or whatever error the product raised."""
 
-    def __init__(self, seed: int, *, mode: Mode | None = None, trace: bool = False) -> None:
+    def __init__(
+        self, seed: int, *, mode: Mode | None = None, profile: Profile | None = None, trace: bool = False
+    ) -> None:
         self.seed = seed
-        self.profile = profile = roll(seed, mode)
+        if profile is None:
+            profile = roll(seed, mode)
+        self.profile = profile
         self._trace = trace
         self.schedule = schedule = Schedule()
         name = f"zraft/{seed}"
@@ -309,11 +314,23 @@ class Simulation:
             return self._run()
 
     def _run(self) -> Report:
-        schedule = self.schedule
+        self.boot_founders()
+        self.schedule.run_until(RUN_MS)
+        self.heal()
+        self.raft_checks.assert_saw_enough()
+        self.client_checks.assert_saw_enough()
+        return self.report()
+
+    def boot_founders(self) -> None:
+        """The first servers start, at rolled moments."""
         boots = random.Random(f"zraft/{self.seed}/boots")
         for process in self.processes[: len(self._founders)]:
-            schedule.at(boots.randint(0, 200), process.boot)
-        schedule.run_until(RUN_MS)
+            self.schedule.at(boots.randint(0, 200), process.boot)
+
+    def heal(self) -> None:
+        """Phase two, from now on: nothing fails any more, and within `HEAL_MS` everything has made progress."""
+        schedule = self.schedule
+        end_ms = schedule.now_ms + HEAL_MS
         self.say("heal")
         self.operators.active = False
         self.adversary.heal()
@@ -321,18 +338,13 @@ class Simulation:
         for client in self.clients:
             client.calm = True
         tree = self._settings.tree
-        schedule.run_until(
-            RUN_MS + HEAL_MS - tree.session_timeout_ms_max - 2 * tree.tick_time_ms - EXPIRY_SLACK_MS
-        )
+        schedule.run_until(end_ms - tree.session_timeout_ms_max - 2 * tree.tick_time_ms - EXPIRY_SLACK_MS)
         silent_since = self.history.position
-        schedule.run_until(FINALE_MS)
+        schedule.run_until(end_ms - FINALE_MS)
         for client in self.clients:
             client.finale = True
-        schedule.run_until(RUN_MS + HEAL_MS)
+        schedule.run_until(end_ms)
         self._final(silent_since)
-        self.raft_checks.assert_saw_enough()
-        self.client_checks.assert_saw_enough()
-        return self.report()
 
     def report(self) -> Report:
         checks = self.client_checks
@@ -526,6 +538,7 @@ class Simulation:
                 leads_term = raft.term if raft.role is Role.LEADER and known == commit else None
                 for entry in self.raft_checks.commits(server, entries, leads_term, configuration_for):
                     self._extend(entry)
+        self._demand_committed_configuration(process, newest)
         if driver.removed is not None and server not in self._removed:
             self._removed.add(server)
             self.say(f"S{server} was removed")
@@ -537,7 +550,8 @@ class Simulation:
             self._applied_by[server] = applied
             self._digests += 1
             digest = driver.machine.digest()
-            if self._digests % FULL_DIGEST_EVERY == 0 and digest != driver.machine.full_digest():
+            full = self.raft_checks.COMPARES and self._digests % FULL_DIGEST_EVERY == 0
+            if full and digest != driver.machine.full_digest():
                 self.raft_checks.fail("digest", f"S{server}: the kept digest is not that of its state")
             self.raft_checks.state(server, applied, digest)
             members = [c for index, c in self.raft_checks.configurations if index <= applied]
@@ -547,6 +561,22 @@ class Simulation:
                     f"S{server} has origin rows of {set(driver.machine.rows)} at entry {applied}, members are "
                     f"{members[-1].origins}",
                 )
+
+    def _demand_committed_configuration(self, process: Process, newest: tuple[int, Configuration]) -> None:
+        """Whoever knows how far is committed knows the configuration that was committed last by then."""
+        driver = process.driver
+        assert driver is not None
+        assert driver.raft is not None
+        commit = min(driver.raft.commit_index, driver.raft.log.last_index)
+        for index, committed in reversed(self.raft_checks.configurations):
+            if index <= commit:
+                if newest[0] <= commit and newest[1] != committed:
+                    self.raft_checks.fail(
+                        "membership",
+                        f"S{process.server} knows that {commit} entries are committed and uses {newest[1]} of entry "
+                        f"{newest[0]}; since entry {index} it is {committed}",
+                    )
+                return
 
     def _configuration_of(self, process: Process) -> tuple[int, Configuration]:
         """The newest configuration of a server's log, and the index of its entry."""
