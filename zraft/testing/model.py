@@ -316,7 +316,7 @@ class History:
         if not any(votes for votes, _ in wanted.values()):
             raise RefusedError(Code.NEW_CONFIG_NO_QUORUM)
         self.wanted = wanted
-        lines = []
+        lines: list[str] = []
         for server, (votes, address) in sorted(wanted.items()):
             if not address:
                 lines = []
