@@ -231,6 +231,10 @@ class Raft(Changing):
         """
         self._vouched[server] = instance
 
+    def knows(self, server: ServerId, instance: Instance) -> bool:
+        """Whether that disk is a member here, or was vouched for."""
+        return self._is_member(server, instance) or self._vouched.get(server) == instance
+
     def compact(self, index: int) -> None:
         """A snapshot at or above `index` is durable here: the log begins at `index + 1`.
 

@@ -370,7 +370,9 @@ class Driver:
         for batch in self.origin.due(now_ms):
             self._outbox.send(leader, batch)
         if now_ms >= self.touches.due_at:
-            self.touches.interval_ms = self.machine.settings.tick_time_ms // 2
+            # The log may not hold the settings yet; of a cluster that is only just founded it does not.
+            tick_ms = min(self.machine.settings.tick_time_ms, self.settings.tree.tick_time_ms)
+            self.touches.interval_ms = tick_ms // 2
             for report in self.touches.make_reports(now_ms):
                 self._outbox.send(leader, report)
             if leader != self.identity.server:
@@ -420,7 +422,8 @@ class Driver:
             case Join() | Welcome() | NotMember() | MemberReport() | Verdict():
                 self._on_membership(server, instance, message)
             case SnapshotOffer() | SnapshotRequest() | SnapshotChunk():
-                if raft is not None and raft.membership.has(server, instance):
+                # Who was away while members changed may not know its leader's disk, and needs its snapshot all the more.
+                if raft is not None and raft.knows(server, instance):
                     self.snapshots.on_message(server, message, raft, self.clock.now)
             case _:
                 self._on_consensus(raft, server, instance, message)

@@ -103,12 +103,18 @@ def _asking(situation: Situation, server: ServerId) -> Instance | None:
     return join.instance
 
 
+def _complete(situation: Situation) -> bool:
+    """Whether everybody who is to vote does."""
+    members = situation.membership.members
+    return all(
+        server in members and members[server].voter for server, wish in situation.wanted.items() if wish.voter
+    )
+
+
 def _remove(situation: Situation) -> Step | None:
     """A voter that works goes only when everybody who is to vote instead does: there is never a weaker moment."""
     members, wanted = situation.membership.members, situation.wanted
-    complete = all(
-        server in members and members[server].voter for server, wish in wanted.items() if wish.voter
-    )
+    complete = _complete(situation)
     gone = [
         server
         for server, member in members.items()
@@ -154,8 +160,12 @@ def _add(situation: Situation) -> Step | None:
 
 
 def _adjust(situation: Situation) -> Step | None:
-    """Parts and addresses as wanted; whoever is to vote becomes a learner first."""
+    """Parts and addresses as wanted; whoever is to vote becomes a learner first.
+
+    A voter becomes an observer when those vote who are to: one that is dead and not wanted may be in the way until then.
+    """
     members = dict(situation.membership.members)
+    complete = _complete(situation)
     changed = []
     for server, wish in situation.wanted.items():
         member = members.get(server)
@@ -164,7 +174,7 @@ def _adjust(situation: Situation) -> Step | None:
         role = member.role
         if wish.voter and role is MemberRole.OBSERVER:
             role = MemberRole.LEARNER
-        elif not wish.voter and role is not MemberRole.OBSERVER:
+        elif not wish.voter and (not member.voter or complete or _is_dead(situation, server)):
             role = MemberRole.OBSERVER
         address = wish.address or member.address
         if role is not member.role or address != member.address:

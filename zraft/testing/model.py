@@ -305,6 +305,8 @@ class History:
         """What operators and the leader ask for; clients of the simulation do not."""
         if self.feature_level < 2:
             raise RefusedError(Code.UNIMPLEMENTED)
+        if not self.wanted and self._owner[0] != 0:  # 0 is the leader itself
+            raise RefusedError(Code.RECONFIG_IN_PROGRESS)
         node = self.nodes[CONFIG]
         if version not in (-1, node.mzxid):
             raise RefusedError(Code.BAD_VERSION)
@@ -314,24 +316,29 @@ class History:
         if not any(votes for votes, _ in wanted.values()):
             raise RefusedError(Code.NEW_CONFIG_NO_QUORUM)
         self.wanted = wanted
-        lines = []
+        lines: list[str] = []
         for server, (votes, address) in sorted(wanted.items()):
+            if not address:
+                lines = []
+                break
             host, _, port = address.rpartition(":")
             part = "participant" if votes else "observer"
             lines.append(f"server.{server}={host}:{port}:{port}:{part};{host}:{port}")
-        data = "\n".join([*lines, f"version={self.zxid:x}"]).encode()
+        data = "\n".join([*lines, f"version={self.zxid:x}"]).encode() if lines else b""
         self._store(CONFIG, evolve(node, data=data, mzxid=self.zxid, version=-1, touched_ms=self.log_time))
         self._event(EVENT_CHANGED, CONFIG, node.acl)
         return self.nodes[CONFIG]
 
     def wanted_after(self, replace: bool, changes: Any) -> dict[ServerId, tuple[bool, str]] | None:
-        """The wish after such changes; None if one takes away who is not wanted."""
+        """The wish after such changes; None if two servers would have one address. Who is not wanted may be taken away."""
         wanted = {} if replace else dict(self.wanted)
         for server, part, address in changes:
-            if part:
-                wanted[server] = (part == 1, address)
-            elif wanted.pop(server, None) is None:
+            if not part:
+                wanted.pop(server, None)
+            elif address and any(row[1] == address for other, row in wanted.items() if other != server):
                 return None
+            else:
+                wanted[server] = (part == 1, address)
         return wanted
 
     # -- sessions

@@ -14,7 +14,7 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from zraft.errors import Code
-from zraft.ids import ServerId
+from zraft.ids import Instance, ServerId
 from zraft.raft.role import Role
 from zraft.testing.model import History
 from zraft.testing.process import Process
@@ -64,7 +64,8 @@ class Operators:
         self._survival = survival
         self.active = profile.operators
         self.counts: Counter[str] = Counter()
-        self._asked: list[tuple[tuple[Change, ...], Process, int]] = []
+        self._asked: list[tuple[tuple[Change, ...], Process, int, Instance]] = []
+        """Changes, the server that was asked, its boot and its disk at that moment."""
         self._outside_since: dict[ServerId, int] = {}
         schedule.at(begin_ms, self._act)
         schedule.at(LOOK_INTERVAL_MS, self._look)
@@ -166,10 +167,14 @@ class Operators:
         return True
 
     def _submit(self, kind: str, command: txn.Command, changes: tuple[Change, ...] | None) -> bool:
+        rows = self._history.rows
         running = [
             p
             for p in self._processes.values()
-            if p.driver is not None and p.driver.raft is not None and p.in_service
+            if p.driver is not None
+            and p.driver.raft is not None
+            and p.in_service
+            and (p.server, p.sender.instance) in rows
         ]
         if not running:
             return False
@@ -177,7 +182,7 @@ class Operators:
         assert process.driver is not None
         self.counts[kind] += 1
         if changes is not None:
-            asked = (changes, process, process.boots)
+            asked = (changes, process, process.boots, process.sender.instance)
             self._asked.append(asked)
             self._survival.pending.append(changes)
 
@@ -193,9 +198,16 @@ class Operators:
         return True
 
     def _forget(self) -> None:
-        """Commands of a process that ended: once its next boot is registered they cannot be carried out any more."""
+        """Commands that cannot be carried out any more: their server ended and its next boot is registered, or was removed.
+
+        A removed server that runs says so itself; one that ended and never starts again says nothing.
+        """
         for asked in list(self._asked):
-            changes, process, boots = asked
+            changes, process, boots, instance = asked
+            if (process.server, instance) not in self._history.rows:
+                self._asked.remove(asked)
+                self._survival.pending.remove(changes)
+                continue
             if process.boots == boots:
                 continue
             row = self._history.rows.get((process.server, process.sender.instance), (0, 0))

@@ -24,7 +24,7 @@ from zraft.server.connection import Phase
 from zraft.server.driver import Driver
 from zraft.server.driver_types import DriverSettings, Effects, Stored
 from zraft.server.snapshot_tasks import Complete, Finish, Result, Task
-from zraft.storage.errors import CorruptionError, DiskFullError
+from zraft.storage.errors import CorruptionError, DiskFullError, FsyncError, WriteError
 from zraft.storage.records import Record
 from zraft.storage.snapshot_format import SnapshotInfo
 from zraft.testing.broken import BrokenPromiseError
@@ -39,6 +39,8 @@ INBOX_MAX: Final = 400
 """Datagrams that wait for a stopped process; a kernel's socket buffer holds about as many."""
 
 RETRY_FULL_DISK_MS: Final = 40
+
+RETRY_BOOT_MS: Final = 40
 
 WALL_EPOCH_MS: Final = 1_700_000_000_000
 
@@ -92,7 +94,7 @@ class Process:
         self.must_be_replaced = False
         """It says that what is on its disk is not enough to start from."""
         self.may_be_damaged = False
-        """Its disk was spoiled on purpose: it may refuse to start."""
+        """Its disk was spoiled on purpose while it was down: it may refuse to start."""
         self.features = settings.features
         self.driver: Driver | None = None
         self.stored = Stored(HardState(), None, Log())
@@ -170,18 +172,19 @@ class Process:
         entropy = random.Random(f"{self._seed}/entropy/{self.server}/{self.boots}")
         try:
             identity, stored = self.image.open(entropy.randbytes)
-        except DiskFullError:
-            # It says so and ends; whoever supervises it tries again.
-            self.image.crash()
-            self._frame = in_flight
-            self._schedule.after(RETRY_FULL_DISK_MS, self.boot)
-            return
         except CorruptionError:
             if not self.may_be_damaged:
                 raise
             self.image.crash()
             self.must_be_replaced = True
             return
+        except (DiskFullError, WriteError, FsyncError):
+            # It says so and ends; whoever supervises it tries again.
+            self.image.crash()
+            self._frame = in_flight
+            self._schedule.after(RETRY_BOOT_MS, self.boot)
+            return
+        self.may_be_damaged = False
         self.stored = stored
         self._restored = 0
         self.driver = Driver(
@@ -276,6 +279,8 @@ class Process:
 
     # -- turns
     def _request_turn(self, when_ms: int) -> None:
+        if self.driver is None:
+            return  # what called has just found out that its disk failed
         if self._turn_at is None or when_ms < self._turn_at:
             self._turn_at = when_ms
             self._schedule.at(when_ms, self._turn, when_ms, self.boots)
@@ -309,7 +314,8 @@ class Process:
             _, mistake = driver.mistakes.popleft()
             raise BrokenPromiseError("no mistakes", mistake)
         self._observer.turned(self)
-        self._carry_out(effects)
+        if self.driver is not None:  # its disk has not failed
+            self._carry_out(effects)
 
     def _feed(self, driver: Driver, kind: str, socket: Socket, data: bytes) -> None:
         if kind == "accept":
@@ -348,6 +354,8 @@ class Process:
             self._compact_to = effects.compact_to
             if self._frame is None:
                 self._compact()
+        if self.driver is None:
+            return
         if effects.tasks:
             idle = not self._tasks
             self._tasks.extend(effects.tasks)

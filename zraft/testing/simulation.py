@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from typing import Any, Final
 from zlib import crc32
 
@@ -231,7 +231,12 @@ class Simulation:
             ),
         )
         self.network = Network(
-            schedule, profile, random.Random(f"{name}/network"), encode_datagram, self._deliver
+            schedule,
+            profile,
+            random.Random(f"{name}/network"),
+            encode_datagram,
+            self._deliver,
+            lambda server: self._by_server[server].sender,
         )
         self.processes = [
             Process(
@@ -495,8 +500,13 @@ class Simulation:
         assert driver is not None
         raft = driver.raft
         if not process.image.joined and driver.cluster is not None:
-            with suppress(DiskFullError):
+            try:
                 process.image.join(driver.cluster)
+            except DiskFullError:
+                pass
+            except StorageError as error:
+                self.ended(process, error)
+                return
         if raft is None:
             return
         server = process.server

@@ -79,7 +79,7 @@ class Survival:
         """Whether the disks of these servers may be lost, and these changes be asked for."""
         gone = set(lost)
         shadows = self._checks.shadows
-        gone |= {p.server for p in self._processes if not p.opened or p.must_be_replaced}
+        gone |= {p.server for p in self._processes if not p.opened or p.must_be_replaced or p.may_be_damaged}
 
         def exists(disk: Disk) -> bool:
             shadow = shadows.get(disk[0])

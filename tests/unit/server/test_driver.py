@@ -24,9 +24,16 @@ from zraft.server.applier import CopiedDirectoryError
 from zraft.server.driver import IDLE_TURN_MS, Driver
 from zraft.server.driver_types import DriverSettings, Effects, Identity, Stored
 from zraft.server.leadership import LEADER_COMMANDS_PER_ENTRY_MAX
-from zraft.server.snapshot_tasks import Read
+from zraft.server.snapshot_tasks import Read, Receive
 from zraft.storage.records import EntryRecord
-from zraft.transport.messages import NotMember, PeerMessage, Sender, TouchAck
+from zraft.transport.messages import (
+    NotMember,
+    PeerMessage,
+    Sender,
+    SnapshotOffer,
+    TouchAck,
+    TouchReport,
+)
 from zraft.tree.settings import Settings
 from zraft.tree.txn import (
     CREATE,
@@ -49,11 +56,11 @@ BOOT = 2
 class Place:
     """A driver with a disk that is always done at once."""
 
-    def __init__(self, *peers: int, boot: int = BOOT) -> None:
+    def __init__(self, *peers: int, boot: int = BOOT, settings: DriverSettings | None = None) -> None:
         self.now = 0
         server = ServerId(1)
         self.driver = Driver(
-            settings=DriverSettings(),
+            settings=settings or DriverSettings(),
             identity=Identity(server, INSTANCES[server], boot, b"boot id!", None),
             peers=[ServerId(p) for p in peers],
             stored=Stored(
@@ -257,6 +264,39 @@ def test_a_removed_server_hears_it_from_its_own_cluster() -> None:
     place.driver.bootstrap.welcomed(b"the old cluster!")
     place.hear(2, NotMember(b"the old cluster!", 10**6))
     assert place.driver.removed is not None
+
+
+def test_a_server_takes_the_snapshot_of_a_leader_that_its_configuration_does_not_know() -> None:
+    """The simulator found it: members changed while it was away, and the log that says so is no longer there."""
+    place = Place(1, 2, 3)
+    place.turns(100)
+    raft = place.driver.raft
+    assert raft is not None
+    fourth = Sender(ServerId(4), Instance(b"\4" * 16), 1)
+    offer = SnapshotOffer(COORDINATION_GROUP, 7, 50, 6, b"s" * 16, 1_000)
+    messages = [Heartbeat(COORDINATION_GROUP, 7, 1, 1), offer]
+    place.driver.receive(fourth, messages)
+    assert [type(task) for task in place.turn(1).tasks] == [], (
+        "nobody says that this disk belongs to the cluster"
+    )
+    raft.vouch(fourth.server, fourth.instance)
+    place.driver.receive(fourth, messages)
+    assert [type(task) for task in place.turn(1).tasks] == [Receive]
+    other = Sender(ServerId(4), Instance(b"\5" * 16), 1)
+    place.driver.receive(other, [SnapshotOffer(COORDINATION_GROUP, 7, 60, 6, b"t" * 16, 1_000)])
+    assert place.turn(1).tasks == []
+
+
+def test_touches_are_reported_as_configured_until_the_log_says_how_often() -> None:
+    """D-14; the simulator found it: a second without contact for all but the leader of a cluster just founded."""
+    place = Place(1, 2, 3, settings=DriverSettings(tree=Settings(tick_time_ms=200)))
+    place.turns(100)
+    place.hear(2, Heartbeat(COORDINATION_GROUP, 2, 1, 1))
+    place.turn(1)
+    assert place.driver.machine.settings.tick_time_ms == 2_000, "nothing of the log is applied"
+    assert len(place.take_sent(TouchReport)) == 1
+    place.turns(110)
+    assert len(place.take_sent(TouchReport)) == 1
 
 
 def test_a_server_without_a_leader_is_not_woken_for_a_report_that_nobody_could_take() -> None:

@@ -159,6 +159,25 @@ def test_a_voter_becomes_an_observer_and_back_through_learning() -> None:
     assert roles(step)[3][0] is LEARNER
 
 
+def test_a_working_voter_becomes_an_observer_only_when_those_vote_who_are_to() -> None:
+    """Of 1, 2 and 3, 2 has lost its disk and is to go, 4 is to vote instead of 1: {2, 3} could decide nothing."""
+    wanted = {1: False, 3: True, 4: True}
+    present = {**THREE, 4: member(4, LEARNER)}
+    assert next_step(situation(present, wanted, silent={2: DEAD_AFTER_MS - 1})) is None
+    gone = roles(next_step(situation(present, wanted, silent={2: DEAD_AFTER_MS})))
+    assert (gone[1][0], 2 in gone) == (VOTER, False)
+    promoted = roles(next_step(situation(present, wanted, caught_up=(4,))))
+    assert (promoted[1][0], promoted[4][0]) == (VOTER, VOTER)
+    rest = {1: member(1), 3: member(3), 4: member(4)}
+    assert roles(next_step(situation(rest, wanted)))[1][0] is OBSERVER
+
+
+def test_a_dead_voter_becomes_an_observer_at_once() -> None:
+    wanted = {1: True, 2: True, 3: False, 4: True}
+    present = {**THREE, 4: member(4, LEARNER)}
+    assert roles(next_step(situation(present, wanted, silent={3: DEAD_AFTER_MS})))[3][0] is OBSERVER
+
+
 def test_a_changed_address_is_a_change_of_its_own() -> None:
     there = situation(THREE, dict.fromkeys((1, 2, 3), True))
     moved = {**there.wanted, ServerId(2): WantedMember(True, "elsewhere:1")}
