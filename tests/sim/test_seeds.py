@@ -11,7 +11,7 @@ from attrs import evolve
 
 from zraft.testing.client_checks import KINDS
 from zraft.testing.profile import Mode, roll
-from zraft.testing.simulate import KINDS_FROM_SEEDS, emptiness, run_seed
+from zraft.testing.simulate import KINDS_FROM_SEEDS, MEANS_FROM_SEEDS, emptiness, run_seed
 from zraft.testing.simulation import Report, Simulation
 
 QUICK_SEEDS = range(40)
@@ -73,6 +73,18 @@ def test_empty_run_is_reported() -> None:
     empty = evolve(report, commands=3)
     assert emptiness([report]) == []
     assert "3 commands" in emptiness([empty])[0]
+
+
+@pytest.mark.parametrize("name", ["snapshots_taken", "snapshots_adopted", "configurations"])
+def test_range_without_snapshots_or_configurations_is_reported(name: str) -> None:
+    """Promises about members and snapshots mean nothing in runs that saw none."""
+    result = run_seed(1)
+    assert result.report is not None
+    good = evolve(result.report, commands=900, leader_changes=5, faults=9)
+    good = evolve(good, snapshots_taken=20, snapshots_adopted=4, configurations=6)
+    assert emptiness([good] * MEANS_FROM_SEEDS) == []
+    (line,) = emptiness([evolve(good, **{name: 1})] * MEANS_FROM_SEEDS)
+    assert line.startswith(f"{name.replace('_', ' ')} per seed: 1.0, at least ")
 
 
 def test_kind_of_operation_that_never_happens_in_a_long_range_is_reported() -> None:

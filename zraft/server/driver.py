@@ -394,13 +394,9 @@ class Driver:
         frame = self._group_commit.next_frame(self.bootstrap.to_make_durable())
         if frame is not None:
             self.pace.began(self.clock.run)
+        tasks = self.snapshots.take_tasks()
         return Effects(
-            self._outbox.take(),
-            frame,
-            outputs,
-            self._wake_at(),
-            self.snapshots.take_tasks(),
-            self.snapshots.take_compaction(),
+            self._outbox.take(), frame, outputs, self._wake_at(), tasks, self.snapshots.take_compaction()
         )
 
     def _on_message(
@@ -758,16 +754,19 @@ class Driver:
             return now
         if self._outbox.local:
             return now
-        due = self.touches.due_at
+        due = now + IDLE_TURN_MS
+        if self._leader is not None and self.touches.due_at < due:
+            # Without a leader there is nobody to report to, however long it is overdue.
+            due = self.touches.due_at
         snapshots_in_ms = self.snapshots.wake_in_ms
-        if snapshots_in_ms is not None:
-            due = min(due, now + max(1, snapshots_in_ms))
+        if snapshots_in_ms is not None and now + snapshots_in_ms < due:
+            due = now + snapshots_in_ms
         clients_in_ms = self.clients.due_in_ms
-        if clients_in_ms is not None:
-            due = min(due, now + clients_in_ms)
-            if due <= now:
+        if clients_in_ms is not None and now + clients_in_ms < due:
+            if not clients_in_ms:
                 return now
-        return now + IDLE_TURN_MS if due >= now + IDLE_TURN_MS else due if due > now else now + 1
+            due = now + clients_in_ms
+        return due if due > now else now + 1
 
     def _on_answered(self, arrived_at: float, count: int) -> None:
         self._writes_answered += count

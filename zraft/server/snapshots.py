@@ -204,8 +204,8 @@ class Snapshots:
 
     @property
     def wake_in_ms(self) -> int | None:
-        """After how long a turn can go on; None if only somebody else can."""
-        if self._tasks or self._outgoing or self.receiver.loading:
+        """After how long a turn can go on by itself, its tasks taken; None if only somebody else can."""
+        if self._outgoing or self.receiver.loading:
             return 0
         if self.sender is not None and self.sender.waiting:
             return 5

@@ -29,6 +29,8 @@ IN_FLIGHT_MAX: Final = 16
 
 CONNECT_TIMEOUT_MS: Final = 250
 
+CALM_THINK_MS_MAX: Final = 240
+
 SHARED_PATHS: Final = ("/k0", "/k1", "/k2")
 DIRECTORIES: Final = ("/d", "/e", "/q")
 """Ordinary children; named ephemerals; sequential children."""
@@ -36,7 +38,7 @@ DIRECTORIES: Final = ("/d", "/e", "/q")
 CHILDREN_MAX: Final = 12
 """A client prefers deleting to creating in its directory above this many remembered children."""
 
-MORE_THAN_BASICS: Final = 0.16
+MORE_THAN_BASICS: Final = 0.24
 """How much of what an application asks is `zraft.testing.operations`."""
 
 Part = tuple[int, bytes, tuple[object, ...]]
@@ -72,6 +74,8 @@ class SimulatedClient:
         self.dead = False
         self.paused_until_ms = 0
         self.busy = True
+        self.calm = False
+        """It asks for one thing at a time, and seldom."""
         self.finale = False
         self.finale_done = False
         self.session = 0
@@ -143,12 +147,15 @@ class SimulatedClient:
             if self.finale:
                 self._final_step()
             elif self.busy and len(self._flight) < IN_FLIGHT_MAX:
-                for _ in range(rng.randint(1, self._profile.burst_max)):
+                for _ in range(1 if self.calm else rng.randint(1, self._profile.burst_max)):
                     if self.connected and len(self._flight) < IN_FLIGHT_MAX:
                         self._operate()
                 if self.connected and rng.random() < 0.01:
                     self.drop()
-        self._schedule.after(rng.randint(1, self._profile.think_ms_max), self._step)
+        think_ms_max = self._profile.think_ms_max
+        if self.calm and self.connected and not self.finale:
+            think_ms_max = max(think_ms_max, CALM_THINK_MS_MAX)
+        self._schedule.after(rng.randint(1, think_ms_max), self._step)
 
     @property
     def idle(self) -> bool:

@@ -21,7 +21,7 @@ from zraft.tree.features import FEATURE_LEVEL_MAX
 LENGTHS_MS: Final = (60, 150, 300, 600, 1500)
 DOWN_MS: Final = (10, 40, 150, 500)
 
-ELECTIONS_AT_MS: Final = (3_500, 5_500, 7_000, 8_500)
+ELECTIONS_AT_MS: Final = (2_400, 3_900, 5_100, 6_200)
 """By these moments at least one, two, three and four leader changes."""
 
 ALL_KINDS: Final = (
@@ -260,7 +260,7 @@ class Adversary:
         rng, now = self._rng, self._schedule.now_ms
         if now < self._all_stopped_until_ms:
             return
-        duration = min(rng.choice((300, 1000, 3000)), self._end_ms - now)
+        duration = min(rng.choice((300, 1000, 2000)), self._end_ms - now)
         frozen, clients_too = rng.random() < 0.3, rng.random() < 0.5
         self.counts["stop all"] += 1
         self._all_stopped_until_ms = now + duration

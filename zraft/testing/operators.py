@@ -162,7 +162,7 @@ class Operators:
             return False
         for server, part, _ in changes:
             if part == REMOVE:
-                self._schedule.after(self._rng.choice((300, 1_000, 3_000)), self._retire, ServerId(server))
+                self._schedule.after(self._rng.choice((300, 1_000, 2_000)), self._retire, ServerId(server))
         return True
 
     def _submit(self, kind: str, command: txn.Command, changes: tuple[Change, ...] | None) -> bool:

@@ -13,11 +13,17 @@ from typing import Final
 
 from attrs import frozen
 
-RUN_MS: Final = 9_500
-"""Length of the phase with faults; about 9 session timeouts."""
+FAULTS_FROM_MS: Final = 900
+"""By then a cluster is founded, led, and has its first clients."""
+
+RUN_MS: Final = 6_900
+"""Length of the phase with faults; about 6 session timeouts."""
 
 HEAL_MS: Final = 5_500
 """Bound of the phase without faults in which everything must make progress again."""
+
+CALM_AFTER_MS: Final = 600
+"""So long into it clients are as busy as before; then they ask seldom: what remains to be seen is what the past left."""
 
 TICK_TIME_MS: Final = 200
 HEARTBEAT_MS: Final = 30
@@ -150,7 +156,7 @@ def roll(seed: int, mode: Mode | None = None) -> Profile:
         slow_fsync=0.0 if gentle else slow_fsync,
         slow_fsync_ms_max=rng.choice((30, 150)),
         snipe=0.0 if gentle else snipe,
-        fault_gaps_ms=(2_400, 3_000) if gentle else (60, 200, 500, 900, 1_400),
+        fault_gaps_ms=(1_700, 2_100) if gentle else (40, 140, 350, 600, 950),
         think_ms_max=rng.choice((120, 200) if gentle else (60, 90, 160)),
         burst_max=rng.choice((2, 4) if gentle else (2, 4, 8)),
         batches_in_flight=rng.choice((1, 2, 4)),
@@ -159,13 +165,13 @@ def roll(seed: int, mode: Mode | None = None) -> Profile:
         fragment=rng.random() < 0.3,
         read_only_mode=rng.random() < 0.4,
         quota_enforced=rng.random() < 0.7,
-        snapshot_bytes=rng.choice((3_000, 9_000, 24_000)),
-        snapshot_commands=rng.choice((40, 120, 300)),
+        snapshot_bytes=rng.choice((2_000, 6_000, 16_000)),
+        snapshot_commands=rng.choice((30, 80, 200)),
         snapshot_keep=rng.choice((1, 2, 3)),
-        retain_bytes=rng.choice((0, 0, 4_000)),
-        retain_bytes_max=rng.choice((0, 6_000, 100_000)),
+        retain_bytes=rng.choice((0, 0, 2_500)),
+        retain_bytes_max=rng.choice((0, 4_000, 60_000)),
         operators=operators,
-        operator_gaps_ms=(2_500, 3_500) if gentle else (5, 60, 200, 500, 900, 1_400),
+        operator_gaps_ms=(1_700, 2_400) if gentle else (5, 40, 140, 350, 600, 950),
         features=tuple(rng.choice((1, 2)) if mixed else 2 for _ in range(5)),
         disk_faults=disk_faults and not gentle,
     )

@@ -33,6 +33,9 @@ from zraft.testing.simulation import Report, Simulation
 COMMANDS_MEAN_MIN: Final = 500
 LEADER_CHANGES_MEAN_MIN: Final = 3
 FAULTS_MEAN_MIN: Final = 5
+SNAPSHOTS_TAKEN_MEAN_MIN: Final = 10
+SNAPSHOTS_ADOPTED_MEAN_MIN: Final = 1.5
+CONFIGURATIONS_MEAN_MIN: Final = 2.5
 """What a range of seeds must have seen on average to mean anything."""
 
 COMMANDS_MIN: Final = 200
@@ -43,7 +46,7 @@ FAULTS_MIN: Final = 3
 MEANS_FROM_SEEDS: Final = 20
 """Averages of fewer seeds are not judged."""
 
-KINDS_FROM_SEEDS: Final = 50
+KINDS_FROM_SEEDS: Final = 100
 """In fewer seeds a rare kind of operation may be missing."""
 
 PLANTED_SEEDS_MAX: Final = 300
@@ -132,6 +135,9 @@ def emptiness(reports: list[Report]) -> list[str]:
             ("commands", COMMANDS_MEAN_MIN),
             ("leader_changes", LEADER_CHANGES_MEAN_MIN),
             ("faults", FAULTS_MEAN_MIN),
+            ("snapshots_taken", SNAPSHOTS_TAKEN_MEAN_MIN),
+            ("snapshots_adopted", SNAPSHOTS_ADOPTED_MEAN_MIN),
+            ("configurations", CONFIGURATIONS_MEAN_MIN),
         ):
             mean = sum(getattr(report, name) for report in reports) / len(reports)
             if mean < least:
@@ -167,6 +173,9 @@ def _summary(reports: list[Report], cpu_s: float, wall_s: float) -> None:
         "entries",
         "leader_changes",
         "faults",
+        "snapshots_taken",
+        "snapshots_adopted",
+        "configurations",
         "sessions_expired",
         "turns",
     ):

@@ -45,8 +45,10 @@ from zraft.testing.network import Network
 from zraft.testing.operators import Operators, describe
 from zraft.testing.process import Process
 from zraft.testing.profile import (
+    CALM_AFTER_MS,
     CONTAINER_NEVER_USED_MS,
     ELECTION_TIMEOUT_MS,
+    FAULTS_FROM_MS,
     HEAL_MS,
     HEARTBEAT_MS,
     REAP_INTERVAL_MS,
@@ -274,7 +276,7 @@ class Simulation:
             self.network,
             self._leader_changes,
             self.survival,
-            begin_ms=1_500,
+            begin_ms=FAULTS_FROM_MS,
             end_ms=RUN_MS,
         )
         self.operators = Operators(
@@ -284,7 +286,7 @@ class Simulation:
             self._by_server,
             self.history,
             self.survival,
-            begin_ms=1_800,
+            begin_ms=FAULTS_FROM_MS + 300,
         )
 
     def _peers_of(self, process: Process) -> Sequence[ServerId]:
@@ -327,6 +329,9 @@ class Simulation:
         self.say("heal")
         self.operators.active = False
         self.adversary.heal()
+        schedule.run_until(RUN_MS + CALM_AFTER_MS)
+        for client in self.clients:
+            client.calm = True
         tree = self._settings.tree
         schedule.run_until(end_ms - tree.session_timeout_ms_max - 2 * tree.tick_time_ms - EXPIRY_SLACK_MS)
         silent_since = self.history.position

@@ -21,9 +21,10 @@ from zraft.raft.messages import (
 )
 from zraft.raft.role import Role
 from zraft.server.applier import CopiedDirectoryError
-from zraft.server.driver import Driver
+from zraft.server.driver import IDLE_TURN_MS, Driver
 from zraft.server.driver_types import DriverSettings, Effects, Identity, Stored
 from zraft.server.leadership import LEADER_COMMANDS_PER_ENTRY_MAX
+from zraft.server.snapshot_tasks import Read
 from zraft.storage.records import EntryRecord
 from zraft.transport.messages import NotMember, PeerMessage, Sender, TouchAck
 from zraft.tree.settings import Settings
@@ -256,3 +257,35 @@ def test_a_removed_server_hears_it_from_its_own_cluster() -> None:
     place.driver.bootstrap.welcomed(b"the old cluster!")
     place.hear(2, NotMember(b"the old cluster!", 10**6))
     assert place.driver.removed is not None
+
+
+def test_a_server_without_a_leader_is_not_woken_for_a_report_that_nobody_could_take() -> None:
+    """A turn in every millisecond of every election, and of every wait for the other founders, came to nothing."""
+    place = Place(1, 2, 3)
+    place.turns(50)
+    assert place.driver.leader is None
+    assert place.turn(10).wake_at == place.now + IDLE_TURN_MS
+    outside = Place(1, 2)
+    outside.driver = Driver(
+        settings=DriverSettings(),
+        identity=Identity(ServerId(1), INSTANCES[ServerId(1)], BOOT, b"boot id!", None),
+        peers=[ServerId(1), ServerId(2)],
+        stored=Stored(HardState(), None, Log()),
+        rng=random.Random(1),
+        entropy=lambda size: b"e" * size,
+        four_letter_word=lambda word, argument: word.encode(),
+        now_ms=0,
+    )
+    assert outside.driver.raft is None
+    outside.turns(50)
+    assert outside.turn(10).wake_at == outside.now + IDLE_TURN_MS
+
+
+def test_what_the_snapshot_disk_is_to_do_wakes_nobody() -> None:
+    """The tasks leave with the turn; that they are done is what brings the next one."""
+    place = _alone()
+    place.turns(100)
+    place.driver.snapshots.read_for_operator(Read(ServerId(0), b"i" * 16, 0, 10), lambda result: None)
+    effects = place.turn(1)
+    assert [type(task) for task in effects.tasks] == [Read]
+    assert effects.wake_at > place.now + 1
