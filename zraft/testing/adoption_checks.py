@@ -65,7 +65,8 @@ class AdoptionChecks:
     def _left(self, batch: OriginBatch) -> None:
         if batch.seq <= self._covered:
             self._fail(
-                "snapshot batches", f"sends batch {batch.seq} again; its snapshot covers all to {self._covered}"
+                "snapshot batches",
+                f"sends batch {batch.seq} again; its snapshot covers all to {self._covered}",
             )
         known = self._batches.setdefault(batch.seq, batch.blob)
         if known != batch.blob:

@@ -24,6 +24,7 @@ from attrs import define, evolve, field
 from zraft.errors import Code
 from zraft.ids import ServerId
 from zraft.raft.core import Raft
+from zraft.raft.messages import AppendEntries
 from zraft.testing.clients import SimulatedClient
 from zraft.testing.process import Process
 from zraft.testing.profile import Mode, roll
@@ -37,6 +38,11 @@ SEED: Final = 0
 
 PATIENCE_MS: Final = 4_000
 """Whatever a schedule waits for comes within a few elections, or never."""
+
+WORK_MS: Final = 20_000
+
+COMPACT_INTERVAL_MS: Final = 60
+"""How often a server looks what of its log it may forget, as `zraft.testing.simulation.SCALED` has it."""
 
 Change = tuple[int, int, str]
 
@@ -229,18 +235,31 @@ class Scene:
         """Whether a server took another's state over since it started."""
         return server.driver is not None and server.driver.snapshots.restored_total > 0
 
-    def leave_behind(self, server: Process, leader: Process) -> None:
-        """Cut a server off until the leader's log no longer goes back to where that server's ends."""
-        self.cut(server, [other for other in self.processes if other is not server])
+    def receives(self, server: Process) -> bool:
+        """Whether another's state is on its way to a server."""
+        return server.driver is not None and server.driver.snapshots.receiver.active
+
+    def leave_behind(self, server: Process, leader: Process, *, in_contact: bool = False) -> Held | None:
+        """The leader forgets the log after a server's end: that one is cut off, or only gets no entries.
+
+        The first client writes meanwhile, so it must not be at that server. Returns the entries kept back, if so.
+        """
+        held: Held | None = None
+        if in_contact:
+            held = self.hold(AppendEntries, to=server)
+        else:
+            self.cut(server, [other for other in self.processes if other is not server])
         end = raft_of(server).log.last_index
         assert leader.driver is not None
         keeper = leader.driver.snapshots.keeper
         while raft_of(leader).log.first_index <= end + 1:
             taken = keeper.taken_total
-            self.work(20)
+            self.work(20, self.clients[:1])
             self.snapshot(leader)
             self.until(lambda taken=taken: keeper.taken_total > taken, "the leader writes a snapshot")  # type: ignore[misc]
-            self.run(200)
+            self.until(lambda: not keeper.writing, "it is done")
+            self.run(2 * COMPACT_INTERVAL_MS)
+        return held
 
     # -- the network
 
@@ -285,15 +304,16 @@ class Scene:
             f"C{client.number} reaches S{server.server}",
         )
 
-    def work(self, entries: int) -> None:
-        """All clients are busy until so many entries more are committed, and every answer arrived."""
+    def work(self, entries: int, clients: Sequence[SimulatedClient] | None = None) -> None:
+        """Clients (all, unless named) ask for all kinds of things until so many entries more are committed."""
         goal = len(self.simulation.raft_checks.committed) + entries
-        for client in self.clients:
+        busy = self.clients if clients is None else clients
+        for client in busy:
             client.busy = True
         self.until(
-            lambda: len(self.simulation.raft_checks.committed) >= goal, f"{entries} entries more", 20_000
+            lambda: len(self.simulation.raft_checks.committed) >= goal, f"{entries} entries more", WORK_MS
         )
-        for client in self.clients:
+        for client in busy:
             client.busy = False
 
     # -- the end

@@ -34,6 +34,8 @@ from zraft.testing import jute
 from zraft.testing.broken import BrokenPromiseError
 from zraft.testing.directed import Scene, joins, leaves, observes, raft_of
 from zraft.testing.disk import Trouble
+from zraft.testing.profile import ELECTION_TIMEOUT_MS
+from zraft.transport.messages import OriginBatch, SnapshotOffer, TouchAck
 
 Schedule = Callable[[], None]
 
@@ -134,6 +136,75 @@ def position_lost() -> None:
         scene.join()
         scene.until(lambda: scene.restored(third), "it takes the snapshot over")
         scene.snapshot(third)
+        scene.heal()
+
+
+@breaks("snapshot clients:")
+def snapshot_says_more() -> None:
+    """A server has not been in touch since it woke up, so it holds an answer back; then a snapshot replaces its state."""
+    with Scene(clients=2, retain_bytes_max=0) as scene:
+        leader, _, third = scene.found()
+        worker, reader = scene.clients
+        scene.connect(worker, leader)
+        scene.connect(reader, third)
+        offers = scene.hold(SnapshotOffer, to=third)
+        appends = scene.leave_behind(third, leader, in_contact=True)
+        assert appends is not None
+        scene.release(offers)
+        scene.until(lambda: scene.receives(third), "the snapshot is on its way")
+        acknowledged = scene.hold(TouchAck, to=third)
+        third.stop(scene.schedule.now_ms + 2 * ELECTION_TIMEOUT_MS)
+        reader.read(jute.GET_DATA, "/k0", watch=False)
+        scene.until(lambda: scene.restored(third), "it takes the snapshot over")
+        assert third.adoptions.silenced, "its client stayed until then"
+        scene.release(acknowledged, lose=True)
+        scene.release(appends, lose=True)
+        scene.heal()
+
+
+@breaks("snapshot batches:")
+def uncovered_batches_dropped() -> None:
+    """A client writes at a server that is behind; the write is lost on the way, then a snapshot replaces the state."""
+    with Scene(clients=2, retain_bytes_max=0) as scene:
+        leader, _, third = scene.found()
+        worker, writer = scene.clients
+        scene.connect(worker, leader)
+        scene.connect(writer, third)
+        offers = scene.hold(SnapshotOffer, to=third)
+        appends = scene.leave_behind(third, leader, in_contact=True)
+        assert appends is not None
+        batches = scene.hold(OriginBatch, sender=third)
+        writer.create("/a", 0)
+        scene.until(lambda: len(batches.messages) > 0, "the write leaves")
+        scene.release(offers)
+        scene.until(lambda: scene.restored(third), "it takes the snapshot over")
+        assert third.adoptions.silenced, "its client stayed until then"
+        scene.release(batches, lose=True)
+        scene.release(appends, lose=True)
+        scene.until(lambda: third.adoptions.repeated > 0, "the write leaves again")
+        scene.heal()
+
+
+@breaks("snapshot batches:")
+def covered_batches_kept() -> None:
+    """A client writes at a server that gets no entries; the snapshot that replaces its state has the write."""
+    with Scene(clients=2, retain_bytes_max=0) as scene:
+        leader, _, third = scene.found()
+        worker, writer = scene.clients
+        scene.connect(worker, leader)
+        scene.connect(writer, third)
+        offers = scene.hold(SnapshotOffer, to=third)
+        appends = scene.leave_behind(third, leader, in_contact=True)
+        assert appends is not None
+        writer.create("/a", 0)
+        scene.until(lambda: "/a" in scene.simulation.history.nodes, "the write is done")
+        scene.work(20, [worker])
+        scene.snapshot(leader)
+        scene.run(500)
+        scene.release(offers)
+        scene.until(lambda: scene.restored(third), "it takes the snapshot over")
+        assert third.adoptions.silenced, "its client stayed until then"
+        scene.release(appends, lose=True)
         scene.heal()
 
 

@@ -309,7 +309,9 @@ class Process:
             _, mistake = driver.mistakes.popleft()
             raise BrokenPromiseError("no mistakes", mistake)
         self._observer.turned(self)
-        connections = [socket.connection for socket in self._sockets.values() if socket.connection is not None]
+        connections = [
+            socket.connection for socket in self._sockets.values() if socket.connection is not None
+        ]
         self.adoptions.turned(driver, effects.sends, effects.outputs, connections)
         self._carry_out(effects)
 
