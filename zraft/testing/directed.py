@@ -14,8 +14,8 @@ timings do.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
-from contextlib import ExitStack
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
 from types import TracebackType
 from typing import Any, Final, Self
 
@@ -203,9 +203,9 @@ class Scene:
         assert raft_of(leader).transfer_leadership(to.server), f"S{leader.server} refuses to hand over"
         leader.wake()
 
-    def ends_with(self, server: Process, index: int) -> bool:
-        """Whether a server has applied so far."""
-        return server.driver is not None and server.driver.applied_index >= index
+    def applied(self, server: Process) -> int:
+        """The last entry that a server has applied; 0 if it does not run."""
+        return server.driver.applied_index if server.driver is not None else 0
 
     def settled(self, but: Process | None = None) -> bool:
         """Nothing is under way: the members are as wanted, and all (`but` one) have applied all that is committed."""
@@ -218,7 +218,7 @@ class Scene:
         if {server for server, _ in configuration.voters} != voters:
             return False
         return all(
-            self.ends_with(server, committed)
+            self.applied(server) >= committed
             for server in self.processes
             if server.server in configuration.members and server is not but
         )
@@ -304,17 +304,23 @@ class Scene:
             f"C{client.number} reaches S{server.server}",
         )
 
-    def work(self, entries: int, clients: Sequence[SimulatedClient] | None = None) -> None:
-        """Clients (all, unless named) ask for all kinds of things until so many entries more are committed."""
-        goal = len(self.simulation.raft_checks.committed) + entries
+    @contextmanager
+    def busy(self, clients: Sequence[SimulatedClient] | None = None) -> Iterator[None]:
+        """Inside, clients (all, unless named) ask for all kinds of things."""
         busy = self.clients if clients is None else clients
         for client in busy:
             client.busy = True
-        self.until(
-            lambda: len(self.simulation.raft_checks.committed) >= goal, f"{entries} entries more", WORK_MS
-        )
+        yield
         for client in busy:
             client.busy = False
+
+    def work(self, entries: int, clients: Sequence[SimulatedClient] | None = None) -> None:
+        """Clients are busy until so many entries more are committed."""
+        goal = len(self.simulation.raft_checks.committed) + entries
+        with self.busy(clients):
+            self.until(
+                lambda: len(self.simulation.raft_checks.committed) >= goal, f"{entries} entries more", WORK_MS
+            )
 
     # -- the end
 

@@ -561,17 +561,29 @@ def feature_level_blindly_raised() -> Sequence[Patch]:
     return [(MembershipKeeper, "level_of_all", lambda self, membership: 2)]
 
 
-@_plant("D-26", "server 2 computes something else from some entry on; the servers find out by themselves")
-def one_differs() -> Sequence[Patch]:
+def _differs_from(server: int, index: int) -> Sequence[Patch]:
     original = Applier.apply
 
     def apply(self: Applier, entry: Entry) -> None:
+        before = self.applied_index
         original(self, entry)
-        if self._me[0] == 2 and entry.index == 150:
+        if self._me[0] == server and before < index <= entry.index:
             # As a wrong count of bytes would: no client can see it.
             self._machine.marks.total += 1
 
     return [(Applier, "apply", apply), (RaftChecks, "COMPARES", False)]
+
+
+@_plant("D-26", "server 2 computes something else from some entry on; the servers find out by themselves")
+def one_differs() -> Sequence[Patch]:
+    return _differs_from(2, 150)
+
+
+@contextmanager
+def differing(server: ServerId, index: int) -> Iterator[None]:
+    """Inside, that server computes something else with the entry at `index`, if there are commands in it."""
+    with _replaced(*_differs_from(server, index)):
+        yield
 
 
 # -- origin streams
