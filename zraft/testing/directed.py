@@ -1,7 +1,7 @@
 """Owns the vocabulary of directed schedules: a cluster in the simulator of which a test says, step by step, what happens.
 
-Some bugs need one message late, one disk slow and one link cut in an order that hardly any seed rolls. Such an order is
-written down with a `Scene`: the shipped servers on a calm network, the checkers of every seed, and no adversary but the
+Some bugs need one message late, one disk slow and one link cut in an order that hardly any seed rolls. It is written down
+with a `Scene`: the shipped servers on a calm network, the checkers of every seed, and no adversary but the
 test. Nothing in a scene waits for a fixed time: `until` names what is waited for, so a schedule does not move when
 timings do.
 
