@@ -189,6 +189,11 @@ class Scene:
         server.wipe()
         server.boot()
 
+    def stall_disks(self, *servers: Process) -> None:
+        """The logs of exactly these servers make nothing durable until further notice."""
+        for server in self.processes:
+            server.log_waits = server in servers
+
     def ask(self, by: Process, *changes: Change) -> None:
         """An operator asks a server for these changes of who is wanted, all in one command, and is told that they are."""
         assert by.driver is not None
@@ -328,8 +333,7 @@ class Scene:
         """Everything works from now on, and must make progress: the second phase of every seed's run."""
         for held in list(self._held):
             self.release(held)
-        for server in self.processes:
-            server.log_waits = False
+        self.stall_disks()
         self.simulation.heal()
 
 

@@ -293,18 +293,18 @@ def final_too_early() -> None:
 
 @breaks("membership: S1 writes the configuration")
 def two_changes_at_once() -> None:
-    """One is to go, another to come; the leader waits for the first change to be acknowledged, longer than it looks."""
+    """One is to go, another to come; for a while no disk but the leader's makes the first change durable."""
     with Scene() as scene:
-        leader, *_ = scene.found()
+        leader, second, third = scene.found()
         fourth, fifth, _ = scene.spare
         scene.ask(leader, observes(fourth))
         scene.start(fourth)
         scene.until(scene.settled, "the fourth is a member")
         scene.ask(leader, leaves(fourth), observes(fifth))
         scene.until(lambda: not raft_of(leader).membership_committed, "the first change begins")
-        answers = scene.hold(AppendEntriesReply)
+        scene.stall_disks(second, third)
         scene.run(100)
-        scene.release(answers)
+        scene.stall_disks()
         scene.start(fifth)
         scene.until(scene.settled, "both are done")
         scene.heal()
