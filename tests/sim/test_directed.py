@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from zraft.testing.directed import Scene, leaves
+from zraft.testing.directed import NeverHappenedError, Scene, leaves
 from zraft.testing.directed_schedules import DIRECTED
 from zraft.testing.planted import planted
 
@@ -21,6 +21,14 @@ def test_directed_schedule_catches_the_planted_bug(name: str) -> None:
     directed = DIRECTED[name]
     with planted(name), pytest.raises(directed.raises, match=f"^{directed.promise}"):
         directed.schedule()
+
+
+def test_schedule_that_shows_nothing_any_more_says_so() -> None:
+    """What is waited for and never comes ends the run: a schedule cannot pass by missing its moment."""
+    with Scene(clients=0) as scene:
+        leader, *_ = scene.found()
+        with pytest.raises(NeverHappenedError, match="within 300 ms: somebody else leads"):
+            scene.until(lambda: not leader.leads, "somebody else leads", 300)
 
 
 def test_removed_server_serves_no_reader() -> None:

@@ -1,7 +1,7 @@
 """Owns the vocabulary of directed schedules: a cluster in the simulator of which a test says, step by step, what happens.
 
-Some bugs need one message late, one disk slow and one link cut in an order that hardly any seed rolls. Such an order is
-written down with a `Scene`: the shipped servers on a calm network, the checkers of every seed, and no adversary but the
+Some bugs need one message late, one disk slow and one link cut in an order that hardly any seed rolls. It is written down
+with a `Scene`: the shipped servers on a calm network, the checkers of every seed, and no adversary but the
 test. Nothing in a scene waits for a fixed time: `until` names what is waited for, so a schedule does not move when
 timings do.
 
@@ -14,8 +14,8 @@ timings do.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
-from contextlib import ExitStack
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
 from types import TracebackType
 from typing import Any, Final, Self
 
@@ -24,6 +24,7 @@ from attrs import define, evolve, field
 from zraft.errors import Code
 from zraft.ids import ServerId
 from zraft.raft.core import Raft
+from zraft.raft.messages import AppendEntries
 from zraft.testing.clients import SimulatedClient
 from zraft.testing.process import Process
 from zraft.testing.profile import Mode, roll
@@ -37,6 +38,11 @@ SEED: Final = 0
 
 PATIENCE_MS: Final = 4_000
 """Whatever a schedule waits for comes within a few elections, or never."""
+
+WORK_MS: Final = 20_000
+
+COMPACT_INTERVAL_MS: Final = 60
+"""How often a server looks what of its log it may forget, as `zraft.testing.simulation.SCALED` has it."""
 
 Change = tuple[int, int, str]
 
@@ -183,6 +189,11 @@ class Scene:
         server.wipe()
         server.boot()
 
+    def stall_disks(self, *servers: Process) -> None:
+        """The logs of exactly these servers make nothing durable until further notice."""
+        for server in self.processes:
+            server.log_waits = server in servers
+
     def ask(self, by: Process, *changes: Change) -> None:
         """An operator asks a server for these changes of who is wanted, all in one command, and is told that they are."""
         assert by.driver is not None
@@ -197,9 +208,9 @@ class Scene:
         assert raft_of(leader).transfer_leadership(to.server), f"S{leader.server} refuses to hand over"
         leader.wake()
 
-    def ends_with(self, server: Process, index: int) -> bool:
-        """Whether a server has applied so far."""
-        return server.driver is not None and server.driver.applied_index >= index
+    def applied(self, server: Process) -> int:
+        """The last entry that a server has applied; 0 if it does not run."""
+        return server.driver.applied_index if server.driver is not None else 0
 
     def settled(self, but: Process | None = None) -> bool:
         """Nothing is under way: the members are as wanted, and all (`but` one) have applied all that is committed."""
@@ -212,7 +223,7 @@ class Scene:
         if {server for server, _ in configuration.voters} != voters:
             return False
         return all(
-            self.ends_with(server, committed)
+            self.applied(server) >= committed
             for server in self.processes
             if server.server in configuration.members and server is not but
         )
@@ -229,18 +240,31 @@ class Scene:
         """Whether a server took another's state over since it started."""
         return server.driver is not None and server.driver.snapshots.restored_total > 0
 
-    def leave_behind(self, server: Process, leader: Process) -> None:
-        """Cut a server off until the leader's log no longer goes back to where that server's ends."""
-        self.cut(server, [other for other in self.processes if other is not server])
+    def receives(self, server: Process) -> bool:
+        """Whether another's state is on its way to a server."""
+        return server.driver is not None and server.driver.snapshots.receiver.active
+
+    def leave_behind(self, server: Process, leader: Process, *, in_contact: bool = False) -> Held | None:
+        """The leader forgets the log after a server's end: that one is cut off, or only gets no entries.
+
+        The first client writes meanwhile, so it must not be at that server. Returns the entries kept back, if so.
+        """
+        held: Held | None = None
+        if in_contact:
+            held = self.hold(AppendEntries, to=server)
+        else:
+            self.cut(server, [other for other in self.processes if other is not server])
         end = raft_of(server).log.last_index
         assert leader.driver is not None
         keeper = leader.driver.snapshots.keeper
         while raft_of(leader).log.first_index <= end + 1:
             taken = keeper.taken_total
-            self.work(20)
+            self.work(20, self.clients[:1])
             self.snapshot(leader)
             self.until(lambda taken=taken: keeper.taken_total > taken, "the leader writes a snapshot")  # type: ignore[misc]
-            self.run(200)
+            self.until(lambda: not keeper.writing, "it is done")
+            self.run(2 * COMPACT_INTERVAL_MS)
+        return held
 
     # -- the network
 
@@ -285,16 +309,23 @@ class Scene:
             f"C{client.number} reaches S{server.server}",
         )
 
-    def work(self, entries: int) -> None:
-        """All clients are busy until so many entries more are committed, and every answer arrived."""
-        goal = len(self.simulation.raft_checks.committed) + entries
-        for client in self.clients:
+    @contextmanager
+    def busy(self, clients: Sequence[SimulatedClient] | None = None) -> Iterator[None]:
+        """Inside, clients (all, unless named) ask for all kinds of things."""
+        busy = self.clients if clients is None else clients
+        for client in busy:
             client.busy = True
-        self.until(
-            lambda: len(self.simulation.raft_checks.committed) >= goal, f"{entries} entries more", 20_000
-        )
-        for client in self.clients:
+        yield
+        for client in busy:
             client.busy = False
+
+    def work(self, entries: int, clients: Sequence[SimulatedClient] | None = None) -> None:
+        """Clients are busy until so many entries more are committed."""
+        goal = len(self.simulation.raft_checks.committed) + entries
+        with self.busy(clients):
+            self.until(
+                lambda: len(self.simulation.raft_checks.committed) >= goal, f"{entries} entries more", WORK_MS
+            )
 
     # -- the end
 
@@ -302,8 +333,7 @@ class Scene:
         """Everything works from now on, and must make progress: the second phase of every seed's run."""
         for held in list(self._held):
             self.release(held)
-        for server in self.processes:
-            server.log_waits = False
+        self.stall_disks()
         self.simulation.heal()
 
 

@@ -34,6 +34,8 @@ from zraft.testing import jute
 from zraft.testing.broken import BrokenPromiseError
 from zraft.testing.directed import Scene, joins, leaves, observes, raft_of
 from zraft.testing.disk import Trouble
+from zraft.testing.profile import ELECTION_TIMEOUT_MS
+from zraft.transport.messages import OriginBatch, SnapshotOffer, TouchAck
 
 Schedule = Callable[[], None]
 
@@ -137,6 +139,75 @@ def position_lost() -> None:
         scene.heal()
 
 
+@breaks("snapshot clients:")
+def snapshot_says_more() -> None:
+    """A server has not been in touch since it woke up, so it holds an answer back; then a snapshot replaces its state."""
+    with Scene(clients=2, retain_bytes_max=0) as scene:
+        leader, _, third = scene.found()
+        worker, reader = scene.clients
+        scene.connect(worker, leader)
+        scene.connect(reader, third)
+        offers = scene.hold(SnapshotOffer, to=third)
+        appends = scene.leave_behind(third, leader, in_contact=True)
+        assert appends is not None
+        scene.release(offers)
+        scene.until(lambda: scene.receives(third), "the snapshot is on its way")
+        acknowledged = scene.hold(TouchAck, to=third)
+        third.stop(scene.schedule.now_ms + 2 * ELECTION_TIMEOUT_MS)
+        reader.read(jute.GET_DATA, "/k0", watch=False)
+        scene.until(lambda: scene.restored(third), "it takes the snapshot over")
+        assert third.adoptions.silenced, "its client stayed until then"
+        scene.release(acknowledged, lose=True)
+        scene.release(appends, lose=True)
+        scene.heal()
+
+
+@breaks("snapshot batches:")
+def uncovered_batches_dropped() -> None:
+    """A client writes at a server that is behind; the write is lost on the way, then a snapshot replaces the state."""
+    with Scene(clients=2, retain_bytes_max=0) as scene:
+        leader, _, third = scene.found()
+        worker, writer = scene.clients
+        scene.connect(worker, leader)
+        scene.connect(writer, third)
+        offers = scene.hold(SnapshotOffer, to=third)
+        appends = scene.leave_behind(third, leader, in_contact=True)
+        assert appends is not None
+        batches = scene.hold(OriginBatch, sender=third)
+        writer.create("/a", 0)
+        scene.until(lambda: len(batches.messages) > 0, "the write leaves")
+        scene.release(offers)
+        scene.until(lambda: scene.restored(third), "it takes the snapshot over")
+        assert third.adoptions.silenced, "its client stayed until then"
+        scene.release(batches, lose=True)
+        scene.release(appends, lose=True)
+        scene.until(lambda: third.adoptions.repeated > 0, "the write leaves again")
+        scene.heal()
+
+
+@breaks("snapshot batches:")
+def covered_batches_kept() -> None:
+    """A client writes at a server that gets no entries; the snapshot that replaces its state has the write."""
+    with Scene(clients=2, retain_bytes_max=0) as scene:
+        leader, _, third = scene.found()
+        worker, writer = scene.clients
+        scene.connect(worker, leader)
+        scene.connect(writer, third)
+        offers = scene.hold(SnapshotOffer, to=third)
+        appends = scene.leave_behind(third, leader, in_contact=True)
+        assert appends is not None
+        writer.create("/a", 0)
+        scene.until(lambda: "/a" in scene.simulation.history.nodes, "the write is done")
+        scene.work(20, [worker])
+        scene.snapshot(leader)
+        scene.run(500)
+        scene.release(offers)
+        scene.until(lambda: scene.restored(third), "it takes the snapshot over")
+        assert third.adoptions.silenced, "its client stayed until then"
+        scene.release(appends, lose=True)
+        scene.heal()
+
+
 @breaks("membership: S3 knows that")
 def configuration_of_snapshot_ignored() -> None:
     """A member was added while a server was away, and the entry that did it is in nobody's log any more."""
@@ -222,18 +293,18 @@ def final_too_early() -> None:
 
 @breaks("membership: S1 writes the configuration")
 def two_changes_at_once() -> None:
-    """One is to go, another to come; the leader waits for the first change to be acknowledged, longer than it looks."""
+    """One is to go, another to come; for a while no disk but the leader's makes the first change durable."""
     with Scene() as scene:
-        leader, *_ = scene.found()
+        leader, second, third = scene.found()
         fourth, fifth, _ = scene.spare
         scene.ask(leader, observes(fourth))
         scene.start(fourth)
         scene.until(scene.settled, "the fourth is a member")
         scene.ask(leader, leaves(fourth), observes(fifth))
         scene.until(lambda: not raft_of(leader).membership_committed, "the first change begins")
-        answers = scene.hold(AppendEntriesReply)
+        scene.stall_disks(second, third)
         scene.run(100)
-        scene.release(answers)
+        scene.stall_disks()
         scene.start(fifth)
         scene.until(scene.settled, "both are done")
         scene.heal()

@@ -275,6 +275,63 @@ def snapshot_keeps_clients() -> Sequence[Patch]:
     return [(Driver, "_adopt", adopt)]
 
 
+@_plant("D-4", "what was to be said to clients when a snapshot replaces the state is still said")
+def snapshot_says_more() -> Sequence[Patch]:
+    original = Driver._adopt
+
+    def close_all(self: Clients) -> None:
+        for connection in list(self._connections):
+            connection.closing = True
+            self.mark_dirty(connection)
+
+    def flush(self: Clients, now: int) -> list[Output]:
+        dirty, self._dirty = self._dirty, []
+        outputs = [(connection, b"".join(connection.out), connection.closing) for connection in dirty]
+        for connection in dirty:
+            connection.out.clear()
+            connection.dirty = False
+            self.release(connection)
+        return outputs
+
+    flush_as_ever = Clients.flush
+    adopting: set[Clients] = set()
+
+    def flush_once(self: Clients, now: int) -> list[Output]:
+        if self not in adopting:
+            return flush_as_ever(self, now)
+        adopting.discard(self)
+        return flush(self, now)
+
+    def adopt(self: Driver, received: Received) -> None:
+        with _replaced((Clients, "close_all", close_all)):
+            original(self, received)
+        adopting.add(self.clients)
+
+    return [(Driver, "_adopt", adopt), (Clients, "flush", flush_once)]
+
+
+@_plant("D-4", "a server forgets the batches that the snapshot which replaced its state does not cover")
+def uncovered_batches_dropped() -> Sequence[Patch]:
+    original = OriginStream.on_restore
+
+    def on_restore(self: OriginStream, boot: int, seq: int) -> list[Any]:
+        owners = original(self, boot, seq)
+        self._unapplied.clear()
+        return owners
+
+    return [(OriginStream, "on_restore", on_restore)]
+
+
+@_plant("D-4", "a server keeps the batches that the snapshot which replaced its state covers")
+def covered_batches_kept() -> Sequence[Patch]:
+    original = OriginStream.on_restore
+
+    def on_restore(self: OriginStream, boot: int, seq: int) -> list[Any]:
+        return original(self, boot, 0)
+
+    return [(OriginStream, "on_restore", on_restore)]
+
+
 def _durable_at_once(*arguments: Any) -> None:
     """In place of an fsync."""
 
@@ -504,17 +561,29 @@ def feature_level_blindly_raised() -> Sequence[Patch]:
     return [(MembershipKeeper, "level_of_all", lambda self, membership: 2)]
 
 
-@_plant("D-26", "server 2 computes something else from some entry on; the servers find out by themselves")
-def one_differs() -> Sequence[Patch]:
+def _differs_from(server: int, index: int) -> Sequence[Patch]:
     original = Applier.apply
 
     def apply(self: Applier, entry: Entry) -> None:
+        before = self.applied_index
         original(self, entry)
-        if self._me[0] == 2 and entry.index == 150:
+        if self._me[0] == server and before < index <= entry.index:
             # As a wrong count of bytes would: no client can see it.
             self._machine.marks.total += 1
 
     return [(Applier, "apply", apply), (RaftChecks, "COMPARES", False)]
+
+
+@_plant("D-26", "server 2 computes something else from some entry on; the servers find out by themselves")
+def one_differs() -> Sequence[Patch]:
+    return _differs_from(2, 150)
+
+
+@contextmanager
+def differing(server: ServerId, index: int) -> Iterator[None]:
+    """Inside, that server computes something else with the entry at `index`, if there are commands in it."""
+    with _replaced(*_differs_from(server, index)):
+        yield
 
 
 # -- origin streams

@@ -20,13 +20,13 @@ from zraft.ids import Instance, ServerId
 from zraft.raft.log import Log
 from zraft.raft.messages import HardState
 from zraft.raft.role import Role
-from zraft.server.connection import Phase
 from zraft.server.driver import Driver
 from zraft.server.driver_types import DriverSettings, Effects, Stored
 from zraft.server.snapshot_tasks import Complete, Finish, Result, Task
 from zraft.storage.errors import CorruptionError, DiskFullError, FsyncError, WriteError
 from zraft.storage.records import Record
 from zraft.storage.snapshot_format import SnapshotInfo
+from zraft.testing.adoption_checks import AdoptionChecks
 from zraft.testing.broken import BrokenPromiseError
 from zraft.testing.disk_image import DiskImage
 from zraft.testing.profile import Profile
@@ -90,7 +90,7 @@ class Process:
         self.image = DiskImage(server, random.Random(f"{seed}/disk/{server}/0"))
         self._wipes = 0
         self._wiped_at_boot = 0
-        self._restored = 0
+        self.adoptions = AdoptionChecks(server)
         self.must_be_replaced = False
         """It says that what is on its disk is not enough to start from."""
         self.may_be_damaged = False
@@ -186,7 +186,7 @@ class Process:
             return
         self.may_be_damaged = False
         self.stored = stored
-        self._restored = 0
+        self.adoptions = AdoptionChecks(self.server)
         self.driver = Driver(
             settings=evolve(self._settings, features=self.features),
             identity=identity,
@@ -314,6 +314,10 @@ class Process:
             _, mistake = driver.mistakes.popleft()
             raise BrokenPromiseError("no mistakes", mistake)
         self._observer.turned(self)
+        connections = [
+            socket.connection for socket in self._sockets.values() if socket.connection is not None
+        ]
+        self.adoptions.turned(driver, effects.sends, effects.outputs, connections)
         if self.driver is not None:  # its disk has not failed
             self._carry_out(effects)
 
@@ -348,7 +352,7 @@ class Process:
         if effects.write is not None:
             assert self._frame is None, "a second frame while one is in flight"
             self._write(effects.write)
-        self._demand_silence()
+        self.adoptions.kept([socket.connection for socket in self._sockets.values()])
         if effects.compact_to is not None:
             self._observer.compacting(self, effects.compact_to)
             self._compact_to = effects.compact_to
@@ -363,22 +367,6 @@ class Process:
                 self._begin_task()
         now = self._schedule.now_ms
         self._request_turn(max(now + 1, now + effects.wake_at - self.clock_ms))
-
-    def _demand_silence(self) -> None:
-        """D-4: whose state was replaced by a snapshot has lost all clients that were attached before."""
-        assert self.driver is not None
-        restored = self.driver.snapshots.restored_total
-        if restored == self._restored:
-            return
-        self._restored = restored
-        for socket in self._sockets.values():
-            if socket.greeted or (
-                socket.connection is not None and socket.connection.phase is Phase.ATTACHED
-            ):
-                raise BrokenPromiseError(
-                    "snapshot clients",
-                    f"S{self.server} took a snapshot over and keeps connection {socket.number}",
-                )
 
     def _hang_up(self, socket: Socket) -> None:
         self._sockets.pop(socket.number, None)

@@ -46,6 +46,7 @@ class Schedule:
 
     def run_until(self, end_ms: int) -> None:
         """Execute everything due before `end_ms`, then stand at `end_ms`."""
+        assert end_ms >= self.now_ms, f"time does not go back from {self.now_ms} to {end_ms} ms"
         heap = self._heap
         while heap and heap[0][0] < end_ms:
             when, _, call, arguments = heapq.heappop(heap)
