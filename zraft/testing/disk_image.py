@@ -122,9 +122,12 @@ class DiskImage:
         index, term = name.removesuffix(".snap").split("-")
         return int(index, 16), int(term, 16)
 
-    def crash(self) -> None:
-        """The machine loses its power, or, less often, only the process dies and the page cache survives."""
-        if self._rng.random() < 0.75:
+    def crash(self, *, power: bool = False) -> None:
+        """The machine loses its power, or, less often, only the process dies and the page cache survives.
+
+        `power`: it was the power.
+        """
+        if power or self._rng.random() < 0.75:
             self.disk.crash(self._rng)
         else:
             self.disk.kill()

@@ -54,6 +54,7 @@ from zraft.testing.profile import (
     SESSION_TIMEOUTS_MS,
     TICK_TIME_MS,
     Mode,
+    Profile,
     roll,
 )
 from zraft.testing.raft_checks import RaftChecks
@@ -170,9 +171,16 @@ class Report:
 class Simulation:
     """One seed's run. `run` raises `BrokenPromiseError`, or whatever error the product raised."""
 
-    def __init__(self, seed: int, *, mode: Mode | None = None, trace: bool = False) -> None:
+    process_type: type[Process] = Process
+
+    def __init__(
+        self, seed: int, *, mode: Mode | None = None, trace: bool = False, profile: Profile | None = None
+    ) -> None:
+        """`profile`: instead of the one that the seed makes."""
         self.seed = seed
-        self.profile = profile = roll(seed, mode)
+        if profile is None:
+            profile = roll(seed, mode)
+        self.profile = profile
         self._trace = trace
         self.schedule = schedule = Schedule()
         name = f"zraft/{seed}"
@@ -227,7 +235,7 @@ class Simulation:
             schedule, profile, random.Random(f"{name}/network"), encode_datagram, self._deliver
         )
         self.processes = [
-            Process(
+            self.process_type(
                 server,
                 self._peers_of,
                 settings,
