@@ -702,10 +702,10 @@ class Node:
                     f"features_max={self.config.features_max} has no effect: the cluster works at feature level {level} "
                     "already, and that cannot be taken back"
                 )
-        members = driver.raft.membership if driver.raft is not None else driver.joining.members
-        if members is not None and members is not self._members_known:
-            self._members_known = members
-            self._on_members(members)
+        known = driver.raft.membership if driver.raft is not None else driver.joining.members
+        if known is not None and known is not self._members_known:
+            self._members_known = known
+            self._on_members(known)
         newest = driver.snapshots.keeper.newest
         if newest is not self._snapshot_known:
             self._snapshot_known = newest
