@@ -6,6 +6,7 @@ it, so that three servers of `zraft dev` do not each load the table printer of `
 
 from __future__ import annotations
 
+import signal
 import sys
 from collections.abc import Sequence
 from importlib import import_module
@@ -114,6 +115,10 @@ def serve(
     the ZOO_… variables of ZooKeeper's image, those over the file. FILE without --config is the same.
     docs/CONFIGURATION.md lists them all.
     """
+    for number in (signal.SIGTERM, signal.SIGINT):
+        # Reading a log and a snapshot takes a while; who is asked to stop meanwhile has nothing to hand over. The
+        # running server puts its own handlers in their place.
+        signal.signal(number, _stop_the_start)
     if not __debug__:
         raise ConfigError(
             "PYTHONOPTIMIZE: Python runs with -O, which removes the checks a server stops at rather than damage data; "
@@ -144,6 +149,11 @@ def serve(
     configure_logging(format=settled.log_format, level=settled.log_level)
     _log_notes(notes)
     sys.exit(run_server(settled))
+
+
+def _stop_the_start(_number: int, _frame: object) -> None:
+    """SIGTERM or SIGINT before the server runs: whatever was being read or begun is as a crash leaves it, and safe."""
+    sys.exit(0)
 
 
 def _log_notes(notes: Sequence[Note]) -> None:

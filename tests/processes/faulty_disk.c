@@ -72,7 +72,10 @@ int fsync(int fd) {
 }
 
 static int write_fails(int fd) {
-    if (!concerned(fd) || !ordered("badwrite", NULL)) return 0;
+    if (!concerned(fd)) return 0;
+    // As the kernel does with files that are open when it gives a file system up.
+    if (ordered("readonly", NULL)) { errno = EROFS; return 1; }
+    if (!ordered("badwrite", NULL)) return 0;
     errno = EIO;
     return 1;
 }

@@ -19,7 +19,7 @@ from kazoo.client import KazooClient
 
 from tests.processes.clients import Sessions
 from tests.processes.cluster import HOST, Cluster, Server, free_ports, wait_until
-from tests.processes.workload import Adder, Sequencer, Setter, Worker, check_count
+from tests.processes.workload import Adder, Sequencer, Setter, Worker, Workers
 from zraft.address import Address
 from zraft.ids import ServerId
 from zraft.operator.client import OperatorClient
@@ -207,12 +207,10 @@ class GrowingCluster(Cluster):
         return int(shown["raft_term"])
 
 
-class Load:
+class Load(Workers):
     """Clients that write all the time through changes, and are told of new servers as Curator's are."""
 
     def __init__(self, cluster: GrowingCluster, sessions: Sessions, *, sequencers: int = 2) -> None:
-        self._cluster = cluster
-        self._sessions = sessions
         setup = sessions.open(name="set-up")
         for path in ("/sequences", "/sets"):
             setup.ensure_path(path)
@@ -222,48 +220,16 @@ class Load:
         def client(place: int, name: str) -> KazooClient:
             return sessions.open(first=numbers[place % len(numbers)], name=name)
 
-        self.workers: list[Worker] = [
+        workers: list[Worker] = [
             *(Sequencer(client(n, f"sequencer-{n}"), f"sequencer-{n}") for n in range(sequencers)),
             Setter(client(sequencers, "setter"), "setter"),
             Adder(client(sequencers + 1, "adder"), "adder"),
         ]
-        for worker in self.workers:
-            worker.start()
+        super().__init__(cluster, sessions, workers)
+        self.start()
         self.wait_progress()
 
     def follow(self) -> None:
         """The clients know today's servers from their next connection on."""
         for worker in self.workers:
-            worker.client.set_hosts(self._cluster.hosts())
-
-    def wait_progress(self, steps: int = 3) -> None:
-        """Until every single worker had `steps` more of its steps acknowledged."""
-        before = {worker: worker.done for worker in self.workers}
-
-        def progressed() -> bool:
-            for worker in self.workers:
-                worker.raise_failure()
-            return all(worker.done >= before[worker] + steps for worker in self.workers)
-
-        wait_until(progressed, f"{steps} acknowledged steps of every worker")
-
-    @property
-    def acknowledged(self) -> int:
-        return sum(worker.done for worker in self.workers)
-
-    @property
-    def uncertain(self) -> int:
-        return sum(worker.uncertain for worker in self.workers)
-
-    def stop_and_check(self) -> None:
-        """Stop, then hold every member to all that was acknowledged; their states must be equal."""
-        for worker in self.workers:
-            worker.stop()
-        assert self.acknowledged > 10 * len(self.workers), "hardly anything was written"
-        for number in self._cluster.servers:
-            with self._sessions.reading(number) as reader:
-                for worker in self.workers:
-                    worker.check(reader)
-                check_count([w for w in self.workers if isinstance(w, Adder)], reader)
-        assert self._sessions.lost == [], "sessions were lost that could have reconnected in time"
-        self._cluster.wait_equal_digests()
+            worker.client.set_hosts(self.cluster.hosts())

@@ -73,6 +73,28 @@ def test_a_server_whose_directory_was_deleted_is_let_in_again_and_votes(
     load.stop_and_check()
 
 
+def test_an_emptied_founder_is_let_in_by_a_leader_that_its_own_list_does_not_name(
+    growing: GrowingCluster, open_sessions: OpenSessions
+) -> None:
+    """Nobody edits the list that a server was first started with; the leader was added since."""
+    load = Load(growing, open_sessions(growing))
+    growing.place(4)
+    growing.start(4)
+    growing.add(4)
+    growing.wait_roles(voters=[1, 2, 3, 4])
+    growing.transfer(4)
+    assert wait_until(growing.leader, "a leader") == 4
+    before = growing.listing()[2].instance
+    growing.kill(2)
+    growing.wipe(2)
+    growing.start(2)
+    growing.wait_replaced(2, before)
+    assert growing.leader() == 4, "another leader, which is on the list, let it in"
+    load.follow()
+    load.wait_progress()
+    load.stop_and_check()
+
+
 def test_what_the_log_no_longer_holds_reaches_a_lost_server_as_a_snapshot(
     start_cluster: StartCluster, open_sessions: OpenSessions
 ) -> None:

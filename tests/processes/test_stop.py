@@ -5,11 +5,13 @@ from __future__ import annotations
 import signal
 import time
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 
 from tests.processes.clients import Sessions
 from tests.processes.cluster import Cluster, wait_until
+from tests.processes.disks import FaultyCluster
 from tests.processes.workload import Workload
 
 pytestmark = [pytest.mark.processes, pytest.mark.timeout(300)]
@@ -71,3 +73,18 @@ def test_a_single_server_stops_at_once(start_cluster: StartCluster, open_session
     began = time.monotonic()
     assert cluster.kill(1, signal.SIGTERM) == 0
     assert time.monotonic() - began < 3.0
+
+
+def test_a_server_that_is_stopped_while_it_starts_ends_cleanly(tmp_path: Path) -> None:
+    """What its directory holds then is what a crash would leave; it starts from it. Each fsync takes half a second."""
+    with FaultyCluster(tmp_path, servers=1) as cluster:
+        cluster.order(1, "slow 500")
+        cluster.start(1)
+        wait_until((cluster.servers[1].data / "lock").exists, "the start to reach its directory")
+        assert cluster.kill(1, signal.SIGTERM) == 0
+        said = cluster.servers[1].log_text()
+        assert "listening" not in said, "it was not stopped while it started"
+        assert "Traceback" not in said
+        cluster.order(1, "")
+        cluster.start(1)
+        cluster.wait_ready()

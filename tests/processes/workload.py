@@ -8,10 +8,18 @@ from __future__ import annotations
 
 import threading
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
 
 from kazoo.client import KazooClient
-from kazoo.exceptions import BadVersionError, ConnectionLoss, OperationTimeoutError, SessionExpiredError
+from kazoo.exceptions import (
+    BadVersionError,
+    ConnectionLoss,
+    KazooException,
+    OperationTimeoutError,
+    SessionExpiredError,
+)
+from kazoo.interfaces import IAsyncResult
 
 from tests.processes.clients import Sessions
 from tests.processes.cluster import Cluster, wait_until
@@ -29,6 +37,9 @@ class Worker:
         self.name = name
         self.done = 0
         self.uncertain = 0
+        self.lost_in_a_row = 0
+        self.lost_in_a_row_most = 0
+        """Requests that had no answer, one after the other: 1 where each second try had one."""
         self.failure: BaseException | None = None
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._run, name=name, daemon=True)
@@ -52,11 +63,26 @@ class Worker:
                 try:
                     self.step()
                     self.done += 1
+                    self.lost_in_a_row = 0
                 except UNCERTAIN:
                     self.uncertain += 1
+                    self.lost_in_a_row += 1
+                    self.lost_in_a_row_most = max(self.lost_in_a_row_most, self.lost_in_a_row)
         except BaseException as error:
             # Raised in the test's own thread by `stop`.
             self.failure = error
+
+    def answer(self, asked: IAsyncResult) -> Any:
+        """What a request is answered; an error that a server answers with is an answer."""
+        try:
+            found = asked.get(timeout=OPERATION_S)
+        except UNCERTAIN:
+            raise
+        except KazooException:
+            self.lost_in_a_row = 0
+            raise
+        self.lost_in_a_row = 0
+        return found
 
     def step(self) -> None:
         raise NotImplementedError
@@ -76,8 +102,8 @@ class Sequencer(Worker):
     def step(self) -> None:
         self.tried += 1
         payload = f"{self.name} {self.tried}"
-        path = self.client.create_async(f"/sequences/{self.name}-", payload.encode(), sequence=True).get(
-            timeout=OPERATION_S
+        path = self.answer(
+            self.client.create_async(f"/sequences/{self.name}-", payload.encode(), sequence=True)
         )
         assert path not in self.acked, f"{path} was acknowledged twice"
         self.acked[path] = payload
@@ -105,7 +131,7 @@ class Setter(Worker):
 
     def step(self) -> None:
         self.value += 1
-        stat = self.client.set_async(f"/sets/{self.name}", str(self.value).encode()).get(timeout=OPERATION_S)
+        stat = self.answer(self.client.set_async(f"/sets/{self.name}", str(self.value).encode()))
         self.last_acked = self.value
         assert stat.version <= self.value, f"{self.name}: version {stat.version} after {self.value} sets"
 
@@ -130,10 +156,10 @@ class Adder(Worker):
 
     def step(self) -> None:
         while True:
-            data, stat = self.client.get_async(self.PATH).get(timeout=OPERATION_S)
+            data, stat = self.answer(self.client.get_async(self.PATH))
             try:
-                self.client.set_async(self.PATH, str(int(data or b"0") + 1).encode(), stat.version).get(
-                    timeout=OPERATION_S
+                self.answer(
+                    self.client.set_async(self.PATH, str(int(data or b"0") + 1).encode(), stat.version)
                 )
                 return
             except BadVersionError:
@@ -207,28 +233,13 @@ class Candidate(Worker):
             self._exclusive.leave()
 
 
-class Workload:
-    """Ten clients over all servers, each at its own kind of work."""
+class Workers:
+    """Some workers, of which each is held to all that it was told."""
 
-    def __init__(self, cluster: Cluster, sessions: Sessions) -> None:
-        self._cluster = cluster
-        self._sessions = sessions
-        setup = sessions.open(name="set-up")
-        for path in ("/sequences", "/sets", "/lock", "/election"):
-            setup.ensure_path(path)
-        sessions.close_one(setup)
-        lock, election = Exclusive(), Exclusive()
-        makers: list[tuple[str, Callable[[KazooClient, str], Worker]]] = [
-            *((f"sequencer {n}", Sequencer) for n in range(3)),
-            *((f"setter {n}", Setter) for n in range(2)),
-            *((f"adder {n}", Adder) for n in range(2)),
-            *((f"locker {n}", lambda client, name: Locker(client, name, lock)) for n in range(2)),
-            *((f"candidate {n}", lambda client, name: Candidate(client, name, election)) for n in range(2)),
-        ]
-        self.workers = [
-            make(sessions.open(first=place % len(cluster.servers) + 1, name=name), name.replace(" ", "-"))
-            for place, (name, make) in enumerate(makers)
-        ]
+    def __init__(self, cluster: Cluster, sessions: Sessions, workers: Sequence[Worker]) -> None:
+        self.cluster = cluster
+        self.sessions = sessions
+        self.workers = list(workers)
 
     def start(self) -> None:
         for worker in self.workers:
@@ -253,19 +264,56 @@ class Workload:
     def uncertain(self) -> int:
         return sum(worker.uncertain for worker in self.workers)
 
+    @property
+    def failed_twice(self) -> Mapping[str, int]:
+        """Workers of which some request had no answer at its second try either, and how many followed each other.
+
+        A client that loses its connection does not know what became of the request; it asks once more, on its next
+        connection, which is to another server if the first is gone.
+        """
+        return {w.name: w.lost_in_a_row_most for w in self.workers if w.lost_in_a_row_most > 1}
+
     def stop_and_check(self) -> None:
         """Stop all workers, then hold every server, asked directly, to what was acknowledged."""
         for worker in self.workers:
             worker.stop()
+        assert self.acknowledged > 10 * len(self.workers), "hardly anything was written"
+        adders = [worker for worker in self.workers if isinstance(worker, Adder)]
         counts = set()
-        for number in self._cluster.servers:
-            with self._sessions.reading(number) as reader:
+        for number in self.cluster.servers:
+            with self.sessions.reading(number) as reader:
                 for worker in self.workers:
                     worker.check(reader)
-                counts.add(check_count([w for w in self.workers if isinstance(w, Adder)], reader))
+                counts.add(check_count(adders, reader))
         assert len(counts) == 1, f"servers show different counts: {counts}"
-        assert self._sessions.lost == [], "sessions were lost that could have reconnected in time"
-        self._cluster.wait_equal_digests()
+        assert self.sessions.lost == [], "sessions were lost that could have reconnected in time"
+        self.cluster.wait_equal_digests()
 
 
-__all__ = ["SessionExpiredError", "Worker", "Workload"]
+class Workload(Workers):
+    """Eleven clients over all servers, each at its own kind of work."""
+
+    def __init__(self, cluster: Cluster, sessions: Sessions) -> None:
+        setup = sessions.open(name="set-up")
+        for path in ("/sequences", "/sets", "/lock", "/election"):
+            setup.ensure_path(path)
+        sessions.close_one(setup)
+        lock, election = Exclusive(), Exclusive()
+        makers: list[tuple[str, Callable[[KazooClient, str], Worker]]] = [
+            *((f"sequencer {n}", Sequencer) for n in range(3)),
+            *((f"setter {n}", Setter) for n in range(2)),
+            *((f"adder {n}", Adder) for n in range(2)),
+            *((f"locker {n}", lambda client, name: Locker(client, name, lock)) for n in range(2)),
+            *((f"candidate {n}", lambda client, name: Candidate(client, name, election)) for n in range(2)),
+        ]
+        super().__init__(
+            cluster,
+            sessions,
+            [
+                make(sessions.open(first=place % len(cluster.servers) + 1, name=name), name.replace(" ", "-"))
+                for place, (name, make) in enumerate(makers)
+            ],
+        )
+
+
+__all__ = ["SessionExpiredError", "Worker", "Workers", "Workload"]

@@ -44,7 +44,7 @@ from zraft.server.driver import Driver
 from zraft.server.leadership import Leadership
 from zraft.server.snapshot_tasks import Read, Result
 from zraft.tree.features import FEATURE_LEVEL_MAX, LEVEL_OF_MEMBERS
-from zraft.tree.members import OBSERVER, PARTICIPANT, REMOVE
+from zraft.tree.members import EVERYWHERE, OBSERVER, PARTICIPANT, REMOVE
 from zraft.tree.txn import FEATURE, MEMBERS, SETTINGS, Command
 
 Reply = Callable[[OperatorReply], None]
@@ -108,6 +108,14 @@ class Administration:
                 self._as_leader(raft, reply, lambda: self._list(raft))
             case MemberAdd(server, address, observer):
                 part = OBSERVER if observer else PARTICIPANT
+                if address.startswith(EVERYWHERE):
+                    reply(
+                        Refused(
+                            f"server {server} cannot be at {address}: that only says where a server listens; name the "
+                            "address at which the others and the clients reach it"
+                        )
+                    )
+                    return
                 self._change(server, part, address, reply, f"server {server} is taken in as it shows up")
             case MemberRemove(server):
                 if driver.machine.members and server not in driver.machine.members:

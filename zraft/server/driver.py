@@ -45,6 +45,7 @@ from zraft.server.divergence import check_verdict
 from zraft.server.driver_types import DriverSettings, Effects, Identity, Stored
 from zraft.server.errands import Errand
 from zraft.server.group_commit import GroupCommit
+from zraft.server.joining import introduction
 from zraft.server.leadership import Leadership
 from zraft.server.origin import OriginStream
 from zraft.server.outbox import Outbox
@@ -458,6 +459,13 @@ class Driver:
                     )
                     if answer is not None:
                         self._outbox.send(server, answer)
+                elif raft is not None and message.cluster == cluster and raft.membership_committed:
+                    # The leader may be somebody it does not know.
+                    others = introduction(
+                        message.cluster, raft.members_changed_index, raft.membership, server
+                    )
+                    if others is not None:
+                        self._outbox.send(server, others)
             case Welcome():
                 if raft is None:
                     membership = self.belonging.joining.on_welcome(message)

@@ -2,7 +2,8 @@
 
 It neither votes nor founds anything. It tells every server it knows that it is empty; the leader makes its disk
 a member, as a learner, and says so; from then on it is brought up to date like any follower, and votes when the
-leader promotes it.
+leader promotes it. The list that it was started with may be old, and the leader none of those: a member that does not
+lead answers with who the others are, and it asks these, too.
 
 Pure. Source: rule D-1 in docs/RULES.md.
 """
@@ -19,12 +20,24 @@ from zraft.transport.messages import Join, NotMember, Welcome
 JOIN_INTERVAL_MS: Final = 200
 
 
+def introduction(cluster: bytes, index: int, membership: Membership, server: ServerId) -> Welcome | None:
+    """What a member that does not lead answers to an empty disk: who the others are. None in the middle of a change.
+
+    Without the joiner itself: only the leader knows for sure whether its disk is a member, and has no vote (D-1).
+    """
+    if membership.joint:
+        return None
+    others = {id: member for id, member in membership.members.items() if id != server}
+    return Welcome(cluster, index, Membership(others).encode()) if others else None
+
+
 class Joining:
     """One empty server's way in.
 
     Attributes:
         cluster: the cluster it asks to be taken into; None while it has not met one.
         membership: what it was welcomed with; None before.
+        members: who belongs to the cluster, as far as a member said while it was outside; None before.
         problem: why it is still outside, in words for its operator.
     """
 
@@ -45,6 +58,7 @@ class Joining:
         self._next_at = 0
         self.cluster = cluster
         self.membership: Membership | None = None
+        self.members: Membership | None = None
         self.problem: str | None = None
         if cluster is not None:
             self._wait()
@@ -73,6 +87,8 @@ class Joining:
     def on_welcome(self, welcome: Welcome) -> Membership | None:
         """The leader took this disk in: the membership to start with. None if this is no news, or not for us.
 
+        One without this disk is only who to ask from now on.
+
         Raises:
             ProtocolError: the membership cannot be read.
         """
@@ -81,6 +97,9 @@ class Joining:
         membership = Membership.decode(welcome.membership)
         member = membership.members.get(self._server)
         if member is None or member.instance != self._instance:
+            self.members = membership
+            strangers = membership.members.keys() - {self._server, *self._peers}
+            self._peers += tuple(sorted(strangers))
             return None
         if member.voter:
             # What it once promised was in the log that is gone (D-1): it must never vote with an empty one.

@@ -702,9 +702,10 @@ class Node:
                     f"features_max={self.config.features_max} has no effect: the cluster works at feature level {level} "
                     "already, and that cannot be taken back"
                 )
-        if driver.raft is not None and driver.raft.membership is not self._members_known:
-            self._members_known = driver.raft.membership
-            self._on_members(driver.raft.membership)
+        known = driver.raft.membership if driver.raft is not None else driver.belonging.joining.members
+        if known is not None and known is not self._members_known:
+            self._members_known = known
+            self._on_members(known)
         newest = driver.snapshots.keeper.newest
         if newest is not self._snapshot_known:
             self._snapshot_known = newest

@@ -17,7 +17,7 @@ from enum import Enum, auto
 from random import Random
 from typing import Final
 
-from attrs import frozen
+from attrs import evolve, frozen
 
 PAGE_BYTES: Final = 4096
 TEAR_BYTES: Final = 64
@@ -131,9 +131,13 @@ _ZEROS: Final = bytes(PAGE_BYTES)
 
 @frozen
 class _NameChange:
-    """A pending directory operation: `path` becomes `inode`, or disappears if None; a rename also removes `source`."""
+    """A pending directory operation: `path` becomes `inode`, or disappears if None; a rename also removes `source`.
 
-    directory: str
+    `directories`: those that have to be synced for it to be durable; before that it is, as a whole, or is not. Two if a
+    rename leaves one directory for another.
+    """
+
+    directories: frozenset[str]
     path: str
     inode: _Inode | None
     source: str | None = None
@@ -145,6 +149,22 @@ class _NameChange:
             names.pop(self.path, None)
         else:
             names[self.path] = self.inode
+            if self.source is not None and self.inode.is_directory:
+                for name in [name for name in names if name.startswith(self.source + "/")]:
+                    names[_moved(name, self.source, self.path)] = names.pop(name)
+
+    def synced(self, directory: str) -> _NameChange:
+        """What is left to do for it."""
+        return evolve(self, directories=self.directories - {directory})
+
+    def after_move(self, source: str, target: str) -> _NameChange:
+        """The same in a directory that has another name now."""
+        return evolve(
+            self,
+            directories=frozenset(_moved(one, source, target) for one in self.directories),
+            path=_moved(self.path, source, target),
+            source=None if self.source is None else _moved(self.source, source, target),
+        )
 
 
 class SimulatedDisk:
@@ -237,6 +257,11 @@ class SimulatedDisk:
             for name in [name for name in names if name == path or name.startswith(path + "/")]:
                 del names[name]
 
+    @property
+    def died(self) -> bool:
+        """Whether the process that used it has died at one of its steps, and nobody has started another."""
+        return self._died
+
     def statistics(self) -> DiskStatistics:
         """Counts since the disk was made."""
         return DiskStatistics(self._steps, self._fdatasyncs, self._written)
@@ -326,9 +351,15 @@ class SimulatedDisk:
         self._finish(after)
 
     def rename(self, source: str, target: str) -> None:
-        assert _parent(source) == _parent(target), "a rename across directories is two directories' fsync"
         after = self._step()
-        inode = self._file_at(source)
+        inode = self._names.get(source)
+        if inode is None:
+            raise _error(errno.ENOENT, source)
+        replaced = self._names.get(target)
+        if replaced is not None and (inode.is_directory or replaced.is_directory):
+            raise _error(errno.EEXIST, target)
+        if inode.is_directory:
+            self._pending = [change.after_move(source, target) for change in self._pending]
         self._change(target, inode, source)
         self._finish(after)
 
@@ -360,10 +391,14 @@ class SimulatedDisk:
         after = self._step()
         if path not in self._names:
             raise _error(errno.ENOENT, path)
+        pending = []
         for change in self._pending:
-            if change.directory == path:
+            rest = change.synced(path)
+            if rest.directories:
+                pending.append(rest)
+            else:
                 change.apply(self._durable_names)
-        self._pending = [change for change in self._pending if change.directory != path]
+        self._pending = pending
         self._finish(after)
 
     def lock(self, path: str) -> int:
@@ -442,9 +477,14 @@ class SimulatedDisk:
         directory = _parent(path)
         if directory not in self._names:
             raise _error(errno.ENOENT, path)
-        change = _NameChange(directory, path, inode, source)
+        directories = {directory} if source is None else {directory, _parent(source)}
+        change = _NameChange(frozenset(directories), path, inode, source)
         change.apply(self._names)
         self._pending.append(change)
+
+
+def _moved(path: str, source: str, target: str) -> str:
+    return target + path[len(source) :] if path == source or path.startswith(source + "/") else path
 
 
 def _parent(path: str) -> str:

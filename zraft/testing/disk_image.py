@@ -123,7 +123,10 @@ class DiskImage:
         return int(index, 16), int(term, 16)
 
     def crash(self, power: bool | None = None) -> None:
-        """The machine loses its power, or, less often, only the process dies and the page cache survives."""
+        """The machine loses its power, or, less often, only the process dies and the page cache survives.
+
+        `power`: which of the two it was, which is rolled unless given.
+        """
         rolled = self._rng.random() < 0.75
         if rolled if power is None else power:
             self.disk.crash(self._rng)

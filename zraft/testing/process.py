@@ -205,14 +205,17 @@ class Process:
         """The process is gone, and what was not fsynced: if the power failed, which is rolled unless given."""
         if self.driver is None:
             return
+        # Where the disk itself was the end of the process, what was done is done.
+        at_the_disk = self.image.disk.died
         task = self._tasks[0] if self._tasks else None
         if self._frame is not None and not self._frame_done:
-            self.image.tear(self._frame, task)
+            if not at_the_disk:
+                self.image.tear(self._frame, task)
         else:
             self._frame = None
-            if task is not None or self._compact_to is not None:
+            if not at_the_disk and (task is not None or self._compact_to is not None):
                 self.image.tear(None, task, self._compact_to)
-        self.image.crash(power)
+        self.image.crash(True if at_the_disk else power)
         self._compact_to = None
         self._tasks.clear()
         self._performed.clear()

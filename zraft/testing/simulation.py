@@ -173,9 +173,12 @@ class Report:
 class Simulation:
     """One seed's run. `run` raises `BrokenPromiseError`, or whatever error the product raised."""
 
+    process_type: type[Process] = Process
+
     def __init__(
         self, seed: int, *, mode: Mode | None = None, profile: Profile | None = None, trace: bool = False
     ) -> None:
+        """`profile`: instead of the one that the seed makes."""
         self.seed = seed
         if profile is None:
             profile = roll(seed, mode)
@@ -239,7 +242,7 @@ class Simulation:
             lambda server: self._by_server[server].sender,
         )
         self.processes = [
-            Process(
+            self.process_type(
                 server,
                 self._peers_of,
                 settings,

@@ -388,9 +388,13 @@ class Machine:
         if version not in (-1, node.mzxid):
             return Code.BAD_VERSION
         members = changed_members(self.members, replace, changes)
+        allowed = self._tree.session is None or permits(node.acl, WRITE, self._tree.ids)
         if isinstance(members, Code):
-            return members
-        if self._tree.session is not None and not permits(node.acl, WRITE, self._tree.ids):
+            # What is refused here only, such as a number above those of our servers, ZooKeeper would have let pass up
+            # to here; what nobody can read is an empty tuple.
+            ours = members is Code.BAD_ARGUMENTS and () not in changes
+            return Code.NO_AUTH if ours and not allowed else members
+        if not allowed:
             return Code.NO_AUTH
         self.members = members
         return self._tree.set_configuration(config_text(members, zxid), zxid)

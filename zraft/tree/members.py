@@ -18,6 +18,9 @@ REMOVE: Final = 0
 PARTICIPANT: Final = 1
 OBSERVER: Final = 2
 
+EVERYWHERE: Final = ("0.0.0.0:", "[::]:")
+"""How an address begins that only says where a server listens: its own entry of `--cluster` may be one."""
+
 ADDRESS_CHARACTERS_MAX: Final = 300
 """A host name has at most 253."""
 
@@ -79,10 +82,10 @@ def is_change(change: Any) -> bool:
 def config_text(wanted: Wanted, version: int) -> bytes:
     """The data of /zookeeper/config: one line per server as in ZooKeeper's dynamic configuration, and the version.
 
-    Peers and clients share one port here, so all three are the same. Empty while an address is unknown: clients take
-    that for a server without dynamic configuration, and choke on half an address.
+    Peers and clients share one port here, so all three are the same. Empty while an address is unknown, or one that
+    nobody can connect to: clients take that for a server without dynamic configuration, and choke on half an address.
     """
-    if not all(member.address for member in wanted.values()):
+    if not all(member.address and not member.address.startswith(EVERYWHERE) for member in wanted.values()):
         return b""
     lines = []
     for server, member in sorted(wanted.items()):

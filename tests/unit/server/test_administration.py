@@ -101,6 +101,15 @@ def test_a_member_that_was_added_is_a_learner_that_nobody_has_seen() -> None:
     assert office.driver.machine.members[ServerId(2)] == WantedMember(True, "h:2")
 
 
+def test_nobody_is_added_at_an_address_that_nothing_can_be_sent_to() -> None:
+    office = Office()
+    for nowhere in ("0.0.0.0:2181", "[::]:2181"):
+        reply = office.ask(MemberAdd(ServerId(2), nowhere))
+        assert isinstance(reply, Refused)
+        assert "only says where a server listens" in reply.text
+    assert set(office.driver.machine.members) <= {1}
+
+
 def test_an_observer_can_be_promoted_and_a_member_removed() -> None:
     office = Office()
     office.ask(MemberAdd(ServerId(2), "h:2", observer=True))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from zraft.ids import Instance, ServerId
 from zraft.raft.membership import Membership
 from zraft.raft.messages import Member, MemberRole
-from zraft.server.joining import JOIN_INTERVAL_MS, Joining
+from zraft.server.joining import JOIN_INTERVAL_MS, Joining, introduction
 from zraft.transport.messages import Join, NotMember, Welcome
 
 ME, INSTANCE = ServerId(4), Instance(b"i" * 16)
@@ -64,3 +64,29 @@ def test_a_stranger_is_told_which_command_lets_it_in() -> None:
     assert place.problem is not None
     assert "zraft member add 4 10.0.0.4:2181" in place.problem
     assert len(place.joins(0)) == 3, "and goes on asking"
+
+
+def test_it_asks_members_too_that_its_own_list_does_not_name() -> None:
+    """The leader may be one that was added since: any member that is asked says who the others are."""
+    members = {ServerId(n): Member(Instance(bytes([n]) * 16), address=f"10.0.0.{n}:2181") for n in (2, 3, 7)}
+    place = joining(CLUSTER)
+    place.joins(0)
+    told = introduction(CLUSTER, 9, Membership(members), ME)
+    assert told is not None
+    assert place.on_welcome(told) is None, "nobody took it in yet"
+    assert place.members == Membership(members)
+    assert [server for server, _ in place.joins(JOIN_INTERVAL_MS)] == [1, 2, 3, 7]
+
+
+def test_d1_only_the_leader_says_that_the_joiner_is_a_member() -> None:
+    """A member that lags behind may know the disk as a learner that has become a voter since, and lost its log."""
+    members = {
+        ServerId(1): Member(Instance(b"1" * 16)),
+        ME: Member(INSTANCE, MemberRole.LEARNER),
+    }
+    told = introduction(CLUSTER, 9, Membership(members), ME)
+    assert told is not None
+    assert joining(CLUSTER).on_welcome(told) is None
+    assert ME not in Membership.decode(told.membership).members
+    changing = Membership({**members, ServerId(2): Member(Instance(b"2" * 16))}, (ServerId(1),))
+    assert introduction(CLUSTER, 9, changing, ME) is None

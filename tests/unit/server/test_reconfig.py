@@ -101,6 +101,8 @@ def test_who_watches_the_configuration_is_told_before_the_reply(server: OneServe
     [
         (Reconfig(joining="some thing"), Code.BAD_ARGUMENTS),
         (Reconfig(joining="server.4=10.0.0.1:1:2;2181"), Code.BAD_ARGUMENTS),
+        (Reconfig(joining="server.4=0.0.0.0:1:2;2181"), Code.BAD_ARGUMENTS),
+        (Reconfig(joining="server.999=10.0.0.1:1:2;2181"), Code.BAD_ARGUMENTS),
         (Reconfig(members="server.1=10.0.0.1:1:2:observer;2181"), Code.NEW_CONFIG_NO_QUORUM),
         (Reconfig(leaving="1,2,3"), Code.NEW_CONFIG_NO_QUORUM),
         (Reconfig(joining=FOUR, config=7), Code.BAD_VERSION),
@@ -125,7 +127,9 @@ def test_only_who_may_write_the_configuration_may_do_it(server: OneServer) -> No
             Reconfig(joining=FOUR),
             Reconfig(joining=FOUR, config=7),
             Reconfig(joining="some thing"),
+            # A number that only ZooKeeper has room for: who may not write is told that, as there.
+            Reconfig(joining="server.999=10.0.0.1:1234:2345:observer;3456"),
         )
     ]
-    assert codes == [Code.NO_AUTH, Code.BAD_VERSION, Code.BAD_ARGUMENTS]
+    assert codes == [Code.NO_AUTH, Code.BAD_VERSION, Code.BAD_ARGUMENTS, Code.NO_AUTH]
     assert members(server) == [1, 2, 3]

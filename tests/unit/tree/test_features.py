@@ -77,6 +77,9 @@ def test_configuration_is_empty_while_an_address_is_unknown() -> None:
     assert (
         config_text({ServerId(1): WantedMember(True, "a:1"), ServerId(2): WantedMember(True, "")}, 5) == b""
     )
+    for nowhere in ("0.0.0.0:2181", "[::]:2181"):
+        founders = {ServerId(1): WantedMember(True, "a:1"), ServerId(2): WantedMember(True, nowhere)}
+        assert config_text(founders, 5) == b"", "clients would connect to themselves"
     assert config_text({ServerId(1): WantedMember(True, "a:1")}, 5).endswith(b"version=5")
 
 

@@ -80,6 +80,10 @@ class Client:
         self.session = 0
         self.server = 0
         self.records: list[Record] = []
+        self.answered = 0
+        """How many operations had an answer that says what became of them."""
+        self.mistakes: list[str] = []
+        """What no server may say: bytes that are no answer, answers to what was not asked."""
         self.generation = 0
         """Counts sessions."""
         self.connections = 0
@@ -101,6 +105,8 @@ class Client:
 
     def record(self, record: Record) -> None:
         self.records.append(record)
+        if isinstance(record, Operation) and record.outcome is not Outcome.UNKNOWN:
+            self.answered += 1
         self._sink(record)
 
     # -- connection
@@ -212,6 +218,10 @@ class Client:
                 self._dispatch(self._codec.receive(chunk))
         except OSError:
             pass
+        except ProtocolError as error:
+            self.mistakes.append(
+                f"client {self.number}, session {self.session:x}, of server {self.server}: {error}"
+            )
         if reader is self._reader:
             await self._drop()
 
@@ -270,6 +280,8 @@ class Client:
         self._zxid = max(self._zxid, self._codec.last_zxid_seen)
 
     def _on_reply(self, reply: Reply) -> None:
+        if not self._pending:
+            raise ProtocolError(f"{reply} answers nothing that was asked")
         asked, future = self._pending.pop(0)
         done = None
         if asked is not None:

@@ -210,7 +210,9 @@ class ChaosRun:
             for task in late:
                 task.cancel()
             watching.cancel()
-            await asyncio.gather(*tasks, watching, striking, return_exceptions=True)
+            ends = await asyncio.gather(*tasks, return_exceptions=True)
+            await asyncio.gather(watching, striking, return_exceptions=True)
+        extra += _mistakes(self._workers, ends)
         for worker in self._workers:
             await worker.client.close()
         trees, digests = await self._end(servers, addresses)
@@ -265,9 +267,9 @@ class ChaosRun:
             await servers.wait_ready(PROGRESS_S)
         except NotReadyError as error:
             return [Violation("progress", f"after healing: {error}")]
-        before = {worker: _answered(worker) for worker in self._workers}
+        before = {worker: worker.client.answered for worker in self._workers}
         deadline = time.monotonic() + PROGRESS_S
-        while stuck := [w for w in self._workers if _answered(w) <= before[w]]:
+        while stuck := [w for w in self._workers if w.client.answered <= before[w]]:
             if time.monotonic() > deadline:
                 return [
                     Violation(
@@ -310,11 +312,13 @@ async def _walk(client: Client, path: str, tree: dict[str, Found]) -> None:
         await _walk(client, f"{path}/{name}", tree)
 
 
-def _answered(worker: Worker) -> int:
-    return sum(
-        isinstance(record, Operation) and record.outcome is not Outcome.UNKNOWN
-        for record in worker.client.records
-    )
+def _mistakes(workers: Sequence[Worker], ends: Sequence[BaseException | None]) -> list[Violation]:
+    """What clients were told that cannot be, and clients that ended by an error of their own."""
+    found = [Violation("protocol", mistake) for worker in workers for mistake in worker.client.mistakes]
+    for worker, end in zip(workers, ends, strict=True):
+        if end is not None and not isinstance(end, asyncio.CancelledError):
+            found.append(Violation("progress", f"client {worker.client.number} ended with {end!r}"))
+    return found
 
 
 def _by_kind(histories: Sequence[Sequence[Record]]) -> Mapping[str, Counter[str]]:

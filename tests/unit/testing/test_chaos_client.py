@@ -1,0 +1,69 @@
+"""The recording client of chaos runs: what it counts, and what it makes of answers that cannot be."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from types import SimpleNamespace
+from typing import Any
+
+from zraft.testing.chaos.client import Client
+from zraft.testing.chaos.run import _mistakes
+from zraft.testing.checkers.history import Disconnected, Kind, Operation, Outcome
+
+
+def client() -> Client:
+    return Client(7, {}, random.Random(1), 4_000)
+
+
+def operation(outcome: Outcome) -> Operation:
+    return Operation(
+        client=7,
+        session=1,
+        server=1,
+        kind=Kind.SET,
+        path="/a",
+        invoked_us=1,
+        returned_us=None if outcome is Outcome.UNKNOWN else 2,
+        outcome=outcome,
+    )
+
+
+def test_answers_are_counted_as_they_come() -> None:
+    """Whoever asks all the time how many there are must not go through hundreds of thousands of records for it.
+
+    The run, its clients and the network between the servers share one loop: counting for as long as an election takes
+    delayed every datagram by as much, and no leader lasted.
+    """
+    one = client()
+    for outcome in (Outcome.OK, Outcome.FAIL, Outcome.UNKNOWN):
+        one.record(operation(outcome))
+    one.record(Disconnected(client=7, session=1, server=1, at_us=3))
+    assert one.answered == 2
+    assert len(one.records) == 4
+
+
+def test_bytes_that_are_no_answer_end_the_connection_and_are_remembered() -> None:
+    """Not only the task that reads: the client would wait for ever on a connection that nobody reads."""
+
+    async def read() -> Client:
+        one = client()
+        reader = asyncio.StreamReader()
+        one._reader = reader
+        reader.feed_data(b"\xff" * 64)  # a frame of -1 bytes
+        reader.feed_eof()
+        await one._read(reader)
+        assert one._reader is None, "it still holds on to the connection"
+        return one
+
+    one = asyncio.run(read())
+    assert len(one.mistakes) == 1
+    assert one.mistakes[0].startswith("client 7, session 0, of server 0: ")
+
+
+def test_a_client_that_ends_by_an_error_is_a_violation_and_one_that_was_cancelled_is_none() -> None:
+    workers: Any = [SimpleNamespace(client=client()) for _ in range(3)]
+    workers[0].client.mistakes.append("client 7: rubbish")
+    found = _mistakes(workers, [None, RuntimeError("handler is closed"), asyncio.CancelledError()])
+    assert [violation.checker for violation in found] == ["protocol", "progress"]
+    assert "handler is closed" in found[1].found
