@@ -477,7 +477,7 @@ class Simulation:
         driver = process.driver
         assert driver is not None
         raft = driver.raft
-        if not process.image.joined and driver.cluster is not None:
+        if driver.cluster is not None and not process.image.joined:
             with suppress(DiskFullError):
                 process.image.join(driver.cluster)
         if raft is None:
