@@ -321,7 +321,7 @@ class Raft(Changing):
     # -- who is heard
 
     def _hears(self, sender: ServerId, instance: Instance, message: Message) -> bool:
-        if self._is_member(sender, instance):
+        if self.membership.has(sender, instance):
             return True
         if isinstance(message, (AppendEntriesReply, HeartbeatReply)):
             return self._departures.has(sender, instance)
