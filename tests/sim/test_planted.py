@@ -45,7 +45,6 @@ KNOWN_SEEDS = {
     "event_after_reply": 0,
     "read_ahead": 0,
     "local_sync": 2,
-    "touch_while_expiring": 0,
     "batches_recut": 0,
     "ids_of_another_run": 0,
     "reads_with_old_ids": 0,

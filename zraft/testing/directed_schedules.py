@@ -497,3 +497,22 @@ def vote_forgotten() -> None:
         for held in (*between, answers):
             scene.release(held, lose=True)
         scene.heal()
+
+
+@breaks("expiry:")
+def touch_while_expiring() -> None:
+    """A client that was silent for long asks again, when the end of its session is in the log and not committed."""
+    with Scene() as scene:
+        leader, second, _ = scene.found()
+        client = scene.clients[0]
+        scene.connect(client, second)
+        session = client.session
+        scene.doze(client, 4_000)
+        scene.until(lambda: scene.is_to_end(leader, session), "its end is proposed")
+        commits = scene.hold(AppendEntriesReply)
+        client.wake()
+        client.read(jute.GET_DATA, "/k0", watch=False)
+        scene.run(80)
+        scene.release(commits)
+        scene.run(300)
+        scene.heal()
