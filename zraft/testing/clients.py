@@ -73,6 +73,7 @@ class SimulatedClient:
         """Java's library sends setWatches on reconnect; others, such as kazoo, do not."""
         self.dead = False
         self.paused_until_ms = 0
+        self._awakenings = 0
         self.busy = True
         self.calm = False
         """It asks for one thing at a time, and seldom."""
@@ -119,13 +120,13 @@ class SimulatedClient:
         schedule.at(self._retry_ms, self._step)
 
     # -- life
-    def _step(self) -> None:
+    def _step(self, awakenings: int = 0) -> None:
         """The application's and the library's turn; schedules itself."""
-        if self.dead:
+        if self.dead or awakenings != self._awakenings:
             return
         now, rng = self._schedule.now_ms, self._rng
         if now < self.paused_until_ms:
-            self._schedule.at(self.paused_until_ms, self._step)
+            self._schedule.at(self.paused_until_ms, self._step, awakenings)
             return
         if self._backlog:
             backlog, self._backlog = self._backlog, []
@@ -155,7 +156,7 @@ class SimulatedClient:
         think_ms_max = self._profile.think_ms_max
         if self.calm and self.connected and not self.finale:
             think_ms_max = max(think_ms_max, CALM_THINK_MS_MAX)
-        self._schedule.after(rng.randint(1, think_ms_max), self._step)
+        self._schedule.after(rng.randint(1, think_ms_max), self._step, awakenings)
 
     @property
     def idle(self) -> bool:
@@ -170,6 +171,12 @@ class SimulatedClient:
     def pause(self, until_ms: int) -> None:
         """The application's process stops; what arrives waits in its socket."""
         self.paused_until_ms = max(self.paused_until_ms, until_ms)
+
+    def wake(self) -> None:
+        """The pause ends before its time."""
+        self._awakenings += 1
+        self.paused_until_ms = self._retry_ms = self._schedule.now_ms
+        self._step(self._awakenings)
 
     def excuse(self, duration_ms: int) -> None:
         """The machine slept with its clock: the library counts none of it."""

@@ -25,6 +25,7 @@ from zraft.errors import Code
 from zraft.ids import ServerId
 from zraft.raft.core import Raft
 from zraft.raft.messages import AppendEntries
+from zraft.server.expiry import SessionExpiry
 from zraft.testing.clients import SimulatedClient
 from zraft.testing.process import Process
 from zraft.testing.profile import Mode, roll
@@ -194,6 +195,11 @@ class Scene:
         for server in self.processes:
             server.log_waits = server in servers
 
+    def sleep(self, duration_ms: int) -> None:
+        """The machine on which everything runs, clients too, sleeps for so long, and all wake together."""
+        self.simulation.adversary.stop_all(duration_ms)
+        self.run(duration_ms)
+
     def ask(self, by: Process, *changes: Change) -> None:
         """An operator asks a server for these changes of who is wanted, all in one command, and is told that they are."""
         assert by.driver is not None
@@ -318,6 +324,25 @@ class Scene:
         yield
         for client in busy:
             client.busy = False
+
+    def is_suspected(self, leader: Process, session: int) -> bool:
+        """Whether the leader has asked its quorum before it proposes the end of a session (D-11)."""
+        return session in self._expiry(leader)._suspects
+
+    def is_to_end(self, leader: Process, session: int) -> bool:
+        """Whether the leader has proposed the end of a session, and it is not applied yet."""
+        return session in self._expiry(leader)._proposed
+
+    @staticmethod
+    def _expiry(leader: Process) -> SessionExpiry:
+        assert leader.driver is not None
+        assert leader.driver.leadership is not None
+        return leader.driver.leadership.expiry
+
+    def doze(self, client: SimulatedClient, duration_ms: int) -> None:
+        """The client's machine sleeps with its clock: nothing is sent, and it knows nothing of the time."""
+        client.pause(self.schedule.now_ms + duration_ms)
+        client.excuse(duration_ms)
 
     def work(self, entries: int, clients: Sequence[SimulatedClient] | None = None) -> None:
         """Clients are busy until so many entries more are committed."""

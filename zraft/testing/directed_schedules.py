@@ -23,7 +23,11 @@ from zraft.raft.messages import (
     EntryKind,
     HardState,
     Heartbeat,
+    HeartbeatReply,
     Member,
+    PreVoteReply,
+    RequestVote,
+    RequestVoteReply,
     TimeoutNow,
 )
 from zraft.raft.role import Role
@@ -407,4 +411,108 @@ def one_differs() -> None:
     with Scene() as scene:
         scene.found()
         scene.work(300)
+        scene.heal()
+
+
+@breaks("expiry:")
+def expiry_on_waking() -> None:
+    """Everything sleeps for longer than a session lives; on waking, the clients take a moment longer."""
+    with Scene(clients=2) as scene:
+        leader, *_ = scene.found()
+        for client in scene.clients:
+            scene.connect(client, leader)
+        scene.sleep(4_000)
+        for client in scene.clients:
+            scene.doze(client, 60)
+        scene.run(1_000)
+        scene.heal()
+
+
+@breaks("expiry:")
+def table_not_read_again() -> None:
+    """A client that was silent for long asks again, while the leader asks its quorum whether it may end the session."""
+    with Scene() as scene:
+        leader, second, _ = scene.found()
+        client = scene.clients[0]
+        scene.connect(client, second)
+        scene.doze(client, 4_000)
+        scene.until(lambda: scene.is_suspected(leader, client.session), "the session is suspected")
+        rounds = scene.hold(HeartbeatReply)
+        client.wake()
+        client.read(jute.GET_DATA, "/k0", watch=False)
+        scene.until(lambda: client.idle, "it is answered")
+        scene.release(rounds)
+        scene.run(300)
+        scene.heal()
+
+
+@breaks("ended:")
+def blind_expire() -> None:
+    """A client resumes its session elsewhere; that is in the log, not yet committed, when the leader proposes its end."""
+    with Scene(entries_in_flight=4) as scene:
+        leader, second, third = scene.found()
+        client = scene.clients[0]
+        scene.connect(client, second)
+        session = client.session
+        scene.doze(client, 4_000)
+        scene.until(lambda: scene.is_suspected(leader, session), "the session is suspected")
+        rounds = scene.hold(HeartbeatReply)
+        commits = scene.hold(AppendEntriesReply)
+        end = raft_of(leader).log.last_index
+        client.drop()
+        client.stay_at(third)
+        client.wake()
+        scene.until(lambda: raft_of(leader).log.last_index > end, "it resumes, in the leader's log")
+        scene.release(rounds)
+        scene.until(lambda: scene.is_to_end(leader, session), "its end is proposed")
+        scene.release(commits)
+        scene.run(300)
+        scene.heal()
+
+
+@breaks("group 0: vote for", AssertionError)  # the log itself refuses to write it
+def vote_forgotten() -> None:
+    """Two stand for election in one term; the third votes for one of them, restarts, and is asked by the other."""
+    with Scene(clients=0) as scene:
+        voter, one, other = scene.found()
+        grants = scene.hold(PreVoteReply)
+        voter.crash()
+        scene.until(
+            lambda: {sender.server for sender, _, _ in grants.messages} >= {one.server, other.server},
+            "each would be elected by the other",
+        )
+        asks_first = scene.hold(RequestVote, sender=one, to=voter)
+        asks_later = scene.hold(RequestVote, sender=other, to=voter)
+        between = [scene.hold(RequestVote, sender=a, to=b) for a, b in ((one, other), (other, one))]
+        answers = scene.hold(RequestVoteReply, sender=voter)
+        scene.release(grants)
+        scene.start(voter)
+        scene.until(lambda: len(asks_first.messages) > 0 and len(asks_later.messages) > 0, "both ask")
+        scene.release(asks_first)
+        scene.until(lambda: len(answers.messages) > 0, "it voted for the first")
+        voter.crash()
+        scene.start(voter)
+        scene.release(asks_later)
+        scene.run(100)
+        for held in (*between, answers):
+            scene.release(held, lose=True)
+        scene.heal()
+
+
+@breaks("expiry:")
+def touch_while_expiring() -> None:
+    """A client that was silent for long asks again, when the end of its session is in the log and not committed."""
+    with Scene() as scene:
+        leader, second, _ = scene.found()
+        client = scene.clients[0]
+        scene.connect(client, second)
+        session = client.session
+        scene.doze(client, 4_000)
+        scene.until(lambda: scene.is_to_end(leader, session), "its end is proposed")
+        commits = scene.hold(AppendEntriesReply)
+        client.wake()
+        client.read(jute.GET_DATA, "/k0", watch=False)
+        scene.run(80)
+        scene.release(commits)
+        scene.run(300)
         scene.heal()

@@ -263,6 +263,11 @@ class Adversary:
         duration = min(rng.choice((300, 1000, 2000)), self._end_ms - now)
         frozen, clients_too = rng.random() < 0.3, rng.random() < 0.5
         self.counts["stop all"] += 1
+        self.stop_all(duration, frozen=frozen, clients_too=clients_too)
+
+    def stop_all(self, duration: int, *, frozen: bool = False, clients_too: bool = True) -> None:
+        """No server runs for `duration` ms, as on a laptop that sleeps; `frozen`: nor do their clocks."""
+        now = self._schedule.now_ms
         self._all_stopped_until_ms = now + duration
         self._stopped_total_ms += duration
         for process in self._processes:
