@@ -334,7 +334,7 @@ class Simulation:
         self.say("heal")
         self.operators.active = False
         self.adversary.heal()
-        schedule.run_until(RUN_MS + CALM_AFTER_MS)
+        schedule.run_until(schedule.now_ms + CALM_AFTER_MS)
         for client in self.clients:
             client.calm = True
         tree = self._settings.tree
