@@ -233,7 +233,7 @@ class Raft(Changing):
 
     def knows(self, server: ServerId, instance: Instance) -> bool:
         """Whether that disk is a member here, or was vouched for."""
-        return self._is_member(server, instance) or self._vouched.get(server) == instance
+        return self.membership.has(server, instance) or self._vouched.get(server) == instance
 
     def compact(self, index: int) -> None:
         """A snapshot at or above `index` is durable here: the log begins at `index + 1`.
