@@ -110,7 +110,11 @@ class Belonging:
         return now_ms >= self._ask_outside_at
 
     def ask_whether_member(self, raft: Raft, now_ms: int) -> None:
-        """Whoever may not campaign says nothing, and who was removed while it was down would never be told."""
+        """Who was removed while it was away would never be told.
+
+        If it may not campaign, it says nothing; and if it may, none of those whose votes it asks for may be leading, or
+        be a member any more.
+        """
         if self.removed is None and self.cluster:
             self._ask_outside_at = now_ms + ASK_WHETHER_MEMBER_INTERVAL_MS
             for server in raft.membership.members:

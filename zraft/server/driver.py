@@ -325,10 +325,8 @@ class Driver:
             self._follow_role(raft, step)
             # Who may not campaign goes on naming a leader that no longer speaks to it.
             if (
-                not raft.is_voter
-                and self.belonging.asks_outside(now_ms)
-                and (raft.leader is None or self.contact.stale)
-            ):
+                raft.leader is None or (not raft.is_voter and self.contact.stale)
+            ) and self.belonging.asks_outside(now_ms):
                 self.belonging.ask_whether_member(raft, now_ms)
             clients.begin_turn()
             self.origin.cut(now_ms, min(clients.arrived, now_ms))

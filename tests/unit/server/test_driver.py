@@ -27,6 +27,7 @@ from zraft.server.leadership import LEADER_COMMANDS_PER_ENTRY_MAX
 from zraft.server.snapshot_tasks import Read, Receive
 from zraft.storage.records import EntryRecord
 from zraft.transport.messages import (
+    Hello,
     NotMember,
     PeerMessage,
     Sender,
@@ -263,6 +264,18 @@ def test_a_removed_server_hears_it_from_its_own_cluster() -> None:
     place = Place(1, 2, 3)
     place.driver.bootstrap.welcomed(b"the old cluster!")
     place.hear(2, NotMember(b"the old cluster!", 10**6))
+    assert place.driver.removed is not None
+
+
+def test_a_voter_that_nobody_leads_asks_all_members_whether_it_still_is_one() -> None:
+    """Simulator, seed 560101: of {1, 2, 3, 4} 1 was removed, and so was 2; 4 led, who as far as 1 knew only learned."""
+    place = Place(1, 2, 3)
+    place.driver.bootstrap.welcomed(b"the cluster is 1")
+    place.turns(2_000)
+    asked = [to for to, message in place.sent if isinstance(message, Hello) and message.wants_reply]
+    assert set(asked) == {2, 3}
+    assert 6 <= len(asked) <= 10, "twice a second each"
+    place.hear(2, NotMember(b"the cluster is 1", 7))
     assert place.driver.removed is not None
 
 
