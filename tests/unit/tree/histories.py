@@ -134,16 +134,29 @@ class History(Scenario):
             case "once":
                 floor = session.kept.floor if session.kept else 0
                 inner = rng.choice((self.part, self.single, lambda: self.native(session)[1]))()
-                return session.id, (ONCE, floor + rng.randint(0, 6), floor + rng.choice((0, 0, 0, 1, 2)), inner)
+                return session.id, (
+                    ONCE,
+                    floor + rng.randint(0, 6),
+                    floor + rng.choice((0, 0, 0, 1, 2)),
+                    inner,
+                )
             case "will":
-                return session.id, (WILL, rng.choice((None, "/q", self.path())), rng.choice(("w-", "s-")), self.data())
+                return session.id, (
+                    WILL,
+                    rng.choice((None, "/q", self.path())),
+                    rng.choice(("w-", "s-")),
+                    self.data(),
+                )
             case "truncate":
                 logs = [path for path, node in machine.nodes.items() if node.creates > 0]
                 path = rng.choice(sorted(logs)) if logs and LOG not in logs else LOG
                 node = machine.nodes.get(path)
                 if node is None:
                     return session.id, (PUT, path, b"", None)
-                first = rng.randint(node.first + (rng.random() < 0.7 and node.first < node.creates) - (rng.random() < 0.1), max(node.first, node.creates))
+                first = rng.randint(
+                    node.first + (rng.random() < 0.7 and node.first < node.creates) - (rng.random() < 0.1),
+                    max(node.first, node.creates),
+                )
                 origin = rng.choice((None, None, self.path()))
                 return session.id, (TRUNCATE, path, first, origin, self.data())
             case "put":
@@ -209,7 +222,6 @@ class History(Scenario):
         if self.rng.random() < 0.05:
             return (DELETE_CONTAINER, self.path())
         return self.part()
-
 
 
 def run_on(
