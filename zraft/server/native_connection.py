@@ -377,7 +377,8 @@ class NativeConnection(ClientConnection):
     def complete(self, result: Any, zxid: int) -> None:
         if self.closing:
             return  # something before it ended the connection: nothing more is said
-        number, kind, command = self.queue.popleft()
+        queue = self.queue
+        number, kind, command = queue.popleft()
         if self.unpushed:
             self._clients.feeds.push_to(self)
         if command[0] == CLOSE_SESSION:
@@ -388,13 +389,16 @@ class NativeConnection(ClientConnection):
         inner: Command = command[3] if command[0] == ONCE else command
         if number is None:
             self._complete_one_shot(kind, inner, outcome[2])
+        elif command[0] == ONCE and result == Code.BAD_ARGUMENTS:
+            why = f"seq {command[1]} is not above the floor that this session has told: it was answered, and is forgotten"
+            self._write(answers.encode_error(number, Code.BAD_ARGUMENTS, f"{kind}: {why}"))
         elif inner[0] == MEMBERS and not outcome[2]:
             self._write(answers.encode_result(number, zxid, {"server": inner[3][0][0]}))
         else:
             self.out.append(answers.encode_outcome(number, inner, outcome))
             if not self.dirty:
                 self._clients.mark_dirty(self)
-        if self._decoder is not None and not self._clients.full and not self.wants_flush:
+        if self._decoder is not None and not queue and not self._clients.full and not self.wants_flush:
             self.take_backlog()
 
     def _complete_one_shot(self, kind: str, command: Command, code: int) -> None:
@@ -405,8 +409,7 @@ class NativeConnection(ClientConnection):
         elif kind == "append" and code == Code.NO_NODE:
             success = True  # what was to be deleted is not there
         if not success:
-            path = answers.path_of(command) if kind == "append" else None
-            further |= {"code": Code(code).name, "error": answers.text_of(Code(code), path)}
+            further |= {"code": Code(code).name, "error": answers.failure_text(Code(code), command)}
         self._write(answers.encode_zatt_result(success, further))
         self._end()
 
