@@ -624,7 +624,7 @@ class NativeConnection(ClientConnection):
         if not clients.serving:
             self._refuse(config.id, Code.CONNECTION_LOSS, NO_CONTACT)
             return
-        node = self.machine.nodes.get(CONFIG)
+        node = self.machine.find(CONFIG)
         # A run without a session is not asked for this right when it is applied: those are operators' too.
         if node is None or not permits(node.acl, WRITE, self.ids_of_writes):
             self._refuse(config.id, Code.NO_AUTH, answers.text_of(Code.NO_AUTH, CONFIG))
@@ -699,9 +699,11 @@ class NativeConnection(ClientConnection):
                 if code is not Code.OK:
                     self._refuse(request.id, code, answers.text_of(code, directory))
                     return
-            case requests.SubscribeLog():
-                self._refuse(request.id, Code.UNIMPLEMENTED, "log: not yet")
-                return
+            case requests.SubscribeLog(directory=directory, prefix=prefix, first=first, credit=credit):
+                code = feeds.subscribe_log(self, request.id, directory, prefix, first, credit)
+                if code is not Code.OK:
+                    self._refuse(request.id, code, answers.text_of(code, directory))
+                    return
         self._write(answers.encode_result(request.id, self.machine.last_zxid))
 
     def _unsubscribe(self, request: requests.Unsubscribe) -> None:
