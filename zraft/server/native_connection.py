@@ -152,9 +152,10 @@ class NativeConnection(ClientConnection):
     @property
     def holds_promises(self) -> bool:
         # Without a session and with nothing asked, there is nothing to lose: whoever asks now is told to go elsewhere.
+        if self.closing:
+            return False
         return self.phase in (Phase.ATTACHING, Phase.ATTACHED) or (
             self.phase is Phase.OPEN
-            and not self.closing
             and bool(self.outstanding or self._watches or self._clients.feeds.has(self))
         )
 
