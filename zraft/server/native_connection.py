@@ -390,7 +390,7 @@ class NativeConnection(ClientConnection):
         inner: Command = command[3] if command[0] == ONCE else command
         if number is None:
             self._complete_one_shot(kind, inner, outcome[2])
-        elif command[0] == ONCE and result == Code.BAD_ARGUMENTS:
+        elif outcome[2] == Code.BAD_ARGUMENTS and command[0] == ONCE and self._is_forgotten(command):
             why = f"seq {command[1]} is not above the floor that this session has told: it was answered, and is forgotten"
             self._write(answers.encode_error(number, Code.BAD_ARGUMENTS, f"{kind}: {why}"))
         elif inner[0] == MEMBERS and not outcome[2]:
@@ -401,6 +401,12 @@ class NativeConnection(ClientConnection):
                 self._clients.mark_dirty(self)
         if self._decoder is not None and not queue and not self._clients.full and not self.wants_flush:
             self.take_backlog()
+
+    def _is_forgotten(self, command: Command) -> bool:
+        """Whether a numbered command's answer is one that the client has said it received."""
+        session = self.machine.sessions.get(self.session)
+        kept = session.kept if session is not None else None
+        return bool(command[1] <= max(command[2], 0 if kept is None else kept.floor))
 
     def _complete_one_shot(self, kind: str, command: Command, code: int) -> None:
         further: dict[str, Any] = {}

@@ -20,7 +20,8 @@ def started(seed: int = 1) -> OneServer:
     """One server that serves at the newest feature level."""
     server = OneServer(random.Random(seed))
     for _ in range(TURNS_MAX):
-        if server.driver.machine.feature_level == FEATURE_LEVEL_MAX:
+        machine = server.driver.machine
+        if machine.feature_level == FEATURE_LEVEL_MAX and machine.members:
             return server
         server.turn()
     raise AssertionError("the feature level does not rise")
