@@ -20,6 +20,7 @@ from zraft.errors import Code
 from zraft_client import requests
 from zraft_client.api import AsyncCalls
 from zraft_client.connection import Connection
+from zraft_client.dictionary import AsyncDictionary
 from zraft_client.errors import (
     ClientError,
     ClosedError,
@@ -216,6 +217,11 @@ class Client(AsyncCalls):
         return self._state
 
     @property
+    def timeout_s(self) -> float:
+        """How long a call may take."""
+        return self._timeout_s
+
+    @property
     def session(self) -> Session | None:
         """The session, None without one."""
         return self._session
@@ -224,6 +230,11 @@ class Client(AsyncCalls):
     def server(self) -> Address | None:
         """The connected server, None if none is."""
         return self._server
+
+    @property
+    def descriptor(self) -> int:
+        """The file descriptor of the connection, -1 if there is none."""
+        return -1 if self._connection is None else self._connection.descriptor
 
     @property
     def hosts(self) -> tuple[Address, ...]:
@@ -387,6 +398,10 @@ class Client(AsyncCalls):
         self._flush()
         if earliest is not None and earliest != _NEVER:
             self._arm_deadline(earliest)
+
+    def dictionary(self, name: str = requests.DEFAULT) -> AsyncDictionary:
+        """A dictionary by its name; it need not exist."""
+        return AsyncDictionary(self, name)
 
     # -- subscriptions
 

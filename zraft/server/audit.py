@@ -107,7 +107,7 @@ class AuditTap:
                 if more is REPEATED:
                     continue  # it has its line already
                 if command.__class__ is tuple and command and command[0] == txn.ONCE:
-                    command = command[3]  # noqa: PLW2901  # what it is about
+                    command = command[3]  # what it is about
                 if succeeded or ids:  # what a leader decided and apply found overtaken happened to nobody
                     _add_lines(lines, who, command, succeeded, more)
         self._results.clear()

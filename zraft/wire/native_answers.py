@@ -12,7 +12,18 @@ import msgpack
 
 from zraft.errors import Code
 from zraft.tree.outcomes import Outcome
-from zraft.tree.txn import ADD, CREATE2, CREATE_CONTAINER, CREATE_TTL, MULTI, PUT, SET_DATA, TRUNCATE, WILL, Command
+from zraft.tree.txn import (
+    ADD,
+    CREATE2,
+    CREATE_CONTAINER,
+    CREATE_TTL,
+    MULTI,
+    PUT,
+    SET_DATA,
+    TRUNCATE,
+    WILL,
+    Command,
+)
 from zraft.wire.stat import Znode
 
 _packer = msgpack.Packer(use_bin_type=True, autoreset=True)
