@@ -16,6 +16,7 @@ from zraft_client.values import (
     Created,
     ItemsPage,
     LogPage,
+    Member,
     Receipt,
     Stat,
     Versioned,
@@ -169,11 +170,12 @@ class BlockingCalls(ABC):
         """A zxid that covers all that was acknowledged before; local reads see at least it from now on."""
         return self.ask(requests.sync())
 
-    def diagnostic(self) -> Answer:
+    def diagnostic(self) -> dict[str, Any]:
         """What the connected server says of itself: Zatt's fields."""
         return self.ask(requests.diagnostic())
 
-    def members(self) -> Answer:
+    def members(self) -> tuple[Member, ...]:
+        """The cluster's servers, as the connected one knows them."""
         return self.ask(requests.members())
 
     def config(self, action: str, address: str, port: int, *, server: int | None = None) -> Answer:

@@ -41,7 +41,7 @@ from zraft_client.values import ConnectionState, Counted, Receipt, Versioned
 T = TypeVar("T")
 
 ITEMS_PER_PAGE: Final = 1000
-TOO_LARGE: Final = frozenset({Code.MARSHALLING_ERROR, Code.BAD_ARGUMENTS})
+TOO_LARGE: Final = Code.MARSHALLING_ERROR
 _MISSING: Final = object()
 
 
@@ -71,7 +71,7 @@ class AbstractClient:
         except FailedError as error:
             return {"type": "result", "success": False, "error": str(error), "code": error.code.name}
 
-    def _diagnostic(self) -> Answer:
+    def _diagnostic(self) -> dict[str, Any]:
         return self._client.diagnostic()
 
     def _config_cluster(self, action: str, address: str, port: int) -> Answer:
@@ -199,7 +199,7 @@ class DistributedDict(AbstractClient, MutableMapping[Any, Any]):
             self._data = self._fetch()
             self.refresh_policy.refreshed()
 
-    def diagnostic(self) -> Answer:
+    def diagnostic(self) -> dict[str, Any]:
         """What the connected server says of itself: status, term, vote, log, its measures."""
         return self._diagnostic()
 
@@ -404,7 +404,7 @@ class DistributedDict(AbstractClient, MutableMapping[Any, Any]):
         try:
             return self._client.snapshot(dictionary=self.name)
         except FailedError as error:
-            if error.code not in TOO_LARGE:
+            if error.code is not TOO_LARGE:
                 raise
         found: dict[Any, Any] = {}
         after: Any = None

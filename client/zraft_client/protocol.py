@@ -48,6 +48,8 @@ ID_MAX: Final = 2**32 - 1
 ERROR_CHARACTERS_MAX: Final = 1000
 FIELDS_MAX: Final = 12
 """Of a request; with id, seq and floor its map still has a header of one byte, by which servers know the protocol."""
+DEPTH_MAX: Final = 511
+"""What servers can follow; MessagePack's packers may allow more."""
 ANSWER_BYTES_MAX: Final = 128 * 1024 * 1024
 """Unread bytes of answers; the servers' `client.output_bytes_max` is half of it."""
 
@@ -204,6 +206,8 @@ class Calls:
                 f"{fields['type']}: a request of {len(body)} bytes, expected at most {self.request_bytes_max} "
                 "(request_bytes_max of the client, which should be client.jute_maxbuffer of the servers)"
             )
+        if len(body) > DEPTH_MAX and _is_deeper_than(DEPTH_MAX, fields):
+            raise EncodingError(f"{fields['type']}: nested too deeply, expected at most {DEPTH_MAX} levels")
         kind = request.kind
         if kind is Kind.WRITE and not self.exactly_once:
             kind = Kind.PLAIN
@@ -536,6 +540,22 @@ class Calls:
     @property
     def unsettled(self) -> int:
         return len(self._unsettled())
+
+
+def _is_deeper_than(levels: int, value: Any) -> bool:
+    level = [value]
+    for _ in range(levels):
+        parts: list[Any] = []
+        for one in level:
+            if isinstance(one, Mapping):
+                parts += one.keys()
+                parts += one.values()
+            else:
+                parts += one
+        level = [part for part in parts if isinstance(part, list | tuple | dict)]
+        if not level:
+            return False
+    return True
 
 
 def _unknown_of_session(call: Call) -> UnknownOutcomeError:
