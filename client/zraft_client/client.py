@@ -22,6 +22,7 @@ from zraft_client.api import AsyncCalls
 from zraft_client.connection import Connection
 from zraft_client.dictionary import AsyncDictionary
 from zraft_client.errors import (
+    AuthFailedError,
     ClientError,
     ClosedError,
     FailedError,
@@ -141,6 +142,7 @@ class Client(AsyncCalls):
         self._changed: asyncio.Future[None] | None = None
         self._renewal: asyncio.Future[None] | None = None
         self._why = "no server was asked yet"
+        self._refusal: AuthFailedError | None = None
         self._flushing = False
         self._heard = 0.0
         self._sent = 0.0
@@ -174,17 +176,36 @@ class Client(AsyncCalls):
             self._task = self._loop.create_task(self._stay_connected(), name="zraft client")
 
     async def connect(self, timeout_s: float | None = None) -> None:
-        """Until a server took the session. Raises NotSentError: none did in time; it says why."""
+        """Until a server took the session.
+
+        Raises:
+            NotSentError: none did in time; it says why.
+            AuthFailedError: what `auth` shows is not believed.
+        """
         self.start()
         timeout_s = self._timeout_s if timeout_s is None else timeout_s
         try:
             async with asyncio.timeout(timeout_s):
-                await self.wait_state(ConnectionState.CONNECTED)
+                await self._connected()
         except TimeoutError:
             hosts = ", ".join(map(str, self._ring.addresses))
             raise NotSentError(
                 f"no server of {hosts} took this client within {timeout_s:g} s: {self._why}"
             ) from None
+
+    async def _connected(self) -> None:
+        while self._state is not ConnectionState.CONNECTED:
+            if self._refusal is not None:
+                raise self._refusal
+            if self._state is ConnectionState.CLOSED:
+                raise ClosedError("the client was closed")
+            assert self._changed is not None
+            await asyncio.shield(self._changed)
+
+    def _tell_refusal(self, error: AuthFailedError) -> None:
+        """Whoever waits for the first connection need not wait for the deadline: no server will take this client."""
+        self._refusal = error
+        self._tell()
 
     async def close(self) -> None:
         """End the session, and with it its ephemeral znodes. Calls under way end with what is known of them."""
@@ -278,10 +299,7 @@ class Client(AsyncCalls):
         if state is self._state:
             return
         self._state = state
-        if self._changed is not None and self._loop is not None:
-            if not self._changed.done():
-                self._changed.set_result(None)
-            self._changed = self._loop.create_future()
+        self._tell()
         for listener in list(self._listeners):
             try:
                 listener(state)
@@ -291,6 +309,13 @@ class Client(AsyncCalls):
                     self._loop.call_exception_handler(
                         {"message": f"zraft client: a listener failed at {state}", "exception": error}
                     )
+
+    def _tell(self) -> None:
+        """Wake those who wait for a change."""
+        if self._changed is not None and self._loop is not None:
+            if not self._changed.done():
+                self._changed.set_result(None)
+            self._changed = self._loop.create_future()
 
     async def renew(self) -> None:
         """After EXPIRED, with `renew_session=False`: begin a new session, and wait until it is there."""
@@ -459,15 +484,14 @@ class Client(AsyncCalls):
     def received(self, data: memoryview) -> None:
         assert self._loop is not None
         now = self._heard = self._loop.time()
-        try:
-            settled = self._calls.receive(data, now)
-        except WireError as error:
-            if isinstance(error, StreamRefusedError):
-                self._conclude(self._calls.refuse_largest(str(error)))
-            self._give_up_connection(str(error))
+        self._conclude(self._calls.receive(data, now))
+        failure = self._calls.failure
+        if failure is None:
+            self._flush_soon()
             return
-        self._conclude(settled)
-        self._flush_soon()
+        if isinstance(failure, StreamRefusedError):
+            self._conclude(self._calls.refuse_largest(str(failure)))
+        self._give_up_connection(str(failure))
 
     def pause(self) -> None:
         self._calls.pause()
@@ -484,8 +508,9 @@ class Client(AsyncCalls):
         self._forget_connection()
 
     def _give_up_connection(self, why: str) -> None:
-        self._why = f"{self._server}: {why}"
         connection = self._connection
+        if connection is not None:
+            self._why = f"{self._server}: {why}"
         self._forget_connection()
         if connection is not None:
             connection.abort()
@@ -516,8 +541,10 @@ class Client(AsyncCalls):
                 continue
             except (OSError, FailedError, WireError) as error:
                 # TimeoutError is an OSError, and so is what TLS complains about
+                self._give_up_connection("refused")
                 self._why = f"{address}: {error or type(error).__name__}"
-                self._give_up_connection(str(error) or type(error).__name__)
+                if isinstance(error, AuthFailedError):
+                    self._tell_refusal(error)
                 continue
             except BaseException:
                 self._give_up_connection("the client was closed")

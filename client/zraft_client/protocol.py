@@ -152,6 +152,8 @@ class Calls:
     pending_max: int = PENDING_MAX
     ready: bool = field(default=False, init=False)
     """Whether the connection takes requests."""
+    failure: WireError | None = field(default=None, init=False)
+    """Why nothing that comes on this connection can be believed any more."""
     last_zxid: int = field(default=0, init=False)
     """The newest moment that any answer showed."""
     answers: int = field(default=0, init=False)
@@ -308,11 +310,12 @@ class Calls:
     def receive(self, data: Any, now: float) -> list[Settled]:
         """What these bytes settle. Pushes go to their sinks at once, in order.
 
-        Raises:
-            WireError: they do not follow the protocol; the connection is of no use any more.
+        If they do not follow the protocol, `failure` says why afterwards: the connection is of no use any more. What
+        was answered in front of that is settled all the same.
         """
         settled: list[Settled] = []
         told = 0
+        call: Call | None = None
         unpacker = self._unpacker
         flying = self._flying
         try:
@@ -336,11 +339,14 @@ class Calls:
                 else:
                     self._refused(call, message, now, settled)
             self._told = unpacker.tell()
-        except WireError:
-            raise
+        except WireError as error:
+            self.failure = error
         except (KeyError, TypeError, ValueError, AttributeError, msgpack.exceptions.UnpackException) as error:
-            raise WireError(f"a server sent what is no answer: {error!r}") from error
-        if self._pending:
+            self.failure = WireError(f"a server sent what is no answer: {error!r}")
+        if self.failure is not None:
+            if call is not None and call.place is _Place.FLYING:
+                flying[call.id] = call  # its answer was none
+        elif self._pending:
             self.pump()
         return settled
 
@@ -478,6 +484,7 @@ class Calls:
         """A fresh connection: `submit_now` the hello, then `begin`."""
         self._fresh_unpacker()
         self._writable = True
+        self.failure = None
 
     def begin(self) -> None:
         """The connection takes requests from now on: what was under way first, in its old order."""
