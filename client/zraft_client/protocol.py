@@ -382,6 +382,8 @@ class Calls:
             heapq.heappush(self._delayed, (due, call.id, call))
             return
         self._settle(call)
+        # in another session it can be asked again
+        retriable = retriable or name == Code.SESSION_EXPIRED.name
         error: ClientError = error_of(name, text, retriable=retriable)
         if unknown and call.kind is Kind.PLAIN:
             error = UnknownOutcomeError(f"{call.what}: {text or name}")
@@ -515,12 +517,15 @@ class Calls:
         self._pending.extendleft(reversed(again))
         return settled
 
-    def session_ended(self) -> list[Settled]:
-        """A new session counts anew; the writes of the old one, with what is known of each."""
+    def session_ended(self, *, renewing: bool) -> list[Settled]:
+        """A new session counts anew; the writes of the old one, with what is known of each.
+
+        `renewing`: writes that were never sent are for the next session; if not, they failed, too.
+        """
         assert not self.ready, "a session ends with its connection"
         settled: list[Settled] = []
         for call in self._unsettled():
-            if call.kind is Kind.WRITE:
+            if call.kind is Kind.WRITE and (call.seq or not renewing):
                 call.place = _Place.SETTLED
                 error: ClientError = _unknown_of_session(call) if call.doubt else _not_in_session(call)
                 settled.append((call, None, error))

@@ -145,18 +145,16 @@ def test_exactly_two_thousand_increments_of_eight_clients_while_connections_are_
             await asyncio.gather(*(some() for _ in range(10)))
 
         async def cut() -> None:
-            while True:
-                await asyncio.sleep(0)
-                if rng.random() < 0.02 and cluster.connections:
-                    rng.choice(sorted(cluster.connections, key=id)).cut()
-                if rng.random() < 0.02:
-                    cluster.fault("increment", rng.choice([Fault.CUT_AFTER, Fault.UNKNOWN, Fault.REFUSE]))
+            for done in range(100, 2_000, 100):
+                await until(lambda done=done: cluster.position >= done)  # type: ignore[misc]
+                rng.choice(sorted(cluster.connections, key=lambda one: one.session)).cut()
+                cluster.fault("increment", rng.choice([Fault.CUT_AFTER, Fault.UNKNOWN, Fault.REFUSE]))
 
         cutting = asyncio.create_task(cut())
         for client in clients:
             await client.connect()
         await asyncio.gather(*(work(client) for client in clients))
-        cutting.cancel()
+        await cutting
         cluster.faults.clear()
         found = await clients[0].get("n")
         assert found is not None
@@ -331,7 +329,9 @@ def test_when_no_server_answers_connecting_ends_with_what_was_tried_and_why() ->
     async def test(cluster: FakeCluster) -> None:
         await cluster.stop_listening(0)
         client = client_of(cluster)
-        with pytest.raises(NotSentError, match=r"127\.0\.0\.1:\d+ .* within 0\.2 s: 127\.0\.0\.1:\d+: .*Connect"):
+        with pytest.raises(
+            NotSentError, match=r"127\.0\.0\.1:\d+ .* within 0\.2 s: 127\.0\.0\.1:\d+: .*Connect"
+        ):
             await client.connect(SHORT_S)
         await client.close()
 

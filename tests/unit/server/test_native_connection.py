@@ -115,7 +115,9 @@ def test_items_list_each_key_once_over_pages_while_others_come_and_go(client: Na
         seen += [item[0] for item in page["items"]]
         assert len(page["items"]) <= 7
         pages += 1
-        client.ask({"type": "delete", "key": 1_000 + pages - 1}, {"type": "put", "key": 1_000 + pages, "value": 0})
+        client.ask(
+            {"type": "delete", "key": 1_000 + pages - 1}, {"type": "put", "key": 1_000 + pages, "value": 0}
+        )
         after = page["next"]
         if after is None:
             break
@@ -245,9 +247,7 @@ def test_rights_count_and_what_is_created_is_open_unless_an_acl_is_given(server:
 
 def test_a_log_is_read_in_pages_and_truncated(client: NativeClient) -> None:
     client.ask({"type": "create", "path": "/log", "data": b""})
-    client.ask(
-        *[{"type": "create", "path": "/log/n-", "data": b"%d" % n, "flags": 2} for n in range(10)]
-    )
+    client.ask(*[{"type": "create", "path": "/log/n-", "data": b"%d" % n, "flags": 2} for n in range(10)])
     page = client.one({"type": "log", "directory": "/log", "prefix": "n-", "first": 2, "limit": 3})
     assert [(number, data) for number, data, _ in page["entries"]] == [(2, b"2"), (3, b"3"), (4, b"4")]
     assert (page["next"], page["first"], page["end"]) == (5, 0, 10)
@@ -315,8 +315,12 @@ def test_a_will_is_carried_out_when_the_session_is_closed(server: OneServer) -> 
     assert other.one({"type": "read", "path": "/wills/w-0000000000"})["data"] == b"bye"
 
 
-@pytest.mark.parametrize("fields", [{"session": 12345, "password": b"x" * 16}, {"session": -1, "password": bytes(16)}])
-def test_a_session_that_is_not_there_is_told_and_the_connection_closed(client: NativeClient, fields: Map) -> None:
+@pytest.mark.parametrize(
+    "fields", [{"session": 12345, "password": b"x" * 16}, {"session": -1, "password": bytes(16)}]
+)
+def test_a_session_that_is_not_there_is_told_and_the_connection_closed(
+    client: NativeClient, fields: Map
+) -> None:
     refused = client.hello(**fields)
     assert refused["code"] == "SESSION_EXPIRED"
     assert client.closed
@@ -366,7 +370,9 @@ def test_writes_take_effect_in_the_order_in_which_they_were_sent(client: NativeC
 def test_a_linearizable_read_waits_for_a_read_index_and_a_local_one_for_nothing(client: NativeClient) -> None:
     client.put("a", 1)
     client.server.stalled = True
-    client.send({"type": "get", "key": "a", "id": 70, "consistency": "local"}, {"type": "get", "key": "a", "id": 71})
+    client.send(
+        {"type": "get", "key": "a", "id": 70, "consistency": "local"}, {"type": "get", "key": "a", "id": 71}
+    )
     assert [one["id"] for one in client.settle()] == [70, 71]
     raft = client.server.driver.raft
     assert raft is not None
@@ -377,7 +383,9 @@ def test_reads_of_one_turn_share_a_read_index(client: NativeClient, monkeypatch:
     assert raft is not None
     asked: list[int] = []
     original = type(raft).read_index
-    monkeypatch.setattr(type(raft), "read_index", lambda self, context: (asked.append(context), original(self, context))[1])
+    monkeypatch.setattr(
+        type(raft), "read_index", lambda self, context: (asked.append(context), original(self, context))[1]
+    )
     other = NativeClient(client.server, 2)
     for one in (client, other):
         one.send(*[{"type": "get", "key": n} for n in range(100)])
@@ -500,7 +508,9 @@ def test_an_id_that_is_none_ends_the_connection(shared: OneServer, number: Any) 
         (b"\x81\xa1a\xc6\x7f\xff\xff\xff" + bytes(FRAME_BYTES_MAX), "client.jute_maxbuffer"),
     ],
 )
-def test_a_stream_that_cannot_be_followed_is_told_so_and_closed(shared: OneServer, data: bytes, why: str) -> None:
+def test_a_stream_that_cannot_be_followed_is_told_so_and_closed(
+    shared: OneServer, data: bytes, why: str
+) -> None:
     client = NativeClient(shared)
     client.raw(data)
     (*_, refused) = client.settle()

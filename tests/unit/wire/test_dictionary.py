@@ -14,9 +14,9 @@ from zraft.errors import MarshallingError
 from zraft.tree.paths import is_valid_path
 from zraft.wire import dictionary
 from zraft.wire.dictionary import (
-    are_entries,
     DICTIONARIES,
     ENTRY_NAME_BYTES_MAX,
+    are_entries,
     decode_entry,
     directory_of,
     entry_head,
