@@ -156,13 +156,13 @@ def reads_that_ask(fake: ClusterThread, mine: DistributedDict, count: int) -> li
 @pytest.mark.parametrize(
     ("policy", "expected"),
     [
-        (lambda: RefreshPolicyAlways(), [True, True, True, True]),
+        (RefreshPolicyAlways, [True, True, True, True]),
         (lambda: RefreshPolicyLock(True), [True, True, True, True]),
         (lambda: RefreshPolicyLock(False), [False, False, False, False]),
         (lambda: RefreshPolicyCount(2), [False, True, False, True]),
         (lambda: RefreshPolicyTime(timedelta(hours=1)), [False, False, False, False]),
         (lambda: RefreshPolicyTime(timedelta(0)), [True, True, True, True]),
-        (lambda: RefreshPolicyWatch(), [False, False, False, False]),
+        (RefreshPolicyWatch, [False, False, False, False]),
     ],
     ids=["always", "lock on", "lock off", "count", "time", "time zero", "watch"],
 )
