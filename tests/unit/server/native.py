@@ -70,7 +70,8 @@ class NativeClient:
         for _ in range(TURNS_MAX):
             self.server.turn()
             waits = self.connection.phase is not Phase.CLOSED and self.connection.outstanding
-            if self.server.idle and not waits:
+            pushes = self.server.driver.clients.feeds.pending
+            if self.server.idle and not waits and not pushes:
                 self.server.turn()
                 return self.taken()
         raise AssertionError("not settled")
