@@ -11,10 +11,11 @@ from attrs import frozen
 
 from zraft_client import requests
 from zraft_client.client import Client
-from zraft_client.errors import ClientError, LockLostError, NodeExistsError, NoNodeError
+from zraft_client.errors import BadVersionError, ClientError, LockLostError, NodeExistsError, NoNodeError
+from zraft_client.protocol import Request
 from zraft_client.recipes.contenders import make_directory
 from zraft_client.subscriptions import Subscription
-from zraft_client.values import Created, LogEntry
+from zraft_client.values import Check, Created, LogEntry, Receipt
 
 PREFIX: Final = "item-"
 PAGE: Final = 16
@@ -28,6 +29,8 @@ class Claim:
     data: bytes
     token: int
     path: str
+    version: int
+    """Of the item: each claim raises it, so that a late `finish` of an earlier claim is refused."""
 
 
 class Queue:
@@ -51,7 +54,7 @@ class Queue:
             async with aclosing(self._waiting()) as waiting:
                 async for entry in waiting:
                     try:
-                        await self._client.remove(self._path_of(entry))
+                        await self._client.remove(self._item(entry.position))
                     except NoNodeError:
                         continue  # another consumer was quicker
                     return entry.data
@@ -67,37 +70,37 @@ class Queue:
 
     async def _try_claim(self, entry: LogEntry) -> Claim | None:
         path = f"{self._claims}/{entry.position:010d}"
+        claiming = requests.create(path, b"", ephemeral=True)
+        raising = requests.set_data(self._item(entry.position), entry.data)
         try:
-            created = await self._client.create(path, ephemeral=True)
-        except NodeExistsError:
-            return None
-        if await self._client.exists(self._path_of(entry)) is None:
-            await self._client.remove(path)  # it was finished just before we claimed it
-            return None
-        return Claim(entry.position, entry.data, created.position, path)
+            _, item = await self._client.multi([claiming, raising])
+        except (NodeExistsError, NoNodeError):
+            return None  # another consumer has it, or has finished it just before
+        assert isinstance(item, Receipt)
+        assert item.version is not None
+        return Claim(entry.position, entry.data, item.position, path, item.version)
 
     async def finish(self, claim: Claim) -> None:
         """Remove a claimed item. Raises LockLostError: the claim was lost, and the item is or was another consumer's."""
-        item = f"{self._items}/{PREFIX}{claim.number:010d}"
-        try:
-            await self._client.multi([requests.remove(claim.path, 0), requests.remove(item)])
-        except NoNodeError:
-            raise LockLostError(f"{claim.path}: the claim was lost before it was finished") from None
+        await self._end(claim, requests.remove(self._item(claim.number), claim.version))
 
     async def release(self, claim: Claim) -> None:
         """Give a claimed item back, to its old place."""
+        await self._end(claim, Check(self._item(claim.number), claim.version))
+
+    async def _end(self, claim: Claim, condition: Request[Receipt] | Check) -> None:
         try:
-            await self._client.remove(claim.path)
-        except NoNodeError:
-            raise LockLostError(f"{claim.path}: the claim was lost before it was released") from None
+            await self._client.multi([condition, requests.remove(claim.path)])
+        except (NoNodeError, BadVersionError):
+            raise LockLostError(f"{claim.path}: the claim was lost before it was given up") from None
 
     async def size(self) -> int:
         """Items in the queue, claimed ones included."""
         stat = await self._client.exists(self._items)
         return 0 if stat is None else stat.num_children
 
-    def _path_of(self, entry: LogEntry) -> str:
-        return f"{self._items}/{PREFIX}{entry.position:010d}"
+    def _item(self, number: int) -> str:
+        return f"{self._items}/{PREFIX}{number:010d}"
 
     async def _make(self) -> None:
         if not self._made:
