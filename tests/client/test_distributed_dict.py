@@ -32,12 +32,12 @@ from zraft_client import (
 )
 
 POLICIES = {
-    "always": lambda: RefreshPolicyAlways(),
+    "always": RefreshPolicyAlways,
     "lock": lambda: RefreshPolicyLock(True),
     "locked": lambda: RefreshPolicyLock(False),
     "count": lambda: RefreshPolicyCount(3),
     "time": lambda: RefreshPolicyTime(timedelta(hours=1)),
-    "watch": lambda: RefreshPolicyWatch(),
+    "watch": RefreshPolicyWatch,
 }
 
 
