@@ -386,11 +386,13 @@ class DistributedDict(AbstractClient, MutableMapping[Any, Any]):
             self._data[key] = value
 
     def _attempt(self, request: Request[T]) -> T:
-        for attempt in range(self.append_retry_attempts):
+        end = monotonic() + self._client.timeout_s
+        for attempt in range(1, self.append_retry_attempts + 1):
             try:
                 return self._client.ask(request)
             except FailedError as error:
-                if not error.retriable or attempt + 1 == self.append_retry_attempts:
+                # a call that took its whole deadline was tried often enough
+                if not error.retriable or attempt == self.append_retry_attempts or monotonic() >= end:
                     raise
         raise AssertionError("the last attempt returns or raises")
 

@@ -294,6 +294,21 @@ def test_a_write_that_certainly_failed_is_tried_so_often_and_no_more(
         DistributedDict.over(client, append_retry_attempts=0)
 
 
+def test_a_write_that_no_server_takes_ends_at_one_deadline_however_many_attempts_there_are(
+    fake: ClusterThread,
+) -> None:
+    with DistributedDict.connect(fake.hosts, timeout_s=0.2, append_retry_attempts=1_000_000) as mine:
+        fake.do(lambda cluster: cluster.fault("put", *[Fault.REFUSE] * 10_000))
+        with pytest.raises(DeadlineError):
+            mine["k"] = 1
+
+
+def test_more_entries_than_may_wait_are_updated_all_the_same(fake: ClusterThread) -> None:
+    with DistributedDict.connect(fake.hosts, pending_max=5_000) as mine:
+        mine.update({n: n for n in range(12_000)})
+        assert len(mine) == 12_000
+
+
 def test_steps_that_others_always_overtake_end_at_a_deadline(fake: ClusterThread) -> None:
     with DistributedDict.connect(fake.hosts, timeout_s=0.3) as mine:
         mine["k"] = 0

@@ -203,7 +203,14 @@ class Incrementer(threading.Thread):
                 due = [n for n in range(floor + 1, min(floor + 51, self._count + 1)) if n not in self.answers]
                 for n in due:
                     client.send(
-                        {"type": "increment", "id": n, "dictionary": "once", "key": "n", "seq": n, "floor": floor}
+                        {
+                            "type": "increment",
+                            "id": n,
+                            "dictionary": "once",
+                            "key": "n",
+                            "seq": n,
+                            "floor": floor,
+                        }
                     )
                 for _ in due:
                     answer = client.receive()
@@ -225,8 +232,10 @@ def test_increments_happen_exactly_once_while_leaders_are_killed(start_cluster: 
     for _ in range(3):
         before = sum(len(worker.answers) for worker in workers)
         wait_until(
-            lambda before=before: sum(len(worker.answers) for worker in workers) > before + 200
-            or all(worker.done.is_set() for worker in workers),
+            lambda before=before: (
+                sum(len(worker.answers) for worker in workers) > before + 200
+                or all(worker.done.is_set() for worker in workers)
+            ),
             "progress",
         )
         leader = leader_of(cluster)
@@ -246,7 +255,9 @@ def test_increments_happen_exactly_once_while_leaders_are_killed(start_cluster: 
         assert client.ask("get", dictionary="once", key="n")["value"] == 4_500
 
 
-def test_a_repeat_on_another_server_after_the_leader_was_killed_gives_the_first_answer(start_cluster: Any) -> None:
+def test_a_repeat_on_another_server_after_the_leader_was_killed_gives_the_first_answer(
+    start_cluster: Any,
+) -> None:
     cluster: Cluster = start_cluster()
     at_level(cluster)
     leader = leader_of(cluster)
@@ -332,9 +343,7 @@ def test_a_server_without_a_quorum_takes_nothing_and_gives_diagnostics(start_clu
 def test_native_clients_speak_through_tls(start_cluster: Any, tmp_path: Path) -> None:
     authority = Authority()
     certificate, key = authority.issue().write(tmp_path, "server")
-    cluster: Cluster = start_cluster(
-        ZRAFT_TLS__CERTIFICATE=str(certificate), ZRAFT_TLS__KEY=str(key)
-    )
+    cluster: Cluster = start_cluster(ZRAFT_TLS__CERTIFICATE=str(certificate), ZRAFT_TLS__KEY=str(key))
     context = ssl.create_default_context(cafile=str(authority.write(tmp_path)))
 
     def put() -> bool:

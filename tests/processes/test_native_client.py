@@ -6,14 +6,17 @@ import asyncio
 import contextlib
 import itertools
 import random
+import ssl
 import threading
 import time
 from collections.abc import Callable, Coroutine, Iterator
 from datetime import timedelta
+from pathlib import Path
 from typing import Any
 
 import pytest
 
+from tests.certificates import Authority
 from tests.client.dictionary_model import (
     ABSENT,
     ANY_VERSION,
@@ -27,6 +30,7 @@ from tests.processes.cluster import Cluster, wait_until
 from tests.processes.conftest import StartCluster
 from zraft.testing.checkers.linearizability import Call
 from zraft_client import (
+    AuthFailedError,
     BadVersionError,
     BlockingClient,
     Client,
@@ -35,8 +39,10 @@ from zraft_client import (
     DistributedDict,
     EncodingError,
     FailedError,
+    NoAuthError,
     NodeExistsError,
     NoNodeError,
+    NotSentError,
     RefreshPolicy,
     RefreshPolicyAlways,
     RefreshPolicyCount,
@@ -500,3 +506,26 @@ def test_a_session_survives_the_loss_of_its_server_and_a_copy_follows(start_clus
             other["theirs"] = 3
         mine.client.sync()
         assert mine == {"before": 1, "after": 2, "theirs": 3}
+
+
+def test_over_tls_and_with_a_user_whose_acl_others_do_not_pass(
+    start_cluster: StartCluster, tmp_path: Path
+) -> None:
+    authority = Authority()
+    certificate, key = authority.issue().write(tmp_path, "server")
+    cluster = start_cluster(servers=1, ZRAFT_TLS__CERTIFICATE=str(certificate), ZRAFT_TLS__KEY=str(key))
+    trusting = ssl.create_default_context(cafile=str(authority.write(tmp_path)))
+    user = [("digest", b"user:secret")]
+    with BlockingClient(cluster.hosts(), tls=trusting, auth=user, timeout_s=PATIENT_S) as mine:
+        mine.create("/mine", b"data", acl=[(31, "auth", "")])
+        assert mine.read("/mine").data == b"data"
+        mine.put("large", bytes(500_000))
+        assert len(mine.snapshot()["large"]) == 500_000
+        with BlockingClient(cluster.hosts(), tls=trusting, timeout_s=PATIENT_S) as stranger:
+            with pytest.raises(NoAuthError):
+                stranger.read("/mine")
+            assert stranger.get("large") is not None
+    with pytest.raises(NotSentError, match="certificate"):
+        BlockingClient(cluster.hosts(), tls=ssl.create_default_context(), timeout_s=2)
+    with pytest.raises(AuthFailedError):
+        BlockingClient(cluster.hosts(), tls=trusting, auth=[("nonsense", b"")], timeout_s=PATIENT_S)

@@ -138,7 +138,9 @@ def test_an_entry_and_a_state_are_maps_that_any_reader_takes() -> None:
 
 
 def test_zatts_append_is_a_put_or_a_delete_in_the_default_dictionary() -> None:
-    change = decode_one_shot({"type": "append", "data": {"action": "change", "key": "a", "value": 1}, "more": 1})
+    change = decode_one_shot(
+        {"type": "append", "data": {"action": "change", "key": "a", "value": 1}, "more": 1}
+    )
     assert change == Write(
         None, "append", (PUT, "/zraft/dictionaries/default/=a", b"\x92\xa1a\x01", None), forward=False
     )

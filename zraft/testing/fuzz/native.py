@@ -18,7 +18,7 @@ from zraft.server.client_connection import Phase
 from zraft.server.native_connection import ANSWERS_BYTES_MAX, BACKLOG_BYTES_MAX, NativeConnection
 from zraft.testing.broken import BrokenPromiseError
 from zraft.testing.fuzz.mutation import INTEGERS, mutate_bytes
-from zraft.testing.fuzz.one_server import FRAME_BYTES_MAX, OUTPUT_BYTES_MAX, Client, OneServer
+from zraft.testing.fuzz.one_server import OUTPUT_BYTES_MAX, Client, OneServer
 from zraft.testing.fuzz.outcome import PROMISE, Outcome, Progress
 from zraft.tree.features import LEVEL_OF_NATIVE
 
@@ -43,14 +43,30 @@ _ANSWERS: Final = {
 }
 """What each kind of message always has."""
 
-_NAMES: Final = ("type", "id", "key", "value", "path", "version", "seq", "floor", "data", "credit", "first", "x")
+_NAMES: Final = (
+    "type",
+    "id",
+    "key",
+    "value",
+    "path",
+    "version",
+    "seq",
+    "floor",
+    "data",
+    "credit",
+    "first",
+    "x",
+)
 
 
 def valid_message(number: int, rng: random.Random) -> dict[str, Any]:
     """One request of any kind."""
     path = rng.choice(("/a", "/a/b", "/", "/never", "a", "/zraft/dictionaries/default/=k0", "/x\0"))
     dictionary = {"dictionary": rng.choice(("default", "d", "ä/."))} if rng.random() < 0.3 else {}
-    keyed = {"key": rng.choice((f"k{rng.randrange(5)}", 1, 1.5, b"b", None, (1, "x"), "long" * 90)), **dictionary}
+    keyed = {
+        "key": rng.choice((f"k{rng.randrange(5)}", 1, 1.5, b"b", None, (1, "x"), "long" * 90)),
+        **dictionary,
+    }
     data = {"data": rng.choice((None, b"", b"data", rng.randbytes(40)))}
     version = {"version": rng.choice((None, -1, 0, 1))} if rng.random() < 0.4 else {}
     seq = {"seq": rng.randrange(1, 40), "floor": rng.randrange(3)} if rng.random() < 0.3 else {}
@@ -168,7 +184,9 @@ class NativeFuzz:
         if any(message.get("type") in ("auth", "close") for message in messages):
             return stream, None  # a lie ends the connection
         # Credit is answered only if it cannot be understood.
-        return stream, [-message["id"] if message.get("type") == "credit" else message["id"] for message in messages]
+        return stream, [
+            -message["id"] if message.get("type") == "credit" else message["id"] for message in messages
+        ]
 
     def _round(self, server: OneServer) -> int:
         rng = self._rng
@@ -319,7 +337,8 @@ class _Honest:
         ]
         answers = self._ask(messages)
         _require(
-            [answers[n].get("success") for n in (1, 2, 4)] == [True] * 3 and answers[2]["value"] == number + 1,
+            [answers[n].get("success") for n in (1, 2, 4)] == [True] * 3
+            and answers[2]["value"] == number + 1,
             f"a well-behaved client was answered {answers}",
         )
         found = self._ask([{"id": 5, "type": "get", **about}])[5]
