@@ -104,7 +104,7 @@ class Generator:
         return tuple(from_plain(Part, part, "part") for part in parts)
 
     def _longest(self) -> float:
-        """A round that is begun is finished, however slow: one request after the other, at its deadline at worst."""
+        """A round that is begun goes on for one deadline beyond the time, and its last request takes another one."""
         return max(order.workload.seconds_min + 2 * order.workload.deadline_s for order in self._orders)
 
     def _say(self, process: asyncio.subprocess.Process, message: Any) -> None:

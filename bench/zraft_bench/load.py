@@ -39,6 +39,7 @@ class Recorder:
         self.failures: dict[str, int] = {}
         self.failed = 0
         self.unknown = 0
+        self.not_asked = 0
         self.late_max = 0.0
         self.last_answer = 0.0
 
@@ -70,6 +71,7 @@ class Recorder:
             acknowledged=self._drained.count,
             failed=self.failed,
             unknown=self.unknown,
+            not_asked=self.not_asked,
             failures=dict(sorted(self.failures.items(), key=lambda one: -one[1])[:FAILURES_KEPT]),
             began_s=began,
             ended_s=ended,
@@ -90,7 +92,7 @@ class Load:
         share: Share,
         targets: Sequence[Target],
         *,
-        clock: Clock = time.perf_counter,
+        clock: Clock = time.monotonic,
         cpu_clock: Clock = time.process_time,
     ) -> None:
         assert targets
@@ -101,6 +103,7 @@ class Load:
         self._cpu_clock = cpu_clock
         self._values = Values(workload.value_bytes, workload.seed + share.first_worker)
         self._recorder = Recorder()
+        self._give_up = float("inf")
 
     async def prepare(self) -> None:
         """Connect, make the keys of these workers, and warm up."""
@@ -140,11 +143,13 @@ class Load:
     async def _rounds(self, seconds: float) -> None:
         """At least one round, and no further one once the time is over."""
         began = self._clock()
+        self._give_up = began + seconds + self._workload.deadline_s
         while True:
             round_began = self._clock()
             await asyncio.gather(*(self._closed_worker(worker) for worker in self._share))
             now = self._clock()
-            self._recorder.rounds.append(now - round_began)
+            if not self._recorder.not_asked:
+                self._recorder.rounds.append(now - round_began)
             if now - began >= seconds:
                 return
 
@@ -152,8 +157,12 @@ class Load:
         target, clock, recorder = self._target_of(worker), self._clock, self._recorder
         durations = recorder.durations
         rng = random.Random(f"{self._workload.seed}/{worker}")
-        for key in self._share.entries_of(self._workload, worker):
+        entries = self._share.entries_of(self._workload, worker)
+        for place, key in enumerate(entries):
             sent = clock()
+            if sent > self._give_up:
+                recorder.not_asked += len(entries) - place
+                return
             try:
                 await self._request(target, key, rng)
             except RequestFailedError as error:
@@ -191,6 +200,9 @@ class Load:
             if (left := due - clock()) > 0:
                 await asyncio.sleep(left)
             sent = clock()
+            if sent > start + seconds + workload.deadline_s:
+                recorder.not_asked += 1 + sum(1 for _ in dues)
+                return
             recorder.late_max = max(recorder.late_max, sent - due)
             try:
                 await self._request(target, keys[number % len(keys)], rng)

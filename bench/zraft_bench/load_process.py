@@ -18,7 +18,7 @@ import sys
 import time
 from typing import IO, Any, Final
 
-from attrs import field, frozen
+from attrs import frozen
 
 from zraft.errors import ZraftError
 from zraft_bench.load import Load
@@ -39,7 +39,6 @@ class Order:
     workload: Workload
     share: Share
     connections: int = 1
-    zraft_only: dict[str, str] = field(factory=dict)
 
 
 async def serve(lines: asyncio.StreamReader, output: IO[bytes]) -> None:

@@ -31,6 +31,7 @@ class Part:
     Attributes:
         acknowledged: requests the cluster answered with success, as the clients saw it.
         failed, unknown: refused or timed out before being taken; without an answer that says whether it happened.
+        not_asked: requests that were never sent, because the time was over by more than a deadline.
         failures: how often which error was met, the most frequent ones.
         began_s, ended_s: of the measured time, from the first request that was sent to the last answer.
         rounds_s: durations of the rounds.
@@ -45,6 +46,7 @@ class Part:
     acknowledged: int = 0
     failed: int = 0
     unknown: int = 0
+    not_asked: int = 0
     failures: dict[str, int] = field(factory=dict)
     began_s: float = 0.0
     ended_s: float = 0.0
@@ -109,6 +111,7 @@ class TestResult:
     acknowledged: int = 0
     failed: int = 0
     unknown: int = 0
+    not_asked: int = 0
     failures: dict[str, int] = field(factory=dict)
     elapsed_s: float = 0.0
     per_second: float = 0.0
@@ -244,6 +247,7 @@ def combine(
         acknowledged=acknowledged,
         failed=sum(part.failed for part in parts),
         unknown=sum(part.unknown for part in parts),
+        not_asked=sum(part.not_asked for part in parts),
         failures=dict(sorted(failures.items(), key=lambda one: -one[1])[:FAILURES_KEPT]),
         elapsed_s=elapsed,
         per_second=acknowledged / elapsed if elapsed else 0.0,
