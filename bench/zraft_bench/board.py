@@ -71,7 +71,9 @@ class Board(ABC):
     async def claim(self, prefix: str, value: Any, first: int = 1, last: int = 254) -> int:
         """The lowest free number N for which `prefix/N` could be made. Raises BoardError."""
         for number in range(first, last + 1):
-            if f"{prefix}/{number}" not in self.view and await self.put(f"{prefix}/{number}", value, fresh=True):
+            if f"{prefix}/{number}" not in self.view and await self.put(
+                f"{prefix}/{number}", value, fresh=True
+            ):
                 return number
         raise BoardError(f"{prefix}: all numbers from {first} to {last} are taken")
 
@@ -135,5 +137,3 @@ class MemoryBoard(Board):
     async def remove(self, key: str) -> None:
         self._dictionary.change(key, None)
         await asyncio.sleep(0)
-
-

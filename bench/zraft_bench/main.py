@@ -16,6 +16,13 @@ from zraft.errors import ConfigError, ZraftError
 EXIT_USAGE: Final = 2
 COMMANDS: Final = {
     "local": "zraft_bench.local_command:local",
+    "head": "zraft_bench.distributed_command:head",
+    "server": "zraft_bench.distributed_command:server",
+    "client": "zraft_bench.distributed_command:client",
+    "election": "zraft_bench.election_command:election",
+    "failover": "zraft_bench.election_command:failover",
+    "compare": "zraft_bench.compare_command:compare",
+    "report": "zraft_bench.report_command:report",
 }
 
 

@@ -7,12 +7,13 @@ import contextlib
 from types import TracebackType
 from typing import Any, Final, Self
 
-from zraft_bench.board import Board, BoardError
-from zraft_bench.messages import DICTIONARY
-from zraft_bench.records import to_plain
 from zraft_client.client import Client
 from zraft_client.errors import ClientError, NodeExistsError, NoNodeError
 from zraft_client.values import ConnectionState
+
+from zraft_bench.board import Board, BoardError
+from zraft_bench.messages import DICTIONARY
+from zraft_bench.records import to_plain
 
 CONNECT_TIMEOUT_S: Final = 60.0
 LOST_AFTER_S: Final = 60.0
@@ -52,9 +53,7 @@ class ZraftBoard(Board):
 
     async def put(self, key: str, value: Any, *, fresh: bool = False) -> bool:
         try:
-            await self._client.put(
-                key, to_plain(value), dictionary=DICTIONARY, version=-1 if fresh else None
-            )
+            await self._client.put(key, to_plain(value), dictionary=DICTIONARY, version=-1 if fresh else None)
         except NodeExistsError:
             return False
         except ClientError as error:
@@ -75,7 +74,7 @@ class ZraftBoard(Board):
         try:
             async for push in self._client.subscribe_dictionary(DICTIONARY):
                 if push.restarted:
-                    collected = {key: None for key in self.view}
+                    collected = dict.fromkeys(self.view)
                 for change in push.changes:
                     collected[change.key] = None if change.entry is None else change.entry.value
                 if push.complete:

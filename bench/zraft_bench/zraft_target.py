@@ -6,10 +6,11 @@ import asyncio
 from collections.abc import Sequence
 from typing import Final
 
-from zraft_bench.targets import RequestFailedError
 from zraft_client.client import Client
 from zraft_client.errors import ClientError, UnknownOutcomeError
 from zraft_client.values import Consistency
+
+from zraft_bench.targets import RequestFailedError
 
 PIPELINED: Final = 500
 """Writes under way while the keys are made."""
