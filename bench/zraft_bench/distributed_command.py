@@ -163,7 +163,10 @@ async def _head_with_server(
             key = directory / "fresh.key"
             await asyncio.to_thread(new_key, key)
         cluster = Cluster(
-            address=str(own), key=key, settings=settings, addresses={HEAD: str(own)},
+            address=str(own),
+            key=key,
+            settings=settings,
+            addresses={HEAD: str(own)},
             tells_key=key_file is None,
         )
         member = Membership(cluster=cluster.listed, key=key.read_text(), settings=settings)
@@ -247,7 +250,9 @@ def server(head: str, address: str | None, key_file: Path | None) -> None:
 
             def make(number: int, at: Address, member: Membership) -> OwnServer:
                 if key_file is None and not member.key:
-                    raise ConfigError("--key: expected the file of the cluster key, which the head does not tell")
+                    raise ConfigError(
+                        "--key: expected the file of the cluster key, which the head does not tell"
+                    )
                 key = key_file.read_text() if key_file is not None else member.key
                 return OwnServer(Path(directory), number, at, evolve(member, key=key))
 

@@ -41,8 +41,10 @@ class ServerClaim:
 
 @frozen(kw_only=True)
 class Membership:
-    """Under `member/N`, by the head, once the cluster knows server N: how to start it. `key`: text of the key file, empty if it is
-    the operator's to give."""
+    """Under `member/N`, by the head, once the cluster knows server N: how to start it.
+
+    `key` is the text of the key file, empty if it is the operator's to give.
+    """
 
     cluster: str
     key: str

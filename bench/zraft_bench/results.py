@@ -151,6 +151,7 @@ class Machine:
 class ElectionTrial:
     """One loss of a leader. Milliseconds after the loss, None: not seen. `killed`: the server that led.
 
+    `lost_at_ms` is the loss itself, on the clock of the machine.
     `stood_ms`: the first server's election timer fired (it asked for pre-votes); `candidate_ms`: the winner began
     its candidacy in a new term; `led_ms`: the winner had the votes of a majority; `served_ms`: a client's write was
     acknowledged again (failover only).
@@ -158,6 +159,7 @@ class ElectionTrial:
 
     number: int
     killed: int
+    lost_at_ms: float = 0.0
     winner: int = 0
     term: int = 0
     stood_ms: float | None = None
