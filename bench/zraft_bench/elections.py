@@ -12,6 +12,7 @@ import random
 import signal
 import time
 from collections.abc import Callable, Sequence
+from itertools import pairwise
 from typing import Final
 
 from attrs import evolve, frozen
@@ -124,7 +125,7 @@ def outage(acknowledged_ms: Sequence[float], lost_at_ms: float) -> Outage | None
     What was under way at the loss may still be acknowledged after it, so the first acknowledgement alone says nothing.
     """
     times = [lost_at_ms, *sorted(at for at in acknowledged_ms if at >= lost_at_ms)]
-    gaps = [(later - earlier, later) for earlier, later in zip(times, times[1:], strict=False)]
+    gaps = [(later - earlier, later) for earlier, later in pairwise(times)]
     if not gaps:
         return None
     gap, end = max(gaps)
