@@ -38,12 +38,12 @@ from zraft.server.audit_file import AuditFile
 from zraft.server.authentication import AuthSettings
 from zraft.server.bulk import BulkStreams
 from zraft.server.certificates import utc_now
+from zraft.server.client_connection import ClientConnection
 from zraft.server.client_protocol import ClientProtocol
 from zraft.server.client_tls import ClientTls
 from zraft.server.clients import ClientSettings
 from zraft.server.cluster_keys import cluster_keys
 from zraft.server.collector import Collector
-from zraft.server.connection import Connection
 from zraft.server.deadlines import Deadlines
 from zraft.server.divergence import DivergedError
 from zraft.server.driver import Driver
@@ -634,7 +634,7 @@ class Node:
             connections=len(self.driver.clients),
         )
 
-    def on_output_overflow(self, connection: Connection | None) -> None:
+    def on_output_overflow(self, connection: ClientConnection | None) -> None:
         log.warning(
             "connection closed, its client leaves more unread than client.output_bytes_max",
             address=connection.address if connection is not None else None,

@@ -42,8 +42,9 @@ from zraft.server import membership_keeper as keeper_module
 from zraft.server import queries as queries_module
 from zraft.server import reconciliation as reconciliation_module
 from zraft.server.applier import Applier
+from zraft.server.client_connection import Phase
 from zraft.server.clients import Clients, Output
-from zraft.server.connection import Connection, Phase
+from zraft.server.connection import Connection
 from zraft.server.contact import Contact
 from zraft.server.driver import Driver
 from zraft.server.driver_types import Effects
@@ -675,6 +676,7 @@ def event_after_reply() -> Sequence[Patch]:
     def publish(self: Clients, events: Any, zxid: int) -> None:
         for event_type, path, acl in events:
             for connection in self.watches.trigger(event_type, path):
+                assert isinstance(connection, Connection), "ZooKeeper's clients, in the simulation"
                 if connection.phase is Phase.ATTACHED and permits(acl, READ, connection.ids):
                     late.setdefault(connection, []).append(encode_watch_event(zxid, event_type, path))
 
@@ -908,9 +910,7 @@ def silent_readers() -> Sequence[Patch]:
         for event_type, path, acl in events:
             for connection in self.watches.trigger(event_type, path):
                 if connection.phase is Phase.ATTACHED and permits(acl, READ, connection.ids):
-                    connection.out.append(encode_watch_event(zxid, event_type, path))
-                    if not connection.dirty:
-                        self.mark_dirty(connection)
+                    connection.on_event(zxid, event_type, path)
 
     return [(Clients, "publish", publish)]
 

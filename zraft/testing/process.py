@@ -20,7 +20,7 @@ from zraft.ids import Instance, ServerId
 from zraft.raft.log import Log
 from zraft.raft.messages import HardState
 from zraft.raft.role import Role
-from zraft.server.connection import Phase
+from zraft.server.client_connection import Phase
 from zraft.server.driver import Driver
 from zraft.server.driver_types import DriverSettings, Effects, Stored
 from zraft.server.snapshot_tasks import Complete, Finish, Result, Task

@@ -82,6 +82,7 @@ def session_hash(session: Session) -> int:
         session.owner,
         session.attach_position,
         session.write_position,
+        *session.memory(),
     )
 
 

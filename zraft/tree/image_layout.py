@@ -4,6 +4,8 @@
     [ROW, server, instance, boot, seq, boot_id]
     [MEMBER, server, votes, address]
     [SESSION, id, password, timeout_ms, [server, instance, boot], attach_position, write_position]
+    [SESSION, ... as above, kept, will]    since feature level 3, of a session that has either; nil what it has not
+        kept = [floor, [[seq, Outcome as packed], ...]], in order; will = [parent, prefix, data|nil, [[scheme, id], ...]]
     [ACL, number, [[bits, scheme, id], ...]]
     [ZNODE, path, data|nil, acl number, czxid, mzxid, pzxid, ctime, mtime, version, creates, aversion, whose]
     [END, znodes, sessions, digest]

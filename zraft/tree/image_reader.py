@@ -13,17 +13,19 @@ from zraft.ids import INSTANCE_BYTES, SERVER_ID_MAX, SERVER_ID_MIN, ServerId
 from zraft.tree.acl import OPEN_ACL, Acl, AclTable
 from zraft.tree.children import SPLIT_AT, ManyNames
 from zraft.tree.digest import MODULUS, record_hash, session_hash
-from zraft.tree.features import check_level
+from zraft.tree.features import LEVEL_OF_NATIVE, check_level
 from zraft.tree.image_layout import ACL, DIGEST_BYTES, END, FORMAT, HEAD, MEMBER, ROW, SESSION, ZNODE
 from zraft.tree.lifetime import TTL_MS_MAX
 from zraft.tree.members import OBSERVER, PARTICIPANT, WantedMember, is_change
 from zraft.tree.node import BORN, INT32_MAX, INT32_MIN, SHARD_COUNT, SHARD_SHIFT, Lifetime, NodeTable, Znode
+from zraft.tree.once import Kept
 from zraft.tree.origins import BOOT_ID_BYTES_MAX, Origin, Row
 from zraft.tree.paths import ROOT, is_valid_name
 from zraft.tree.quota import LIMITS, limited_path
 from zraft.tree.sessions import PASSWORD_BYTES, Session
 from zraft.tree.settings import Settings
 from zraft.tree.small_items import small_shares
+from zraft.tree.wills import Will
 
 _SHARD_MASK: Final = SHARD_COUNT - 1
 _INT64_MAX: Final = 2**63 - 1
@@ -285,9 +287,10 @@ class ImageReader:
         self._members[ServerId(server)] = WantedMember(voter, address)
 
     def _take_session(self, record: tuple[Any, ...]) -> int:
-        if tuple(map(type, record)) != _SESSION_TYPES:
+        plain, memory = record[: len(_SESSION_TYPES)], record[len(_SESSION_TYPES) :]
+        if tuple(map(type, plain)) != _SESSION_TYPES:
             raise ProtocolError(f"image: session: wrong fields: {_shown(record)}")
-        _, session_id, password, timeout_ms, owner, attached, written = record
+        _, session_id, password, timeout_ms, owner, attached, written = plain
         if (
             not _INT64_MIN <= session_id <= _INT64_MAX
             or session_id == 0
@@ -303,9 +306,27 @@ class ImageReader:
         session = Session(session_id, password, timeout_ms, owner, attached)
         session.write_position = written
         session.ephemerals = self._unowned.pop(session_id, session.ephemerals)
+        if memory:
+            self._remember(session, memory)
         session.folded = session_hash(session)
         self._sessions[session_id] = session
         return session.folded
+
+    def _remember(self, session: Session, memory: tuple[Any, ...]) -> None:
+        """What it has done once, and what it leaves behind."""
+        head = self._head
+        assert head is not None
+        if head[2] < LEVEL_OF_NATIVE or len(memory) != 2 or memory == (None, None):
+            raise ProtocolError(f"image: session {session.id:#x}: unexpected fields {_shown(memory)}")
+        kept, will = memory
+        if kept is not None:
+            session.kept = Kept.read(kept)
+            if session.kept is None:
+                raise ProtocolError(f"image: session {session.id:#x}: no kept outcomes: {_shown(kept)}")
+        if will is not None:
+            session.will = Will.read(will)
+            if session.will is None:
+                raise ProtocolError(f"image: session {session.id:#x}: no will: {_shown(will)}")
 
     def _take_acl(self, record: tuple[Any, ...]) -> None:
         if len(record) != 3 or record[1].__class__ is not int or record[2].__class__ is not tuple:

@@ -199,7 +199,7 @@ class ImageWriter:
         self._out(
             (
                 SESSION, session.id, session.password, session.timeout_ms, session.owner,
-                session.attach_position, session.write_position,
+                session.attach_position, session.write_position, *session.memory(),
             )
         )  # fmt: skip
 

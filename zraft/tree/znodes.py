@@ -7,7 +7,7 @@ from peers, so their types are checked too: a wrong one is MARSHALLING_ERROR eve
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from zraft.errors import Code
 from zraft.tree.acl import ADMIN, CREATE, DELETE, OPEN_ACL, READ, WRITE, AclTable, Ids, checked_acl, permits
@@ -20,7 +20,6 @@ from zraft.tree.events import (
     NODE_DELETED,
     Event,
 )
-from zraft.tree.image_reader import ImageState
 from zraft.tree.lifetime import CONTAINER, Kind, is_due, requested_kind
 from zraft.tree.node import (
     BORN,
@@ -41,6 +40,9 @@ from zraft.tree.remains import Remains
 from zraft.tree.sessions import Session
 from zraft.tree.settings import Settings
 from zraft.tree.txn import CREATE2, FLAG_EPHEMERAL, FLAG_SEQUENTIAL, Command
+
+if TYPE_CHECKING:
+    from zraft.tree.image_reader import ImageState
 
 Undo = tuple[Callable[..., None], tuple[Any, ...]]
 
@@ -208,7 +210,8 @@ class Tree:
         owner = 0
         if flags & FLAG_EPHEMERAL:
             session = self.session
-            assert session is not None, "a run without a session was given a create"
+            if session is None:
+                return _BAD_ARGUMENTS
             if len(session.ephemerals) >= self.settings.session_ephemerals_max:
                 return Code.QUOTA_EXCEEDED
             session.ephemerals.add(path)

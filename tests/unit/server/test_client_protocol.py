@@ -15,9 +15,9 @@ from tests.unit.server.test_tls import Client, client_context
 from zraft.address import Address
 from zraft.config import AuthConfig, ServerConfig, TlsConfig
 from zraft.ids import ServerId
+from zraft.server.client_connection import Phase
 from zraft.server.client_protocol import ClientProtocol
 from zraft.server.client_tls import ClientTls
-from zraft.server.connection import Phase
 from zraft.transport.bulk import MAGIC
 from zraft.wire.client import ZkClientCodec
 from zraft.wire.opcodes import Opcode
