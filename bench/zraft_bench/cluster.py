@@ -35,6 +35,9 @@ class Servers(Protocol):
     def start(self) -> None:
         """Until it serves. Raises ServerError."""
 
+    def restart(self) -> None:
+        """Stop and start all of it, until it serves again. Raises ServerError."""
+
     def cpu_s(self) -> float | None:
         """CPU time of all its processes so far, None if they are not on this machine."""
 
@@ -187,6 +190,10 @@ class GivenServers:
 
     def start(self) -> None:
         """They run; whether they serve shows when the load connects."""
+
+    def restart(self) -> None:
+        """Raises ServerError: they are not ours to restart."""
+        raise ServerError(f"{self._hosts}: servers that were not started here are not restarted")
 
     def cpu_s(self) -> float | None:
         return None

@@ -122,7 +122,7 @@ async def _local(
     assert target in TARGETS
 
     def again() -> None:
-        if restart and isinstance(servers, LocalCluster):
+        if restart:
             servers.restart()
 
     try:

@@ -144,6 +144,10 @@ class PySyncObjServers:
             process.start()
         wait_until(self._listen, "PySyncObj's nodes to listen")
 
+    def restart(self) -> None:
+        self.stop()
+        self.start()
+
     def _listen(self) -> bool | None:
         for process, port in zip(self._processes, self._client_ports, strict=True):
             process.require_running()

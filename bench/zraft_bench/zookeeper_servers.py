@@ -59,6 +59,12 @@ class ZooKeeperServers:
             self._processes[-1].start()
         wait_until(self._serve, "ZooKeeper to serve with one leader")
 
+    def restart(self) -> None:
+        self.stop()
+        for process in self._processes:
+            process.start()
+        wait_until(self._serve, "ZooKeeper to serve with one leader")
+
     def _prepare(self, number: int) -> ServerProcess:
         place = self._directory / f"zookeeper-{number}"
         (place / "data").mkdir(parents=True)
