@@ -312,9 +312,11 @@ def _judged(found: TestResult) -> TestResult:
     lost = found.failed + found.unknown
     if lost:
         most = next(iter(found.failures), "no reason given")
-        return failed(
+        result = failed(
             result, f"{lost:,} of {lost + found.acknowledged:,} requests failed, most often: {most}"
         )
+    if found.not_asked:
+        result = failed(result, f"{found.not_asked:,} requests were not even sent when the time was over")
     return result
 
 
