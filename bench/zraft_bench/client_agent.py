@@ -38,8 +38,8 @@ class Load(Protocol):
 MakeLoad = Callable[[Sequence[Order]], Load]
 
 
-async def measure_offset(board: Board, number: int, clock: Clock) -> ClockOffset:
-    """Our clock and the head's, through the board. Raises BoardError."""
+async def measure_offset(board: Board, number: int, clock: Clock) -> ClockOffset | None:
+    """Our clock and the head's, through the board; None if the head ended the run. Raises BoardError."""
     samples = []
     for ping in range(1, CLOCK_SAMPLES + 1):
         asked = clock()
@@ -47,12 +47,14 @@ async def measure_offset(board: Board, number: int, clock: Clock) -> ClockOffset
         question = Ping(number=time.monotonic_ns())
         await board.put(f"ping/{number}", question)
 
-        def answered(view: Board, expected: int = question.number) -> Pong | None:
+        def answered(view: Board, expected: int = question.number) -> Pong | End | None:
             pong = view.get(Pong, f"pong/{number}")
-            return pong if pong is not None and pong.number == expected else None
+            return pong if pong is not None and pong.number == expected else view.get(End, END)
 
-        pong = await board.wait(answered, f"the head's answer to ping {ping}", CLOCK_TIMEOUT_S)
-        samples.append(ClockSample(asked, clock(), pong.head_s))
+        answer: Pong | End = await board.wait(answered, f"the head's answer to ping {ping}", CLOCK_TIMEOUT_S)
+        if isinstance(answer, End):
+            return None
+        samples.append(ClockSample(asked, clock(), answer.head_s))
     return offset_of(samples)
 
 
@@ -114,6 +116,8 @@ class ClientAgent:
             async with self._load(orders) as load:
                 await load.prepare()
                 offset = await measure_offset(self._board, self.number, self._clock)
+                if offset is None:
+                    return
                 await self._board.put(ready, Ready())
                 (start,) = await self._board.wait(lambda board: self._start(board, job), "the start")
                 if start is None:

@@ -126,13 +126,14 @@ class Head:
                     self._say(f"broken off: {self._broken}")
                     break
         finally:
+            with contextlib.suppress(BoardError):
+                await self._end()
+            # The last: a machine that is still preparing asks for the time before it sees that it is over.
             for task in (answering, status, listening):
                 if task is not None:
                     task.cancel()
                     with contextlib.suppress(asyncio.CancelledError, BoardError):
                         await task
-            with contextlib.suppress(BoardError):
-                await self._end()
         return self.run_values
 
     # -- machines

@@ -104,7 +104,10 @@ def test_rounds_are_repeated_until_the_time_is_over_and_the_last_is_finished() -
 
 
 def test_without_a_time_there_is_one_round() -> None:
-    assert measured(Workload(entries=7, workers=3, seconds_min=0.0, warm_up_s=0.0), FakeTarget()).acknowledged == 7
+    assert (
+        measured(Workload(entries=7, workers=3, seconds_min=0.0, warm_up_s=0.0), FakeTarget()).acknowledged
+        == 7
+    )
 
 
 def test_the_warm_up_is_not_measured() -> None:

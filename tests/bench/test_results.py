@@ -16,11 +16,19 @@ from zraft_bench.results import ElectionTrial, Part, Run, Skew, TestResult, comb
 from zraft_bench.workload import Operation, Workload
 
 
-def part(count: int = 100, *, began: float = 10.0, ended: float = 12.0, workers: int = 4, **more: object) -> Part:
+def part(
+    count: int = 100, *, began: float = 10.0, ended: float = 12.0, workers: int = 4, **more: object
+) -> Part:
     latencies = Histogram()
     latencies.add([0.001] * count)
     return Part(  # type: ignore[arg-type]
-        workers=workers, connections=1, acknowledged=count, began_s=began, ended_s=ended, latencies=latencies, **more
+        workers=workers,
+        connections=1,
+        acknowledged=count,
+        began_s=began,
+        ended_s=ended,
+        latencies=latencies,
+        **more,
     )
 
 

@@ -24,9 +24,7 @@ def test_shares_are_whole_and_differ_by_one_at_most(total: int, parts: int) -> N
     assert max(found) - min(found) <= 1
 
 
-@given(
-    st.integers(1, 3000), st.integers(1, 60), st.integers(1, 4), st.integers(1, 8)
-)
+@given(st.integers(1, 3000), st.integers(1, 60), st.integers(1, 4), st.integers(1, 8))
 def test_every_entry_is_asked_for_by_exactly_one_worker(
     entries: int, workers: int, machines: int, processes: int
 ) -> None:
@@ -125,7 +123,9 @@ def test_titles_say_what_is_asked() -> None:
     assert evolve(load, rate=2000.0, operation=Operation.READ).title().endswith("2,000/s open loop")
 
 
-@pytest.mark.parametrize("wrong", [{"entries": 0}, {"workers": 0}, {"rate": 0.0}, {"read_share": 1.1}, {"deadline_s": 0}])
+@pytest.mark.parametrize(
+    "wrong", [{"entries": 0}, {"workers": 0}, {"rate": 0.0}, {"read_share": 1.1}, {"deadline_s": 0}]
+)
 def test_impossible_workloads_are_refused(wrong: dict[str, float]) -> None:
     with pytest.raises(ValueError, match=next(iter(wrong))):
         Workload(**wrong)  # type: ignore[arg-type]
