@@ -3,7 +3,11 @@
 Start with `DistributedDict` for a dictionary, `BlockingClient` or `Client` for everything; docs/CLIENT.md.
 """
 
+from zraft_client.blocking import BlockingClient
 from zraft_client.client import Client, ClientStatistics, Session
+from zraft_client.copies import DictionaryCopy
+from zraft_client.dictionary import AsyncDictionary
+from zraft_client.distributed_dict import AbstractClient, DistributedDict
 from zraft_client.errors import (
     AuthFailedError,
     BadArgumentsError,
@@ -29,6 +33,15 @@ from zraft_client.errors import (
     UnknownOutcomeError,
     WireError,
 )
+from zraft_client.policies import (
+    RefreshPolicy,
+    RefreshPolicyAlways,
+    RefreshPolicyCount,
+    RefreshPolicyLock,
+    RefreshPolicyTime,
+    RefreshPolicyWatch,
+)
+from zraft_client.subscriptions import Change, Changes, Entries, PathEvent
 from zraft_client.values import (
     Check,
     Children,
@@ -39,6 +52,7 @@ from zraft_client.values import (
     ItemsPage,
     LogEntry,
     LogPage,
+    Member,
     Receipt,
     Stat,
     Versioned,
@@ -46,9 +60,14 @@ from zraft_client.values import (
 )
 
 __all__ = [
+    "AbstractClient",
+    "AsyncDictionary",
     "AuthFailedError",
     "BadArgumentsError",
     "BadVersionError",
+    "BlockingClient",
+    "Change",
+    "Changes",
     "Check",
     "Children",
     "Client",
@@ -60,21 +79,32 @@ __all__ = [
     "Counted",
     "Created",
     "DeadlineError",
+    "DictionaryCopy",
+    "DistributedDict",
     "EncodingError",
+    "Entries",
     "FailedError",
     "ForkedError",
     "ItemsPage",
     "LockLostError",
     "LogEntry",
     "LogPage",
+    "Member",
     "NoAuthError",
     "NoNodeError",
     "NodeExistsError",
     "NotEmptyError",
     "NotSentError",
+    "PathEvent",
     "QuotaExceededError",
     "Receipt",
     "ReconfigDisabledError",
+    "RefreshPolicy",
+    "RefreshPolicyAlways",
+    "RefreshPolicyCount",
+    "RefreshPolicyLock",
+    "RefreshPolicyTime",
+    "RefreshPolicyWatch",
     "Session",
     "SessionExpiredError",
     "StaleError",

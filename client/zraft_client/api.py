@@ -16,6 +16,7 @@ from zraft_client.values import (
     Created,
     ItemsPage,
     LogPage,
+    Member,
     Receipt,
     Stat,
     Versioned,
@@ -171,11 +172,12 @@ class AsyncCalls(ABC):
         """A zxid that covers all that was acknowledged before; local reads see at least it from now on."""
         return await self.ask(requests.sync())
 
-    async def diagnostic(self) -> Answer:
+    async def diagnostic(self) -> dict[str, Any]:
         """What the connected server says of itself: Zatt's fields."""
         return await self.ask(requests.diagnostic())
 
-    async def members(self) -> Answer:
+    async def members(self) -> tuple[Member, ...]:
+        """The cluster's servers, as the connected one knows them."""
         return await self.ask(requests.members())
 
     async def config(self, action: str, address: str, port: int, *, server: int | None = None) -> Answer:

@@ -20,7 +20,9 @@ from zraft.errors import Code
 from zraft_client import requests
 from zraft_client.api import AsyncCalls
 from zraft_client.connection import Connection
+from zraft_client.dictionary import AsyncDictionary
 from zraft_client.errors import (
+    AuthFailedError,
     ClientError,
     ClosedError,
     FailedError,
@@ -87,7 +89,8 @@ class Client(AsyncCalls):
         session_timeout_s: how long the servers keep the session without hearing of the client; they may clamp it.
         timeout_s: how long a call may take, reconnects and repeats included; `within` gives another.
         connect_timeout_s: for one server to take the connection and answer.
-        renew_session: make a new session when one expired. If not, calls raise SessionExpiredError until `renew`.
+        renew_session: make a new session when one expired; writes that no server was asked yet go into it. If not, they
+            and all further calls raise SessionExpiredError until `renew`.
         discover: learn the cluster's other servers from the connected one.
         auth: (scheme, credentials) pairs shown on every connection.
         tls: a client's SSLContext, for servers that listen with TLS.
@@ -140,6 +143,7 @@ class Client(AsyncCalls):
         self._changed: asyncio.Future[None] | None = None
         self._renewal: asyncio.Future[None] | None = None
         self._why = "no server was asked yet"
+        self._refusal: AuthFailedError | None = None
         self._flushing = False
         self._heard = 0.0
         self._sent = 0.0
@@ -173,17 +177,36 @@ class Client(AsyncCalls):
             self._task = self._loop.create_task(self._stay_connected(), name="zraft client")
 
     async def connect(self, timeout_s: float | None = None) -> None:
-        """Until a server took the session. Raises NotSentError: none did in time; it says why."""
+        """Until a server took the session.
+
+        Raises:
+            NotSentError: none did in time; it says why.
+            AuthFailedError: what `auth` shows is not believed.
+        """
         self.start()
         timeout_s = self._timeout_s if timeout_s is None else timeout_s
         try:
             async with asyncio.timeout(timeout_s):
-                await self.wait_state(ConnectionState.CONNECTED)
+                await self._connected()
         except TimeoutError:
             hosts = ", ".join(map(str, self._ring.addresses))
             raise NotSentError(
                 f"no server of {hosts} took this client within {timeout_s:g} s: {self._why}"
             ) from None
+
+    async def _connected(self) -> None:
+        while self._state is not ConnectionState.CONNECTED:
+            if self._refusal is not None:
+                raise self._refusal
+            if self._state is ConnectionState.CLOSED:
+                raise ClosedError("the client was closed")
+            assert self._changed is not None
+            await asyncio.shield(self._changed)
+
+    def _tell_refusal(self, error: AuthFailedError) -> None:
+        """Whoever waits for the first connection need not wait for the deadline: no server will take this client."""
+        self._refusal = error
+        self._tell()
 
     async def close(self) -> None:
         """End the session, and with it its ephemeral znodes. Calls under way end with what is known of them."""
@@ -216,6 +239,11 @@ class Client(AsyncCalls):
         return self._state
 
     @property
+    def timeout_s(self) -> float:
+        """How long a call may take."""
+        return self._timeout_s
+
+    @property
     def session(self) -> Session | None:
         """The session, None without one."""
         return self._session
@@ -224,6 +252,11 @@ class Client(AsyncCalls):
     def server(self) -> Address | None:
         """The connected server, None if none is."""
         return self._server
+
+    @property
+    def descriptor(self) -> int:
+        """The file descriptor of the connection, -1 if there is none."""
+        return -1 if self._connection is None else self._connection.descriptor
 
     @property
     def hosts(self) -> tuple[Address, ...]:
@@ -267,10 +300,7 @@ class Client(AsyncCalls):
         if state is self._state:
             return
         self._state = state
-        if self._changed is not None and self._loop is not None:
-            if not self._changed.done():
-                self._changed.set_result(None)
-            self._changed = self._loop.create_future()
+        self._tell()
         for listener in list(self._listeners):
             try:
                 listener(state)
@@ -280,6 +310,13 @@ class Client(AsyncCalls):
                     self._loop.call_exception_handler(
                         {"message": f"zraft client: a listener failed at {state}", "exception": error}
                     )
+
+    def _tell(self) -> None:
+        """Wake those who wait for a change."""
+        if self._changed is not None and self._loop is not None:
+            if not self._changed.done():
+                self._changed.set_result(None)
+            self._changed = self._loop.create_future()
 
     async def renew(self) -> None:
         """After EXPIRED, with `renew_session=False`: begin a new session, and wait until it is there."""
@@ -388,6 +425,10 @@ class Client(AsyncCalls):
         if earliest is not None and earliest != _NEVER:
             self._arm_deadline(earliest)
 
+    def dictionary(self, name: str = requests.DEFAULT) -> AsyncDictionary:
+        """A dictionary by its name; it need not exist."""
+        return AsyncDictionary(self, name)
+
     # -- subscriptions
 
     def subscribe_dictionary(
@@ -444,15 +485,14 @@ class Client(AsyncCalls):
     def received(self, data: memoryview) -> None:
         assert self._loop is not None
         now = self._heard = self._loop.time()
-        try:
-            settled = self._calls.receive(data, now)
-        except WireError as error:
-            if isinstance(error, StreamRefusedError):
-                self._conclude(self._calls.refuse_largest(str(error)))
-            self._give_up_connection(str(error))
+        self._conclude(self._calls.receive(data, now))
+        failure = self._calls.failure
+        if failure is None:
+            self._flush_soon()
             return
-        self._conclude(settled)
-        self._flush_soon()
+        if isinstance(failure, StreamRefusedError):
+            self._conclude(self._calls.refuse_largest(str(failure)))
+        self._give_up_connection(str(failure))
 
     def pause(self) -> None:
         self._calls.pause()
@@ -469,8 +509,9 @@ class Client(AsyncCalls):
         self._forget_connection()
 
     def _give_up_connection(self, why: str) -> None:
-        self._why = f"{self._server}: {why}"
         connection = self._connection
+        if connection is not None:
+            self._why = f"{self._server}: {why}"
         self._forget_connection()
         if connection is not None:
             connection.abort()
@@ -501,8 +542,10 @@ class Client(AsyncCalls):
                 continue
             except (OSError, FailedError, WireError) as error:
                 # TimeoutError is an OSError, and so is what TLS complains about
+                self._give_up_connection("refused")
                 self._why = f"{address}: {error or type(error).__name__}"
-                self._give_up_connection(str(error) or type(error).__name__)
+                if isinstance(error, AuthFailedError):
+                    self._tell_refusal(error)
                 continue
             except BaseException:
                 self._give_up_connection("the client was closed")
@@ -594,7 +637,7 @@ class Client(AsyncCalls):
         """The server has no such session any more."""
         self._give_up_connection("the session expired")
         self._session = None
-        self._conclude(self._calls.session_ended())
+        self._conclude(self._calls.session_ended(renewing=self._renew_session))
         self._enter(ConnectionState.EXPIRED)
         if not self._renew_session:
             self._renewal = asyncio.get_running_loop().create_future()

@@ -48,6 +48,8 @@ ID_MAX: Final = 2**32 - 1
 ERROR_CHARACTERS_MAX: Final = 1000
 FIELDS_MAX: Final = 12
 """Of a request; with id, seq and floor its map still has a header of one byte, by which servers know the protocol."""
+DEPTH_MAX: Final = 511
+"""What servers can follow; MessagePack's packers may allow more."""
 ANSWER_BYTES_MAX: Final = 128 * 1024 * 1024
 """Unread bytes of answers; the servers' `client.output_bytes_max` is half of it."""
 
@@ -150,6 +152,8 @@ class Calls:
     pending_max: int = PENDING_MAX
     ready: bool = field(default=False, init=False)
     """Whether the connection takes requests."""
+    failure: WireError | None = field(default=None, init=False)
+    """Why nothing that comes on this connection can be believed any more."""
     last_zxid: int = field(default=0, init=False)
     """The newest moment that any answer showed."""
     answers: int = field(default=0, init=False)
@@ -204,6 +208,8 @@ class Calls:
                 f"{fields['type']}: a request of {len(body)} bytes, expected at most {self.request_bytes_max} "
                 "(request_bytes_max of the client, which should be client.jute_maxbuffer of the servers)"
             )
+        if len(body) > DEPTH_MAX and _is_deeper_than(DEPTH_MAX, fields):
+            raise EncodingError(f"{fields['type']}: nested too deeply, expected at most {DEPTH_MAX} levels")
         kind = request.kind
         if kind is Kind.WRITE and not self.exactly_once:
             kind = Kind.PLAIN
@@ -304,11 +310,12 @@ class Calls:
     def receive(self, data: Any, now: float) -> list[Settled]:
         """What these bytes settle. Pushes go to their sinks at once, in order.
 
-        Raises:
-            WireError: they do not follow the protocol; the connection is of no use any more.
+        If they do not follow the protocol, `failure` says why afterwards: the connection is of no use any more. What
+        was answered in front of that is settled all the same.
         """
         settled: list[Settled] = []
         told = 0
+        call: Call | None = None
         unpacker = self._unpacker
         flying = self._flying
         try:
@@ -332,11 +339,14 @@ class Calls:
                 else:
                     self._refused(call, message, now, settled)
             self._told = unpacker.tell()
-        except WireError:
-            raise
+        except WireError as error:
+            self.failure = error
         except (KeyError, TypeError, ValueError, AttributeError, msgpack.exceptions.UnpackException) as error:
-            raise WireError(f"a server sent what is no answer: {error!r}") from error
-        if self._pending:
+            self.failure = WireError(f"a server sent what is no answer: {error!r}")
+        if self.failure is not None:
+            if call is not None and call.place is _Place.FLYING:
+                flying[call.id] = call  # its answer was none
+        elif self._pending:
             self.pump()
         return settled
 
@@ -372,6 +382,8 @@ class Calls:
             heapq.heappush(self._delayed, (due, call.id, call))
             return
         self._settle(call)
+        # in another session it can be asked again
+        retriable = retriable or name == Code.SESSION_EXPIRED.name
         error: ClientError = error_of(name, text, retriable=retriable)
         if unknown and call.kind is Kind.PLAIN:
             error = UnknownOutcomeError(f"{call.what}: {text or name}")
@@ -474,6 +486,7 @@ class Calls:
         """A fresh connection: `submit_now` the hello, then `begin`."""
         self._fresh_unpacker()
         self._writable = True
+        self.failure = None
 
     def begin(self) -> None:
         """The connection takes requests from now on: what was under way first, in its old order."""
@@ -504,12 +517,15 @@ class Calls:
         self._pending.extendleft(reversed(again))
         return settled
 
-    def session_ended(self) -> list[Settled]:
-        """A new session counts anew; the writes of the old one, with what is known of each."""
+    def session_ended(self, *, renewing: bool) -> list[Settled]:
+        """A new session counts anew; the writes of the old one, with what is known of each.
+
+        `renewing`: writes that were never sent are for the next session; if not, they failed, too.
+        """
         assert not self.ready, "a session ends with its connection"
         settled: list[Settled] = []
         for call in self._unsettled():
-            if call.kind is Kind.WRITE:
+            if call.kind is Kind.WRITE and (call.seq or not renewing):
                 call.place = _Place.SETTLED
                 error: ClientError = _unknown_of_session(call) if call.doubt else _not_in_session(call)
                 settled.append((call, None, error))
@@ -536,6 +552,22 @@ class Calls:
     @property
     def unsettled(self) -> int:
         return len(self._unsettled())
+
+
+def _is_deeper_than(levels: int, value: Any) -> bool:
+    level = [value]
+    for _ in range(levels):
+        parts: list[Any] = []
+        for one in level:
+            if isinstance(one, Mapping):
+                parts += one.keys()
+                parts += one.values()
+            else:
+                parts += one
+        level = [part for part in parts if isinstance(part, list | tuple | dict)]
+        if not level:
+            return False
+    return True
 
 
 def _unknown_of_session(call: Call) -> UnknownOutcomeError:

@@ -18,6 +18,7 @@ from zraft_client.values import (
     Created,
     ItemsPage,
     LogPage,
+    Member,
     Receipt,
     Stat,
     Versioned,
@@ -104,6 +105,14 @@ def _nothing(_: Answer) -> None:
 
 def _whole(answer: Answer) -> Answer:
     return answer
+
+
+_ENVELOPE: Final = frozenset({"id", "type", "success"})
+
+
+def _bare(answer: Answer) -> dict[str, Any]:
+    """What was asked for, without what belongs to every answer."""
+    return {name: listed(value) for name, value in answer.items() if name not in _ENVELOPE}
 
 
 # -- dictionaries
@@ -337,20 +346,27 @@ def sync() -> Request[int]:
     return Request({"type": "sync"}, Kind.READ, lambda answer: int(answer["zxid"]))
 
 
-def diagnostic() -> Request[Answer]:
-    return Request({"type": "diagnostic"}, Kind.READ, _whole)
+def diagnostic() -> Request[dict[str, Any]]:
+    return Request({"type": "diagnostic"}, Kind.READ, _bare)
 
 
-def members() -> Request[Answer]:
-    return Request({"type": "members"}, Kind.READ, _whole)
+def members() -> Request[tuple[Member, ...]]:
+    return Request({"type": "members"}, Kind.READ, members_of)
+
+
+def members_of(answer: Answer) -> tuple[Member, ...]:
+    """The members of an answer to `members`."""
+    return tuple(
+        Member(one["server"], one["address"], one["part"], one["leader"]) for one in answer["members"]
+    )
 
 
 def addresses_of(answer: Answer) -> tuple[Address, ...]:
-    """Where the members listen, of an answer to `members`; those without a known address are left out."""
+    """Where the members listen; those without a known address are left out."""
     found: list[Address] = []
-    for member in answer.get("members", ()):
+    for member in members_of(answer):
         with suppress(ConfigError):
-            found.append(parse_address(member["address"], "members"))
+            found.append(parse_address(member.address, "members"))
     return tuple(found)
 
 

@@ -133,6 +133,11 @@ class Subscription(ABC, Generic[M]):
 
     # -- called by its user
 
+    @property
+    def error(self) -> ClientError | None:
+        """What it ended with, None while it goes on."""
+        return self._error
+
     async def started(self) -> None:
         """Until a server took it. Raises what it was refused with."""
         await asyncio.shield(self._started)

@@ -139,6 +139,16 @@ class LogPage:
 
 
 @frozen
+class Member:
+    """A server of the cluster: `address` is "HOST:PORT", `part` voter, learner, observer or leaving."""
+
+    server: int
+    address: str
+    part: str
+    leader: bool
+
+
+@frozen
 class Check:
     """Part of a `multi`: the znode must be of this version."""
 

@@ -1,7 +1,7 @@
 """A cluster in the test's own loop that speaks the native protocol and keeps its promises on sequence numbers.
 
-One state, any number of ports. A write under (session, seq) is carried out once, its answer kept until the floor passes it; a
-number at or below the floor is refused, so that a client that repeats wrongly is seen. `tests/client/processes` holds the
+One state, any number of ports. A write under (session, seq) is carried out once, its answer kept until the floor passes;
+a number at or below the floor is refused, so that a client that repeats wrongly is seen. `tests/client/processes` holds the
 same client to real servers; this one can fail exactly where a test wants it to.
 """
 

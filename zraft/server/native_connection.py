@@ -152,9 +152,10 @@ class NativeConnection(ClientConnection):
     @property
     def holds_promises(self) -> bool:
         # Without a session and with nothing asked, there is nothing to lose: whoever asks now is told to go elsewhere.
+        if self.closing:
+            return False
         return self.phase in (Phase.ATTACHING, Phase.ATTACHED) or (
             self.phase is Phase.OPEN
-            and not self.closing
             and bool(self.outstanding or self._watches or self._clients.feeds.has(self))
         )
 
@@ -377,7 +378,8 @@ class NativeConnection(ClientConnection):
     def complete(self, result: Any, zxid: int) -> None:
         if self.closing:
             return  # something before it ended the connection: nothing more is said
-        number, kind, command = self.queue.popleft()
+        queue = self.queue
+        number, kind, command = queue.popleft()
         if self.unpushed:
             self._clients.feeds.push_to(self)
         if command[0] == CLOSE_SESSION:
@@ -388,14 +390,23 @@ class NativeConnection(ClientConnection):
         inner: Command = command[3] if command[0] == ONCE else command
         if number is None:
             self._complete_one_shot(kind, inner, outcome[2])
+        elif outcome[2] == Code.BAD_ARGUMENTS and command[0] == ONCE and self._is_forgotten(command):
+            why = f"seq {command[1]} is not above the floor that this session has told: it was answered, and is forgotten"
+            self._write(answers.encode_error(number, Code.BAD_ARGUMENTS, f"{kind}: {why}"))
         elif inner[0] == MEMBERS and not outcome[2]:
             self._write(answers.encode_result(number, zxid, {"server": inner[3][0][0]}))
         else:
             self.out.append(answers.encode_outcome(number, inner, outcome))
             if not self.dirty:
                 self._clients.mark_dirty(self)
-        if self._decoder is not None and not self._clients.full and not self.wants_flush:
+        if self._decoder is not None and not queue and not self._clients.full and not self.wants_flush:
             self.take_backlog()
+
+    def _is_forgotten(self, command: Command) -> bool:
+        """Whether a numbered command's answer is one that the client has said it received."""
+        session = self.machine.sessions.get(self.session)
+        kept = session.kept if session is not None else None
+        return bool(command[1] <= max(command[2], 0 if kept is None else kept.floor))
 
     def _complete_one_shot(self, kind: str, command: Command, code: int) -> None:
         further: dict[str, Any] = {}
@@ -405,8 +416,7 @@ class NativeConnection(ClientConnection):
         elif kind == "append" and code == Code.NO_NODE:
             success = True  # what was to be deleted is not there
         if not success:
-            path = answers.path_of(command) if kind == "append" else None
-            further |= {"code": Code(code).name, "error": answers.text_of(Code(code), path)}
+            further |= {"code": Code(code).name, "error": answers.failure_text(Code(code), command)}
         self._write(answers.encode_zatt_result(success, further))
         self._end()
 
@@ -621,7 +631,7 @@ class NativeConnection(ClientConnection):
         if not clients.serving:
             self._refuse(config.id, Code.CONNECTION_LOSS, NO_CONTACT)
             return
-        node = self.machine.nodes.get(CONFIG)
+        node = self.machine.find(CONFIG)
         # A run without a session is not asked for this right when it is applied: those are operators' too.
         if node is None or not permits(node.acl, WRITE, self.ids_of_writes):
             self._refuse(config.id, Code.NO_AUTH, answers.text_of(Code.NO_AUTH, CONFIG))
@@ -696,9 +706,11 @@ class NativeConnection(ClientConnection):
                 if code is not Code.OK:
                     self._refuse(request.id, code, answers.text_of(code, directory))
                     return
-            case requests.SubscribeLog():
-                self._refuse(request.id, Code.UNIMPLEMENTED, "log: not yet")
-                return
+            case requests.SubscribeLog(directory=directory, prefix=prefix, first=first, credit=credit):
+                code = feeds.subscribe_log(self, request.id, directory, prefix, first, credit)
+                if code is not Code.OK:
+                    self._refuse(request.id, code, answers.text_of(code, directory))
+                    return
         self._write(answers.encode_result(request.id, self.machine.last_zxid))
 
     def _unsubscribe(self, request: requests.Unsubscribe) -> None:

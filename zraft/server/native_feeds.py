@@ -18,6 +18,7 @@ from zraft.errors import Code
 from zraft.server.client_connection import Phase
 from zraft.tree.acl import READ, Ids, permits
 from zraft.tree.events import NODE_CHILDREN_CHANGED, NODE_CREATED, NODE_DELETED, Event
+from zraft.tree.log_reads import read_log
 from zraft.tree.machine import Machine
 from zraft.tree.node import Znode
 from zraft.wire import native_answers as answers
@@ -34,6 +35,9 @@ PART_NAMES: Final = 1_000
 
 CREDIT_MAX: Final = 16 * 1024 * 1024
 """More credit than this counts as this: what was pushed lies in memory until the client takes it."""
+
+
+LOG_ENTRIES_PER_PART: Final = 1_000
 
 
 class Subscription(ABC):
@@ -133,7 +137,7 @@ class DictionarySubscription(Subscription):
             names.append(name)
             if len(names) >= PART_NAMES or size >= PART_BYTES:
                 break
-            node = machine.nodes.get(f"{self._feed.directory}/{name}")
+            node = machine.find(f"{self._feed.directory}/{name}")
             size += node.data_length if node is not None else len(name)
         items = []
         entries = dict(self._entries(machine, names))
@@ -175,6 +179,65 @@ class DictionarySubscription(Subscription):
         ]
 
 
+class LogSubscription(Subscription):
+    """What is appended to a directory of sequential znodes, from a number on."""
+
+    __slots__ = ("_caught_up", "_first", "_moved", "_next", "_prefix", "directory")
+
+    def __init__(
+        self,
+        connection: NativeConnection,
+        number: int,
+        credit: int,
+        directory: str,
+        prefix: str,
+        first: int,
+    ) -> None:
+        super().__init__(connection, number, credit)
+        self.directory = directory
+        self._prefix = prefix
+        self._next = first
+        self._first = -1
+        self._moved = True
+        self._caught_up = False
+
+    def note(self) -> None:
+        """Something was appended or truncated."""
+        self._moved = True
+
+    @property
+    def due(self) -> bool:
+        return self._moved
+
+    @property
+    def live(self) -> bool:
+        return self._caught_up
+
+    def part(self, machine: Machine) -> bytes:
+        page = read_log(
+            machine,
+            self.directory,
+            self._prefix,
+            self._next,
+            LOG_ENTRIES_PER_PART,
+            min(PART_BYTES, max(1, self.credit)),
+            self.connection.ids,
+        )
+        if isinstance(page, Code):
+            # Not there, or not to be read by this client; whatever changes that makes an event of its own.
+            self._moved = False
+            return b""
+        self._next = page.next
+        self._moved = page.next < page.end
+        self._caught_up = not self._moved
+        if not page.entries and page.first_visible == self._first:
+            return b""
+        self._first = page.first_visible
+        return answers.encode_log_entries(
+            self.id, machine.last_zxid, page.entries, page.next, page.first_visible
+        )
+
+
 class PathSubscription:
     """A lasting watch. It is its own watcher, so that two of one connection are both told."""
 
@@ -204,11 +267,12 @@ class PathSubscription:
 class Feeds:
     """All subscriptions of one server to dictionaries and logs."""
 
-    __slots__ = ("_by_connection", "_dictionaries", "_machine", "pending")
+    __slots__ = ("_by_connection", "_dictionaries", "_logs", "_machine", "pending")
 
     def __init__(self, machine: Machine) -> None:
         self._machine = machine
         self._dictionaries: dict[str, DictionaryFeed] = {}
+        self._logs: dict[str, dict[LogSubscription, None]] = {}
         self._by_connection: dict[NativeConnection, dict[int, Subscription]] = {}
         self.pending: dict[Subscription, None] = {}
         """Those with something to push and credit for it."""
@@ -233,7 +297,7 @@ class Feeds:
         self, connection: NativeConnection, number: int, directory: str, credit: int
     ) -> Code:
         """From now on; the state of now comes first. NO_AUTH if the client may not list the dictionary."""
-        node = self._machine.nodes.get(directory)
+        node = self._machine.find(directory)
         if node is not None and not permits(node.acl, READ, connection.ids):
             return Code.NO_AUTH
         names = list(node.children or ()) if node is not None else []
@@ -245,6 +309,20 @@ class Feeds:
                     self._learn(feed, name)
         subscription = DictionarySubscription(connection, number, credit, feed, names)
         feed.subscribers[subscription] = None
+        self._add(subscription)
+        return Code.OK
+
+    def subscribe_log(
+        self, connection: NativeConnection, number: int, directory: str, prefix: str, first: int, credit: int
+    ) -> Code:
+        """From number `first` on. NO_AUTH if the client may not list the directory."""
+        if "/" in prefix:
+            return Code.BAD_ARGUMENTS
+        node = self._machine.find(directory)
+        if node is not None and not permits(node.acl, READ, connection.ids):
+            return Code.NO_AUTH
+        subscription = LogSubscription(connection, number, credit, directory, prefix, first)
+        self._logs.setdefault(directory, {})[subscription] = None
         self._add(subscription)
         return Code.OK
 
@@ -284,6 +362,11 @@ class Feeds:
             del feed.subscribers[subscription]
             if not feed.subscribers:
                 del self._dictionaries[feed.directory]
+        elif isinstance(subscription, LogSubscription):
+            subscribers = self._logs[subscription.directory]
+            del subscribers[subscription]
+            if not subscribers:
+                del self._logs[subscription.directory]
 
     # -- what the applier calls, through `Clients.publish`
 
@@ -291,6 +374,10 @@ class Feeds:
         """What one command changed."""
         for event_type, path, _ in events:
             if event_type == NODE_CHILDREN_CHANGED:
+                # An entry more, or a truncation: both change the list.
+                for follower in self._logs.get(path, ()):
+                    follower.note()
+                    self._mark(follower)
                 continue
             directory, _, name = path.rpartition("/")
             feed = self._dictionaries.get(directory)
@@ -303,7 +390,7 @@ class Feeds:
                     self._mark(subscription)
 
     def _learn(self, feed: DictionaryFeed, name: str) -> None:
-        node = self._machine.nodes.get(f"{feed.directory}/{name}")
+        node = self._machine.find(f"{feed.directory}/{name}")
         if node is not None:
             feed.learn(name, node.data)
 
@@ -346,9 +433,8 @@ def entries_of(
 ) -> list[tuple[str, Znode, bytes]]:
     """(name, znode, data) of those of `names` that are entries and may be read."""
     found: list[tuple[str, Znode, bytes]] = []
-    nodes = machine.nodes
     for name in names:
-        node = nodes.get(f"{directory}/{name}")
+        node = machine.find(f"{directory}/{name}")
         if node is not None and node.data is not None and permits(node.acl, READ, ids):
             found.append((name, node, node.data))
     if are_entries([data for _, _, data in found]):

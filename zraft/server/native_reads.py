@@ -14,6 +14,7 @@ from zraft.errors import Code
 from zraft.server.native_feeds import entries_of
 from zraft.tree import reads
 from zraft.tree.acl import READ, permits
+from zraft.tree.log_reads import read_log
 from zraft.tree.machine import Machine
 from zraft.tree.node import Znode
 from zraft.wire import native_answers as answers
@@ -91,7 +92,7 @@ def _answer(connection: NativeConnection, number: int, query: Query) -> bytes:
     match query:
         case GetEntry(directory=directory, name=name):
             path = f"{directory}/{name}"
-            node = machine.nodes.get(path)
+            node = machine.find(path)
             if node is None:
                 return answers.encode_missing(number, zxid)
             if not permits(node.acl, READ, connection.ids):
@@ -182,7 +183,25 @@ def _items(connection: NativeConnection, number: int, query: GetItems) -> bytes:
 
 
 def _log(connection: NativeConnection, number: int, query: ReadLog) -> bytes:
-    raise Failure(Code.UNIMPLEMENTED, "log: not yet")
+    bytes_max = min(query.bytes_max, connection.reply_bytes_max)
+    page = read_log(
+        connection.machine,
+        query.directory,
+        query.prefix,
+        query.first,
+        query.limit,
+        bytes_max,
+        connection.ids,
+    )
+    if isinstance(page, Code):
+        raise _refused(page, query.directory)
+    fields = {
+        "entries": page.entries,
+        "next": page.next,
+        "first": page.first_visible,
+        "end": page.end,
+    }
+    return answers.encode_result(number, connection.machine.last_zxid, fields)
 
 
 def _directory(connection: NativeConnection, directory: str) -> Znode | None:

@@ -19,6 +19,7 @@ from zraft.tree.acl import WRITE, Ids, are_ids, permits
 from zraft.tree.digest import DIGEST_EVERY, DIGESTS_KEPT, Digest
 from zraft.tree.events import Event
 from zraft.tree.features import FEATURE_LEVEL_MIN, LEVEL_OF_MEMBERS, LEVEL_OF_NATIVE, check_level
+from zraft.tree.hiding import Hidden, is_hidden
 from zraft.tree.members import Wanted, WantedMember, changed_members, config_text
 from zraft.tree.multi import execute_multi, part_handlers
 from zraft.tree.node import CONFIG, NodeTable, Znode
@@ -31,6 +32,7 @@ from zraft.tree.remains import Remains
 from zraft.tree.sessions import PASSWORD_BYTES, Owner, Session, session_id_for
 from zraft.tree.settings import Settings
 from zraft.tree.small_items import small_items, small_shares
+from zraft.tree.truncation import drain, forget_hidden, truncate
 from zraft.tree.txn import (
     ADD,
     ATTACH,
@@ -53,6 +55,7 @@ from zraft.tree.txn import (
     SET_ACL,
     SET_DATA,
     SETTINGS,
+    TRUNCATE,
     WILL,
     Command,
 )
@@ -88,7 +91,7 @@ class Machine:
     - `image_writer`: the one that is open, if any;
     - `wills_dropped`: that could not be carried out (D-19), since this object was made: no part of the state.
 
-    `events` collects what `execute` made happen, in ZooKeeper's order; whoever consumes it clears it.
+    `events` collects what `begin_entry` and `execute` made happen, in ZooKeeper's order; whoever consumes it clears it.
     """
 
     __slots__ = (
@@ -184,6 +187,7 @@ class Machine:
             self._part_handlers |= upserts
             writes |= upserts
             of_sessions |= {ONCE: self._once, WILL: partial(register_will, tree)}
+            writes |= {TRUNCATE: partial(truncate, tree)}
             of_origins |= writes
         self._session_handlers = writes | of_sessions
         self._origin_handlers = of_origins
@@ -217,6 +221,23 @@ class Machine:
     def quotas(self) -> Quotas:
         return self._tree.quotas
 
+    @property
+    def hidden(self) -> Hidden:
+        """Directories with children that are gone, and still in `nodes` (`zraft.tree.hiding`)."""
+        return self._tree.hidden
+
+    def find(self, path: str) -> Znode | None:
+        """The znode at `path`, as clients may see it: `nodes` also holds what a truncation has hidden."""
+        return self._tree.find(path)
+
+    @property
+    def ghosts(self) -> dict[str, int]:
+        """Where deleted directories ended whose hidden children are still in memory: what is at their `first`."""
+        hidden = self._tree.hidden
+        return (
+            {path: names.first for path, names in hidden.items() if path not in self.nodes} if hidden else {}
+        )
+
     # -- the frame around commands
 
     def set_members(self, members: Iterable[Origin]) -> None:
@@ -247,6 +268,8 @@ class Machine:
             self._tree.wall_time = wall_time_ms
         self._end_run(Code.BAD_ARGUMENTS)
         self._tree.digest.relieve(-index % DIGEST_EVERY + 1)
+        if self._tree.hidden:
+            drain(self._tree)
 
     def begin_batch(self, server: ServerId, instance: Instance, boot: int, seq: int) -> bool:
         """Is this batch to be executed? If not, the caller passes its commands to `skip_batch` (D-2, D-3)."""
@@ -455,8 +478,12 @@ class Machine:
     def _end_session(self, session: Session, zxid: int) -> None:
         """The session and exactly its ephemerals go, the latter in the order of their paths; then its will is done."""
         self._tree.digest.dirty_sessions.add(session.id)
+        hidden = self._tree.hidden
         for path in sorted(session.ephemerals):
-            self._tree.remove(path, zxid)
+            if hidden and is_hidden(hidden, path):
+                forget_hidden(self._tree, path)
+            else:
+                self._tree.remove(path, zxid)
         del self.sessions[session.id]
         self._tree.digest.total -= session.folded
         if session.will is not None and not carry_out(self._tree, session.will, zxid):
@@ -556,6 +583,7 @@ class Machine:
                 node.acl,
                 node.stat(),
                 node.creates,
+                node.first,
                 tuple(sorted(node.children or ())),
                 node.lifetime or (),
             )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any, Protocol
 
 from zraft.tree.digest import item_hash
@@ -35,6 +36,8 @@ class SmallState(Protocol):
     def rows(self) -> dict[Origin, Row]: ...
     @property
     def members(self) -> Wanted: ...
+    @property
+    def ghosts(self) -> Mapping[str, int]: ...
 
 
 def small_items(state: SmallState) -> tuple[tuple[str, tuple[tuple[Any, ...], ...]], ...]:
@@ -55,6 +58,7 @@ def small_items(state: SmallState) -> tuple[tuple[str, tuple[tuple[Any, ...], ..
         ("member", tuple((server, m.voter, m.address) for server, m in sorted(state.members.items()))),
         ("setting", tuple(sorted(state.settings.known_at(state.feature_level).items()))),
         ("counter", counters),
+        ("ghost", tuple(sorted(state.ghosts.items()))),
     )
 
 

@@ -37,7 +37,7 @@ def put(tree: Tree, command: Command, zxid: int) -> Znode | Code:
         return Code.MARSHALLING_ERROR
     if path.__class__ is not str or (version is not None and version.__class__ is not int):
         return Code.MARSHALLING_ERROR
-    if version != _ABSENT and path in tree.nodes:
+    if version != _ABSENT and tree.find(path) is not None:
         return tree.set_data((SET_DATA, path, data, -1 if version is None else version), zxid)
     if version is None or version == _ABSENT:
         return create_with_parents(tree, path, data, zxid)
@@ -57,7 +57,7 @@ def add(tree: Tree, command: Command, zxid: int) -> tuple[int, Znode] | Code:
         return Code.MARSHALLING_ERROR
     if path.__class__ is not str or prefix.__class__ is not bytes or amount.__class__ is not int:
         return Code.MARSHALLING_ERROR
-    node = tree.nodes.get(path)
+    node = tree.find(path)
     if node is None:
         value: int | None = 0
     elif not permits(node.acl, READ, tree.ids):
@@ -92,12 +92,12 @@ def create_with_parents(tree: Tree, path: str, data: Any, zxid: int) -> Znode | 
     NO_NODE if it lacks more than `MISSING_PARENTS_MAX`.
     """
     parent = parent_of(path)
-    if parent in tree.nodes:
+    if tree.find(parent) is not None:
         return _created(tree, path, data, zxid)
     if not is_valid_path(path):
         return Code.BAD_ARGUMENTS
     missing = [path]
-    while parent not in tree.nodes:
+    while tree.find(parent) is None:
         if len(missing) > MISSING_PARENTS_MAX:
             return Code.NO_NODE
         missing.append(parent)

@@ -30,6 +30,8 @@ ENTRY_NAME_BYTES_MAX: Final = 200
 """Names of znodes up to here hold their key; longer ones would, too, but few file a thing under a kilobyte."""
 
 KEY_DEPTH_MAX: Final = 32
+VALUE_DEPTH_MAX: Final = 512
+_AS_DEEP: Final = b"\x91" * (1_024 - VALUE_DEPTH_MAX)  # MessagePack's readers in Python stop at 1,024
 INT_MIN: Final = -(2**63)
 INT_MAX: Final = 2**64 - 1
 PAIR: Final = b"\x92"
@@ -49,6 +51,22 @@ def pack(value: Any) -> bytes:
         return msgpack.packb(value, use_bin_type=True)  # type: ignore[no-any-return]
     except (ValueError, TypeError, OverflowError) as error:
         raise MarshallingError(f"no MessagePack value: {error}") from error
+
+
+def pack_value(value: Any) -> bytes:
+    """The bytes of a value as they are stored. Raises MarshallingError, also if it is nested deeper than we allow.
+
+    A reader gets it inside of an answer, and readers have a limit, too.
+    """
+    packed = pack(value)
+    if len(packed) > VALUE_DEPTH_MAX and isinstance(value, tuple | list | dict):
+        walker = msgpack.Unpacker(read_size=64, max_buffer_size=0)
+        walker.feed(_AS_DEEP + packed)
+        try:
+            walker.skip()
+        except msgpack.StackError:
+            raise MarshallingError(f"a value nested deeper than {VALUE_DEPTH_MAX} levels") from None
+    return packed
 
 
 @lru_cache(maxsize=1024)  # few dictionaries, many requests that name them
@@ -92,6 +110,8 @@ def normalised(key: Any, depth: int = 0) -> Any:
             if math.isnan(key):
                 raise MarshallingError("NaN as a key: it is not equal to itself")
             return int(key) if key.is_integer() and INT_MIN <= key <= INT_MAX else key
+        case msgpack.ExtType():
+            pass  # a tuple, to Python
         case tuple() | list():
             if depth >= KEY_DEPTH_MAX:
                 raise MarshallingError(f"a key nested deeper than {KEY_DEPTH_MAX} levels")

@@ -12,7 +12,18 @@ import msgpack
 
 from zraft.errors import Code
 from zraft.tree.outcomes import Outcome
-from zraft.tree.txn import ADD, CREATE2, CREATE_CONTAINER, CREATE_TTL, MULTI, PUT, SET_DATA, Command
+from zraft.tree.txn import (
+    ADD,
+    CREATE2,
+    CREATE_CONTAINER,
+    CREATE_TTL,
+    MULTI,
+    PUT,
+    SET_DATA,
+    TRUNCATE,
+    WILL,
+    Command,
+)
 from zraft.wire.stat import Znode
 
 _packer = msgpack.Packer(use_bin_type=True, autoreset=True)
@@ -41,8 +52,7 @@ TEXTS: Final = {
     Code.DATA_INCONSISTENCY: "the znode does not hold what a dictionary's entry is",
     Code.MARSHALLING_ERROR: "the cluster does not understand the command",
     Code.UNIMPLEMENTED: "the cluster does not know this command, or it is switched off",
-    Code.BAD_ARGUMENTS: "an argument is out of bounds: a path that no znode can have, data that are too long, a number "
-    "that leaves 64 bits or is none, a seq that the client's floor has passed, an ephemeral without a session",
+    Code.BAD_ARGUMENTS: "a path that no znode can have, or data that are too long",
     Code.NEW_CONFIG_NO_QUORUM: "no voting member would be left",
     Code.RECONFIG_IN_PROGRESS: "the cluster is still writing down who its members are",
     Code.RECONFIG_DISABLED: "members are not changed by clients here; set client.reconfig_enabled, or use `zraft member`",
@@ -60,6 +70,15 @@ TEXTS: Final = {
     Code.THROTTLED_OP: "too many numbered requests are not acknowledged: raise the floor, then repeat it",
     Code.RUNTIME_INCONSISTENCY: "an operation before it failed",
 }
+
+_BAD_ARGUMENTS: Final = {
+    ADD: "the value is no integer, or would leave 64 bits",
+    CREATE2: "a path that no znode can have, data that are too long, or an ephemeral znode without a session",
+    CREATE_TTL: "a path that no znode can have, data that are too long, or a time to live out of bounds",
+    TRUNCATE: "`first` is below where the log begins already, or a path is none that a znode can have",
+    WILL: "a parent or prefix that no znode can have",
+}
+"""What it means for some commands."""
 
 
 # -- answers
@@ -144,15 +163,22 @@ _CREATES: Final = frozenset({CREATE2, CREATE_CONTAINER, CREATE_TTL})
 
 def _encode_failure(number: int, command: Command, zxid: int, position: int, code: Code, body: Any) -> bytes:
     further: dict[str, Any] = {"zxid": zxid, "position": position}
-    error = text_of(code, path_of(command))
+    error = failure_text(code, command)
     if command[0] == MULTI and body is not None:
         codes = [Code(part) for part, _ in body]
         index = next((place for place, part in enumerate(codes) if part is not Code.OK), 0)
         further["index"] = index
         further["codes"] = [part.name for part in codes]
-        culprit = command[1][index]
-        error = f"operation {index}: {text_of(code, path_of(culprit))}; nothing was changed"
+        error = f"operation {index}: {failure_text(code, command[1][index])}; nothing was changed"
     return encode_error(number, code, error, further=further)
+
+
+def failure_text(code: Code, command: Command) -> str:
+    """Why a command failed, in words."""
+    path = path_of(command)
+    if code is Code.BAD_ARGUMENTS and command[0] in _BAD_ARGUMENTS:
+        return f"{path or '/'}: {_BAD_ARGUMENTS[command[0]]}"
+    return text_of(code, path)
 
 
 def path_of(command: Command) -> str | None:

@@ -91,7 +91,7 @@ class NativeReader:
         except msgpack.OutOfData:
             pass
         except msgpack.StackError as error:
-            raise NativeFramingError("a message nested too deeply, expected less than 512 levels") from error
+            raise NativeFramingError("a message nested too deeply, expected at most 1,024 levels") from error
         except ValueError as error:
             if isinstance(error, NativeFramingError):
                 raise

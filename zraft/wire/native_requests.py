@@ -36,7 +36,7 @@ from zraft.wire.dictionary import (
     directory_of,
     entry_head,
     entry_name,
-    pack,
+    pack_value,
 )
 
 Message = Mapping[Any, Any]
@@ -377,7 +377,7 @@ def _put(message: Message) -> Command:
     version = message.get("version")
     if version is not None:
         version = _int(message, "version", None, -1, INT32_MAX)
-    return PUT, path, entry_head(key) + pack(message["value"]), version
+    return PUT, path, entry_head(key) + pack_value(message["value"]), version
 
 
 def _delete(message: Message) -> Command:
