@@ -15,7 +15,7 @@ COPY setup.cfg pyproject.toml README.md LICENSE ./
 COPY zraft zraft
 COPY client client
 COPY bench bench
-RUN /opt/zraft/bin/pip install --no-cache-dir --disable-pip-version-check ".[${EXTRAS}]"
+RUN /opt/zraft/bin/pip install --no-cache-dir --disable-pip-version-check ".${EXTRAS:+[$EXTRAS]}"
 RUN /opt/zraft/bin/python -m compileall -q /opt/zraft/lib
 
 FROM python:3.11-slim

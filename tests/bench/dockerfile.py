@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import re
 import shlex
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Final
 
@@ -13,8 +12,22 @@ from attrs import frozen
 
 REPOSITORY: Final = Path(__file__).parents[2]
 KNOWN: Final = frozenset(
-    ("FROM", "ARG", "WORKDIR", "RUN", "COPY", "USER", "ENV", "VOLUME", "EXPOSE", "HEALTHCHECK", "STOPSIGNAL")
-    + ("ENTRYPOINT", "CMD")
+    (
+        *(
+            "FROM",
+            "ARG",
+            "WORKDIR",
+            "RUN",
+            "COPY",
+            "USER",
+            "ENV",
+            "VOLUME",
+            "EXPOSE",
+            "HEALTHCHECK",
+            "STOPSIGNAL",
+        ),
+        *("ENTRYPOINT", "CMD"),
+    )
 )
 
 
@@ -69,11 +82,6 @@ def exec_form(text: str) -> list[str]:
     words = json.loads(text)
     assert all(isinstance(word, str) for word in words)
     return words  # type: ignore[no-any-return]
-
-
-def with_arguments(text: str, values: Mapping[str, str]) -> str:
-    """`${NAME}` replaced by build arguments; others are the shell's."""
-    return re.sub(r"\$\{(\w+)\}", lambda match: values.get(match[1], match[0]), text)
 
 
 def ignored(path: str, rules: Path = REPOSITORY / ".dockerignore") -> bool:

@@ -12,16 +12,19 @@ import shutil
 import signal
 import subprocess
 import sys
+import tempfile
 import time
 from pathlib import Path
 
 import pytest
+from click.testing import CliRunner
 
-from tests.bench.dockerfile import REPOSITORY, Stage, exec_form, ignored, read_dockerfile, with_arguments
+from tests.bench.dockerfile import REPOSITORY, Stage, exec_form, ignored, read_dockerfile
 from zraft.address import Address
 from zraft.knobs import load_config
 from zraft.status import UnreachableError, ask
 from zraft_bench.containers import USER
+from zraft_bench.main import main
 from zraft_bench.processes import HOST, free_ports
 
 
@@ -120,10 +123,6 @@ def test_compose_has_three_servers_an_admin_page_and_a_bench_profile() -> None:
     assert "profiles: [bench]" in text
     command = re.search(r"command: (\[\"local\".*\])", text)
     assert command is not None
-    from click.testing import CliRunner
-
-    from zraft_bench.main import main
-
     words = exec_form(command[1])
     answer = CliRunner().invoke(main, [*words, "--help"])
     assert answer.exit_code == 0
@@ -135,15 +134,40 @@ UNPRIVILEGED = 61_234
 """Without an entry in any list of users, as in a container."""
 
 
-def demoted() -> dict[str, object]:
+def somebody_else() -> dict[str, object]:
     """For subprocess: another user, if this process may become one."""
     if os.getuid() != 0:
         return {}
     return {"user": UNPRIVILEGED, "group": UNPRIVILEGED, "extra_groups": []}
 
 
-def carry_out(stage: Stage, root: Path, python: str, others: dict[str, Path]) -> None:
-    """The RUN and COPY steps of a stage, with absolute paths of the image meant below `root`."""
+def base_python() -> tuple[str, dict[str, object]]:
+    """An interpreter that can make virtual environments, and whom it can run as: root's own may be root's alone."""
+    own = os.path.realpath(getattr(sys, "_base_executable", sys.executable))
+    found = [
+        path
+        for name in ("python3.13", "python3.12", "python3.11")
+        if (path := shutil.which(name, path="/usr/bin"))
+    ]
+    for user in (somebody_else(), {}):
+        for python in (own, *found):
+            try:
+                done = subprocess.run(
+                    [python, "-c", "import ensurepip, venv"],
+                    cwd="/",
+                    capture_output=True,
+                    check=False,
+                    **user,  # type: ignore[call-overload]
+                )
+            except OSError:
+                continue
+            if done.returncode == 0:
+                return python, user
+    raise AssertionError("no Python here has the modules venv and ensurepip (apt-get install python3-venv)")
+
+
+def carry_out(stage: Stage, root: Path, user: dict[str, object]) -> None:
+    """The RUN and COPY steps of a stage, with absolute paths of the image meant below `root`; `python` is in /python."""
     values = {}
     place = root
 
@@ -158,10 +182,6 @@ def carry_out(stage: Stage, root: Path, python: str, others: dict[str, Path]) ->
         elif step.name == "WORKDIR":
             place = root / step.text.lstrip("/")
             place.mkdir(parents=True, exist_ok=True)
-        elif step.name == "COPY" and step.text.startswith("--from="):
-            source, target = step.text.split()[1:]
-            origin = others[step.text.split()[0].removeprefix("--from=")]
-            shutil.copytree(origin / source.lstrip("/"), root / target.lstrip("/"), symlinks=True)
         elif step.name == "COPY":
             *sources, target = step.text.split()
             for source in sources:
@@ -175,13 +195,14 @@ def carry_out(stage: Stage, root: Path, python: str, others: dict[str, Path]) ->
                 else:
                     shutil.copy(REPOSITORY / source, copied)
         elif step.name == "RUN":
-            if os.getuid() == 0:
+            if user:
                 for path in (root, *root.rglob("*")):
                     os.chown(path, UNPRIVILEGED, UNPRIVILEGED, follow_symlinks=False)
             # What only root of a container may do, and nobody needs here: all is the user's already.
-            command = re.sub(r"chown \S+( /\w+)+ && ", "", with_arguments(step.text, values))
+            command = re.sub(r"chown \S+( /\w+)+ && ", "", step.text)
             command = inside(command)
-            environment = {"PATH": f"{Path(python).parent}:/usr/bin:/bin", "HOME": str(root)}
+            environment = {"PATH": f"{root}/python:/usr/bin:/bin", "HOME": str(root)}
+            environment |= values  # arguments are variables of the shell
             environment |= {name: value for name, value in os.environ.items() if name.startswith("PIP_")}
             done = subprocess.run(
                 ["/bin/sh", "-c", command],
@@ -190,7 +211,7 @@ def carry_out(stage: Stage, root: Path, python: str, others: dict[str, Path]) ->
                 capture_output=True,
                 text=True,
                 check=False,
-                **demoted(),  # type: ignore[call-overload]
+                **user,  # type: ignore[call-overload]
             )
             assert done.returncode == 0, f"{command}\n{done.stdout}\n{done.stderr}"
 
@@ -199,22 +220,19 @@ def carry_out(stage: Stage, root: Path, python: str, others: dict[str, Path]) ->
 @pytest.mark.timeout(600)
 def test_the_steps_work_in_a_clean_root_and_the_service_is_healthy() -> None:
     """What is installed by them starts by ENTRYPOINT and CMD with the image's environment, and its health check passes."""
-    import tempfile
-
     with tempfile.TemporaryDirectory(prefix="zraft-image-") as name:
         root = Path(name) / "build"
         root.mkdir()
         os.chmod(name, 0o755)
         build, final = stages()
-        python = sys._base_executable  # type: ignore[attr-defined]
+        python, user = base_python()
         (root / "python").mkdir()
-        # `python` of the base image, under that name
-        (root / "python" / "python").symlink_to(os.path.realpath(python))
-        carry_out(build, root, str(root / "python" / "python"), {})
-        # A virtual environment knows its own place, which in the image is the same in both stages.
-        for step in final.steps:
-            if step.name == "RUN":
-                carry_out(Stage(final.image, "", (step,)), root, str(root / "python" / "python"), {})
+        (root / "python" / "python").symlink_to(python)
+        carry_out(build, root, user)
+        # The environment is not copied: it knows its own place, which in the image is the same in both stages.
+        carry_out(
+            Stage(final.image, "", tuple(step for step in final.steps if step.name == "RUN")), root, user
+        )
         port = free_ports(1)[0]
         environment = {
             "PATH": "/usr/bin:/bin",
@@ -233,7 +251,7 @@ def test_the_steps_work_in_a_clean_root_and_the_service_is_healthy() -> None:
             cwd=root / "data",
             capture_output=True,
             check=False,
-            **demoted(),  # type: ignore[call-overload]
+            **user,  # type: ignore[call-overload]
         )
         assert before.returncode != 0, "healthy before it runs"
         log = (Path(name) / "log").open("wb")
@@ -243,7 +261,7 @@ def test_the_steps_work_in_a_clean_root_and_the_service_is_healthy() -> None:
             cwd=root / "data",
             stdout=log,
             stderr=log,
-            **demoted(),  # type: ignore[call-overload]
+            **user,  # type: ignore[call-overload]
         )
         try:
             until = time.monotonic() + 60
@@ -262,7 +280,7 @@ def test_the_steps_work_in_a_clean_root_and_the_service_is_healthy() -> None:
                 cwd=root / "data",
                 capture_output=True,
                 check=False,
-                **demoted(),  # type: ignore[call-overload]
+                **user,  # type: ignore[call-overload]
             )
             assert after.returncode == 0, after.stderr
             bench = [str(root / "opt/zraft/bin/zraft-bench"), "--help"]
