@@ -71,7 +71,7 @@ def compare(
     workers: int,
     schedule: str | None,
     processes: int | None,
-    connections: int,
+    connections: int | None,
     systems: tuple[str, ...],
     zookeeper: str | None,
     warm_zookeeper: float,

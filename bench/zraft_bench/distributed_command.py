@@ -92,7 +92,7 @@ def head(
     workers: int,
     schedule: str | None,
     processes: int | None,
-    connections: int,
+    connections: int | None,
     supervised: bool,
     status_every: float,
     restart: bool,

@@ -22,7 +22,7 @@ from zraft_bench.options import comment_option, out_option, settings_option
 from zraft_bench.result_files import ResultFile, new_run
 from zraft_bench.results import OK, ElectionTrial
 from zraft_bench.show import Display, distribution_table, new_console
-from zraft_bench.targets import Target, maker
+from zraft_bench.targets import Target, in_turn, maker
 
 SAVE_EVERY: Final = 20
 FAILOVER_DEADLINE_S: Final = 30.0
@@ -157,16 +157,8 @@ async def _failovers(
     rng = random.Random(seed)
     make = maker(target)
     for number in range(1, trials + 1):
-        hosts = cluster.hosts.split(",")
         targets: list[Target] = [
-            # Each begins at another server.
-            make(
-                ",".join(hosts[n % len(hosts) :] + hosts[: n % len(hosts)]),
-                "failover",
-                True,
-                FAILOVER_DEADLINE_S,
-            )
-            for n in range(clients)
+            make(in_turn(cluster.hosts, n), "failover", True, FAILOVER_DEADLINE_S) for n in range(clients)
         ]
         keeper.take(await failover_trial(cluster, how, number, targets, rng, after))
 

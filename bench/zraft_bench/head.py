@@ -50,7 +50,7 @@ class Plan:
     clients: int
     tests: tuple[Workload, ...]
     processes: int | None = None
-    connections: int = 1
+    connections: int | None = None
     start_offset_s: float = 0.5
     supervised: bool = False
     ready_timeout_s: float = READY_TIMEOUT_S

@@ -23,7 +23,7 @@ from attrs import frozen
 from zraft.errors import ZraftError
 from zraft_bench.load import Load
 from zraft_bench.records import from_plain, to_plain
-from zraft_bench.targets import maker
+from zraft_bench.targets import in_turn, maker
 from zraft_bench.workload import Share, Workload
 
 LINE_BYTES_MAX: Final = 16 * 1024 * 1024
@@ -53,11 +53,12 @@ async def serve(lines: asyncio.StreamReader, output: IO[bytes]) -> None:
         order = from_plain(Order, json.loads(await lines.readline()), "order")
         make = maker(order.target)
         workload = order.workload
+        hosts = in_turn(order.hosts, order.share.first_worker)  # processes begin at different servers, too
         load = Load(
             workload,
             order.share,
             [
-                make(order.hosts, order.place, workload.linearizable, workload.deadline_s)
+                make(hosts, order.place, workload.linearizable, workload.deadline_s)
                 for _ in range(max(1, min(order.connections, order.share.workers)))
             ],
         )

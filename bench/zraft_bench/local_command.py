@@ -63,7 +63,7 @@ def local(
     workers: int,
     schedule: str | None,
     processes: int | None,
-    connections: int,
+    connections: int | None,
     connect: str | None,
     target: str,
     docker: bool,

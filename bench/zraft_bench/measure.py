@@ -20,14 +20,17 @@ from zraft_bench.workload import Workload, process_shares
 
 @frozen
 class Spread:
-    """How the workers of a machine are spread: over so many processes, each with so many connections."""
+    """How the workers of a machine are spread: over so many processes, each with so many connections.
+
+    `connections` None: one to each server.
+    """
 
     processes: int
-    connections: int = 1
+    connections: int | None = None
 
 
 def default_spread() -> Spread:
-    """Half of the cores, so that servers on the same machine have the other half; one connection each."""
+    """Half of the cores, so that servers on the same machine have the other half."""
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     return Spread(max(1, cores // 2))
 
@@ -50,7 +53,7 @@ def orders_for(
             place=place,
             workload=workload,
             share=share,
-            connections=spread.connections,
+            connections=spread.connections or len(hosts.split(",")),
         )
         for share in process_shares(workload.workers, machine, machines, spread.processes)
     ]

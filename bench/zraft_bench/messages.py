@@ -68,7 +68,7 @@ class Job:
     workload: Workload
     clients: tuple[int, ...]
     processes: int | None = None
-    connections: int = 1
+    connections: int | None = None
 
 
 @frozen(kw_only=True)

@@ -166,13 +166,11 @@ def spread_options(command: F) -> F:
     )(command)
     return click.option(
         "--connections",
-        default=1,
-        show_default=True,
         type=click.IntRange(1, 10_000),
-        help="Of each such process; its workers share them.",
+        help="Of each such process; its workers share them.  [default: one to each server]",
     )(command)
 
 
-def spread_of(processes: int | None, connections: int) -> Spread:
+def spread_of(processes: int | None, connections: int | None) -> Spread:
     found = default_spread()
     return evolve(found, connections=connections, processes=processes or found.processes)

@@ -52,6 +52,13 @@ TARGETS: Final = {
 """Name in results to where it is implemented."""
 
 
+def in_turn(hosts: str, turn: int) -> str:
+    """`hosts` beginning with another one each turn: how the connections of a process are spread over the servers."""
+    listed = hosts.split(",")
+    first = turn % len(listed)
+    return ",".join(listed[first:] + listed[:first])
+
+
 def maker(name: str) -> MakeTarget:
     """What makes connections to the system called `name`."""
     module, _, attribute = TARGETS[name].partition(":")

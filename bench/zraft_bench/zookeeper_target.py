@@ -16,7 +16,7 @@ from zraft.address import Address, parse_address
 from zraft.errors import Code, ConfigError, ProtocolError
 from zraft.wire.client import Pong, Reply, WatchEvent, ZkClientCodec
 from zraft.wire.client_requests import CloseSession, Create, GetData, Request, SetData, Sync
-from zraft_bench.targets import RequestFailedError
+from zraft_bench.targets import RequestFailedError, in_turn
 
 SESSION_TIMEOUT_MS: Final = 30_000
 PIPELINED: Final = 200
@@ -30,9 +30,10 @@ class ZooKeeperTarget(asyncio.Protocol):
     """Connections of one process start at different servers."""
 
     def __init__(self, hosts: str, place: str, linearizable: bool, deadline_s: float) -> None:
-        self._hosts = [parse_address(part, "hosts") for part in hosts.split(",")]
+        turned = in_turn(hosts, ZooKeeperTarget._spread)
+        self._hosts = [parse_address(part, "hosts") for part in turned.split(",")]
+        self._turn = 0
         ZooKeeperTarget._spread += 1
-        self._turn = ZooKeeperTarget._spread - 1
         self._place = f"/{place}"
         self._linearizable = linearizable
         self._deadline_s = deadline_s

@@ -3,24 +3,35 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
-from typing import Final
+import random
+from collections.abc import MutableSequence, Sequence
+from typing import Any, Final
 
+from zraft_bench.targets import RequestFailedError, in_turn
 from zraft_client.client import Client
 from zraft_client.errors import ClientError, UnknownOutcomeError
 from zraft_client.values import Consistency
-
-from zraft_bench.targets import RequestFailedError
 
 PIPELINED: Final = 500
 """Writes under way while the keys are made."""
 
 
+class _InTurn(random.Random):
+    """For jitter as usual; but a list of servers stays as it is, so that connections begin at the server meant for them."""
+
+    def shuffle(self, x: MutableSequence[Any]) -> None:
+        pass
+
+
 class ZraftTarget:
     """One session: every write happens exactly once, also over reconnects, for as long as its deadline."""
 
+    _spread = 0
+    """Connections of one process begin at different servers."""
+
     def __init__(self, hosts: str, place: str, linearizable: bool, deadline_s: float) -> None:
-        self._client = Client(hosts, timeout_s=deadline_s)
+        self._client = Client(in_turn(hosts, ZraftTarget._spread), timeout_s=deadline_s, rng=_InTurn())
+        ZraftTarget._spread += 1
         self._place = place
         self._consistency = Consistency.LINEARIZABLE if linearizable else Consistency.LOCAL
 
