@@ -14,7 +14,21 @@ from zraft_bench.clock_offset import ClockOffset, ClockSample, offset_of
 from zraft_bench.generator import Generator, LoadError
 from zraft_bench.load_process import Order
 from zraft_bench.measure import Spread, default_spread, orders_for
-from zraft_bench.messages import END, JOB, Began, ClientClaim, End, Job, Outcome, Ping, Pong, Ready, Start
+from zraft_bench.messages import (
+    END,
+    JOB,
+    RUN,
+    Began,
+    ClientClaim,
+    End,
+    Job,
+    Outcome,
+    Ping,
+    Pong,
+    Ready,
+    RunInfo,
+    Start,
+)
 from zraft_bench.results import Machine, Part
 
 CLOCK_SAMPLES: Final = 7
@@ -79,19 +93,35 @@ class ClientAgent:
 
     async def run(self) -> str:
         """Why it ended. Raises BoardError."""
-        self.number = await self._board.claim("client", ClientClaim(machine=self._machine))
-        self._say(f"client machine {self.number}, waiting for a test")
+        while True:
+            # A cluster that is used again still shows an earlier run, until its new head has cleared the board.
+            run = await self._board.wait(_open_run, "a head")
+            self.number = await self._board.claim("client", ClientClaim(machine=self._machine))
+            self._say(f"client machine {self.number}, waiting for a test")
+            end = await self._tests(run.run)
+            if end is not None:
+                await self._board.put(f"bye/client/{self.number}", end)
+                return end.reason
+
+    async def _tests(self, run: str) -> End | None:
+        """All tests of a run; None if another run has taken its place."""
         done = ""
         while True:
-            found: Job | End = await self._board.wait(partial(self._next, done), "a test")
+            found: Job | End | RunInfo = await self._board.wait(partial(self._next, run, done), "a test")
             if isinstance(found, End):
-                await self._board.put(f"bye/client/{self.number}", found)
-                return found.reason
+                return found
+            if isinstance(found, RunInfo):
+                return None
             done = found.name
             self._say(f"test {done}: {found.workload.title()}")
             await self._take_part(found)
 
-    def _next(self, done: str, board: Board) -> Job | End | None:
+    def _next(self, run: str, done: str, board: Board) -> Job | End | RunInfo | None:
+        now = board.get(RunInfo, RUN)
+        if now is None:
+            return None
+        if now.run != run:
+            return now
         end = board.get(End, END)
         if end is not None:
             return end
@@ -151,6 +181,10 @@ class ClientAgent:
             Began(head_s=at + offset.offset_s, uncertainty_s=offset.uncertainty_s),
         )
         return parts
+
+
+def _open_run(board: Board) -> RunInfo | None:
+    return None if END in board.view else board.get(RunInfo, RUN)
 
 
 async def answer_pings(board: Board, clock: Clock) -> None:

@@ -98,7 +98,8 @@ class Head:
 
     async def announce(self) -> None:
         """Forget what an earlier run left on the board, and say who runs this one. Raises BoardError."""
-        for key in list(self._board.view):
+        # `run` goes first and comes last: who sees it sees a board that is its own.
+        for key in sorted(self._board.view, key=lambda key: key != RUN):
             await self._board.remove(key)
         await self._board.put(
             RUN, RunInfo(run=self.run_values.id, servers=self._plan.servers, clients=self._plan.clients)

@@ -28,7 +28,7 @@ Clock = Callable[[], float]
 
 
 class Recorder:
-    """What the workers of a process saw. `reset` begins anew, after the warm-up."""
+    """What the workers of a process saw, from when it was made."""
 
     def __init__(self) -> None:
         self._drained = Histogram()
@@ -42,9 +42,6 @@ class Recorder:
         self.not_asked = 0
         self.late_max = 0.0
         self.last_answer = 0.0
-
-    def reset(self) -> None:
-        self.__init__()  # type: ignore[misc]
 
     def drain(self) -> None:
         self._drained.add(self.durations)
@@ -116,7 +113,7 @@ class Load:
                 await self._rounds(self._workload.warm_up_s)
             else:
                 await self._open_loop(self._workload.warm_up_s)
-        self._recorder.reset()
+        self._recorder = Recorder()
 
     async def run(self) -> Part:
         """The measured time."""

@@ -19,8 +19,9 @@ from zraft_bench.head import Head, Plan
 from zraft_bench.histogram import Histogram
 from zraft_bench.load_process import Order
 from zraft_bench.membership import restart_servers, voters_of
-from zraft_bench.messages import END, JOB, RUN, ClientClaim, End, Membership, Ready, RunInfo, ServerClaim
+from zraft_bench.messages import END, JOB, RUN, ClientClaim, End, Job, Membership, Ready, RunInfo, ServerClaim
 from zraft_bench.processes import ServerError
+from zraft_bench.records import to_plain
 from zraft_bench.results import Machine, Part, Run
 from zraft_bench.server_agent import ServerAgent
 from zraft_bench.supervision import Said, Wish, understand
@@ -239,6 +240,27 @@ def test_what_was_read_is_removed_from_the_board() -> None:
     run(stage.play(stage.plan()))
     left = {key.partition("/")[0] for key in stage.dictionary.entries}
     assert left == {RUN, JOB, END, "client", "ping", "pong", "bye"}
+
+
+@pytest.mark.parametrize("ended", [True, False])
+def test_machines_that_come_before_the_head_wait_for_its_run(ended: bool) -> None:
+    """A cluster that was measured before still shows the earlier run, finished or broken off."""
+    stage = Stage(clients=1)
+    job = Job(name="9.9", hosts="a:1", place="p", workload=TESTS[0], clients=(1,))
+    earlier = {RUN: to_plain(RunInfo(run="r0", servers=2, clients=1)), JOB: to_plain(job)}
+    stage.dictionary.entries = earlier | ({END: {"reason": "finished"}} if ended else {})
+    stage.dictionary.entries["client/1"] = {"machine": {"name": "m"}}
+
+    async def main() -> Run:
+        early = asyncio.get_running_loop().create_task(stage.client(1))
+        await asyncio.sleep(1.0)
+        stage.clients = 0  # no others come
+        result = await stage.play(stage.plan(clients=1, tests=TESTS[:1]))
+        await early
+        return result
+
+    assert run(main()).tests[0].state == "ok"
+    assert stage.ended == ["finished"]
 
 
 def test_a_run_begins_with_an_empty_board() -> None:
