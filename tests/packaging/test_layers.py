@@ -81,7 +81,8 @@ ALLOWED: Final[dict[str, tuple[str, ...]]] = {
     "zraft.__main__": ("zraft.main",),
     # what people import, and what measures through it: the outside of a server, in packages of their own
     "zraft_client": (*SHARED, "zraft.address", "zraft.wire"),
-    "zraft_bench": (*SHARED, *SETTINGS, "zraft_client"),
+    "zraft_bench": (*SHARED, *SETTINGS, "zraft.status", "zraft_client"),
+    "zraft_bench.zookeeper_target": (*SHARED, *SETTINGS, "zraft.wire", "zraft_bench"),
 }
 
 PURE: Final = (

@@ -52,7 +52,7 @@ from zraft.server.operators import OperatorStreams
 from zraft.server.origin import OriginSettings
 from zraft.server.rejections import Rejections
 from zraft.server.reloading import Polled, Reloading, keep_fresh
-from zraft.server.report import Report
+from zraft.server.report import ROLE_NAMES, Report
 from zraft.server.sasl_users import read_users
 from zraft.server.snapshot_keeper import SnapshotSettings
 from zraft.server.snapshot_tasks import Result, SnapshotDisk, Task
@@ -685,7 +685,16 @@ class Node:
                 log.error("server stays out", problem=driver.problem)
             if raft is not None:
                 if raft.role is Role.LEADER:
-                    log.info("became leader", term=raft.term, last_index=raft.log.last_index)
+                    log.info(
+                        "became leader",
+                        term=raft.term,
+                        last_index=raft.log.last_index,
+                        monotonic_ms=_now_ms(),
+                    )
+                elif raft.role is not Role.FOLLOWER:
+                    # What elections are measured by: the clock is one for all processes of a machine.
+                    name = ROLE_NAMES[raft.role]
+                    log.info("stands for election", role=name, term=raft.term, monotonic_ms=_now_ms())
                 elif driver.leader is not None:
                     log.info("follows", leader=driver.leader, term=raft.term)
         if not self._settings_compared and driver.serving and driver.applied_index > 2:
@@ -876,6 +885,10 @@ def _driver_settings(config: ServerConfig, users: Reloading[Mapping[str, str]] |
         observers={server: str(config.cluster[server]) for server in sorted(config.observers)},
         entry_bytes_max=raft.batch_bytes_max,
     )
+
+
+def _now_ms() -> float:
+    return round(time.monotonic() * 1000, 3)
 
 
 def _tls_shown(config: ServerConfig) -> str:
