@@ -81,8 +81,9 @@ class AuditTap:
         results.clear()
 
         def remembering(command: Command) -> object:
+            before = len(events)  # what a truncation left to be removed may stand there already (D-20)
             result = execute(command)
-            results.append(_outcome(command, result, events))
+            results.append(_outcome(command, result, events[before:]))
             return result
 
         return remembering
