@@ -56,6 +56,11 @@ _FIELDS: Final[dict[int, tuple[str, ...]]] = {
     txn.REAP: ("path", "czxid"),
     txn.MEMBERS: ("replace", "version", "members"),
     txn.FEATURE: ("level",),
+    txn.ONCE: ("seq", "floor", "command"),
+    txn.PUT: ("path", "data", "version"),
+    txn.ADD: ("path", "prefix", "amount"),
+    txn.WILL: ("parent", "prefix", "data"),
+    txn.TRUNCATE: ("directory", "first", "origin_path", "origin_data"),
 }
 """Names of a command's fields after its opcode; those of other opcodes are shown by their place."""
 _SECRET: Final = ("password", "digest")
@@ -176,6 +181,8 @@ def _field_value(name: str, field: Any, *, data: bool) -> Any:
     match name, field:
         case "commands", tuple():
             return [_command_value(command, data=data) for command in field]
+        case "command", tuple():
+            return _command_value(field, data=data)
         case "acl", tuple():
             return [_acl_value(row) for row in field]
         case "settings", dict():

@@ -87,11 +87,13 @@ class AuditTap:
         results.clear()
 
         def remembering(command: Command) -> object:
+            before = len(events)  # what a truncation left to be removed may stand there already (D-20)
             result = execute(command)
+            happened = events[before:]
             if command.__class__ is tuple and command and command[0] == txn.ONCE:
-                results.append(_outcome_of_once(command, result, machine, events))
+                results.append(_outcome_of_once(command, result, machine, happened))
             else:
-                results.append(_outcome(command, result, events))
+                results.append(_outcome(command, result, happened))
             return result
 
         return remembering

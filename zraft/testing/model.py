@@ -165,6 +165,8 @@ class History:
         """Where truncated directories begin."""
         self.hidden: dict[str, native_model.Hidden] = {}
         """What of each watchers were not told yet."""
+        self.to_tell: list[tuple[str, Acl]] = []
+        """What watchers are told of with the next command."""
         self.wills_done = self.wills_dropped = 0
         self.outcomes: list[Outcome] = []
         self._zxid_outcome: dict[int, Outcome] = {}
@@ -277,6 +279,9 @@ class History:
     def _command(self, session: int, moved: bool, command: txn.Command) -> None:
         code, subject = Code.OK, session
         result: Any = None
+        for path, acl in self.to_tell:
+            self.event(EVENT_DELETED, path, acl)
+        self.to_tell.clear()
         try:
             opcode = command[0]
             if opcode == txn.CREATE_SESSION:
@@ -391,8 +396,12 @@ class History:
     def _end(self, session: int) -> None:
         state = self.sessions.pop(session)
         self.ended[session] = self.zxid
-        for path in sorted(state.ephemerals):
-            self._remove(path)
+        hidden = native_model.hidden_ephemerals(self, session)
+        for path in sorted([*state.ephemerals, *hidden]):
+            if path in hidden:
+                self.event(EVENT_DELETED, path, hidden[path])
+            else:
+                self._remove(path)
         if state.will is not None:
             done = native_model.carry_out(self, state.will)
             self.wills_done += done

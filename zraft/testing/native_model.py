@@ -23,7 +23,8 @@ LEVEL: Final = 3
 REMOVED_PER_ENTRY: Final = 3
 """What simulated servers take out of memory per entry: few, so that hidden znodes are there for a while."""
 
-Hidden = list[tuple[str, rights.Acl]]
+Hidden = list[tuple[str, rights.Acl, int]]
+"""(path, ACL, session of an ephemeral) of each, in order."""
 Answer = tuple[int, int, int, Any]
 """(zxid, position, code, what names the result: a path, a number, or None)."""
 
@@ -124,7 +125,7 @@ def _truncate(history: History, path: str, first: int, origin: str | None, data:
     hidden = history.hidden.setdefault(path, [])
     for name in gone:
         below = f"{path}/{name}"
-        hidden.append((below, history.nodes[below].acl))
+        hidden.append((below, history.nodes[below].acl, history.nodes[below].owner))
         history.forget(below)
     if not hidden:
         del history.hidden[path]
@@ -134,18 +135,26 @@ def _truncate(history: History, path: str, first: int, origin: str | None, data:
 
 
 def drain(history: History) -> None:
-    """An entry begins: watchers are told of some of what went."""
-    from zraft.testing.model import EVENT_DELETED
-
+    """An entry begins: with its first command, watchers are told of some of what went."""
     left = REMOVED_PER_ENTRY
     for directory in sorted(history.hidden):
         hidden = history.hidden[directory]
         told, hidden[:] = hidden[:left], hidden[left:]
-        for path, acl in told:
-            history.event(EVENT_DELETED, path, acl)
+        history.to_tell += [(path, acl) for path, acl, _ in told]
         left -= len(told)
         if not hidden:
             del history.hidden[directory]
+
+
+def hidden_ephemerals(history: History, session: int) -> dict[str, rights.Acl]:
+    """What the session had of what is hidden: it is out of memory from now on."""
+    found = {}
+    for directory, hidden in list(history.hidden.items()):
+        found |= {path: acl for path, acl, owner in hidden if owner == session}
+        hidden[:] = [one for one in hidden if one[2] != session]
+        if not hidden:
+            del history.hidden[directory]
+    return found
 
 
 def carry_out(history: History, will: Any) -> bool:
