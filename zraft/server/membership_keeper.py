@@ -191,7 +191,10 @@ class MembershipKeeper:
         )
         self._tell(refusals(situation))
         step = next_step(situation)
-        if step is None or step.members is None:
+        if step is None:
+            return
+        if step.members is None:
+            self._tell({self._me: step.reason})
             return
         try:
             index = raft.change_membership(step.members)

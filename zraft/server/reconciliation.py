@@ -78,13 +78,33 @@ def next_step(situation: Situation) -> Step | None:
     """The next change of the membership, None if all is as wanted or only time can help.
 
     One thing at a time, in this order: who has to go, which disks are replaced, who is new, what changed its part
-    or its address, who may vote now.
+    or its address, who may vote now. What those who answer could not decide afterwards is not begun.
     """
+    waits = None
     for decide in (_remove, _let_in, _add, _adjust, _promote):
         step = decide(situation)
-        if step is not None:
+        if step is None:
+            continue
+        assert step.members is not None
+        silent = _silent_majority(situation, step.members)
+        if not silent:
             return step
-    return None
+        waits = waits or Step(
+            None,
+            f"{step.reason}, but this waits: of those who would vote then, {silent} do not answer. Start them, or "
+            "remove them first",
+        )
+    return waits
+
+
+def _silent_majority(situation: Situation, members: Mapping[ServerId, Member]) -> list[ServerId]:
+    """The voters among these that do not answer, if they are so many that the others could decide nothing; else nobody.
+
+    Such a change could not be undone either: it holds from the moment it is in the log.
+    """
+    voters = [server for server, member in members.items() if member.voter]
+    silent = [server for server in voters if _is_dead(situation, server)]
+    return silent if 2 * (len(voters) - len(silent)) <= len(voters) else []
 
 
 def refusals(situation: Situation) -> dict[ServerId, str]:

@@ -4,18 +4,22 @@ from __future__ import annotations
 
 import random
 
+import pytest
+
 from zraft.ids import GroupId, Instance, ServerId
 from zraft.raft.core import Raft
 from zraft.raft.log import Log
 from zraft.raft.membership import Membership
 from zraft.raft.messages import AppendEntriesReply, HardState, HeartbeatReply, Member, MemberRole
 from zraft.raft.settings import RaftSettings
+from zraft.server import membership_keeper
 from zraft.server.membership_keeper import (
     ANSWER_INTERVAL_MS,
     LOOK_INTERVAL_MS,
     PROGRESS_INTERVAL_MS,
     MembershipKeeper,
 )
+from zraft.server.reconciliation import Step
 from zraft.transport.messages import Join, MemberReport, NotMember, Welcome
 from zraft.tree.machine import Machine
 from zraft.tree.members import WantedMember
@@ -150,3 +154,13 @@ def test_d5_the_level_of_all_is_that_of_the_member_that_can_do_least() -> None:
     assert leader.keeper.level_of_all(membership) == 1
     leader.keeper.on_report(TWO, disk("old"), MemberReport(3, ()))
     assert leader.keeper.level_of_all(membership) == 2, "no more than this leader can do itself"
+
+
+def test_why_a_change_waits_is_told_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    leader = Leader()
+    monkeypatch.setattr(membership_keeper, "next_step", lambda situation: Step(None, "this waits: why"))
+    for _ in range(3):
+        leader.pass_time(LOOK_INTERVAL_MS)
+        leader.step()
+    assert leader.keeper.notices == ["this waits: why"]
+    assert leader.raft.membership_committed

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+import pytest
+
 from zraft.ids import Instance, ServerId
 from zraft.raft.membership import Membership
 from zraft.raft.messages import UNKNOWN_INSTANCE, Member, MemberRole
@@ -176,6 +178,25 @@ def test_a_dead_voter_becomes_an_observer_at_once() -> None:
     wanted = {1: True, 2: True, 3: False, 4: True}
     present = {**THREE, 4: member(4, LEARNER)}
     assert roles(next_step(situation(present, wanted, silent={3: DEAD_AFTER_MS})))[3][0] is OBSERVER
+
+
+@pytest.mark.parametrize("wanted", [{1: True, 2: True}, {1: True, 2: True, 3: False}])
+def test_a_change_that_leaves_those_who_answer_without_a_majority_waits(wanted: dict[int, bool]) -> None:
+    """3 is to vote no longer while 2 is down: {1, 2} could not even decide to take 3 back."""
+    step = next_step(situation(THREE, wanted, silent={2: DEAD_AFTER_MS}))
+    assert step is not None
+    assert step.members is None
+    assert "[2] do not answer" in step.reason
+    step = next_step(situation(THREE, wanted))
+    assert step is not None
+    assert step.members is not None
+    both = next_step(situation(THREE, {1: True}, silent={2: DEAD_AFTER_MS}))
+    assert set(roles(both)) == {1}, "2 goes with it, so nobody is missing"
+
+
+def test_what_need_not_wait_is_done_while_another_change_waits() -> None:
+    step = next_step(situation(THREE, {1: True, 2: True, 3: False, 5: False}, silent={2: DEAD_AFTER_MS}))
+    assert roles(step)[5][0] is OBSERVER
 
 
 def test_a_changed_address_is_a_change_of_its_own() -> None:
