@@ -51,14 +51,13 @@ KNOWN_SEEDS = {
     "writes_with_old_ids": 0,
     "unmasked_acl": 10,
     "set_acl_moves_mzxid": 0,
-    "blind_reap": 5,
     "lifetimes_by_wall_clock": 2,
-    "usage_of_failed_multi": 0,
-    "recursive_misses_grandchildren": 4,
+    "usage_of_failed_multi": 6,
+    "recursive_misses_grandchildren": 0,
     "lasting_watch_consumed": 0,
-    "lasting_watch_catches_up": 16,
+    "lasting_watch_catches_up": 0,
     "event_without_read": 0,
-    "silent_readers": 0,
+    "silent_readers": 11,
     "uncommitted_to_readers": 0,
 }
 """When a change of the simulator or the product moves a schedule, `--planted NAME` finds another seed."""

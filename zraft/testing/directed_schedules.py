@@ -516,3 +516,23 @@ def touch_while_expiring() -> None:
         scene.release(commits)
         scene.run(300)
         scene.heal()
+
+
+@breaks("acknowledged:")
+def blind_reap() -> None:
+    """A znode with a time to live is written to; that is in the log, not committed, when the leader proposes its end."""
+    with Scene(entries_in_flight=4) as scene:
+        leader, *_ = scene.found()
+        client = scene.clients[0]
+        scene.connect(client, leader)
+        client.create("/a", jute.FLAG_TTL, opcode=jute.CREATE_TTL, ttl_ms=600)
+        scene.until(lambda: client.idle, "it is there")
+        scene.run(450)
+        commits = scene.hold(AppendEntriesReply)
+        end = raft_of(leader).log.last_index
+        client.set("/a", -1)
+        scene.until(lambda: raft_of(leader).log.last_index >= end + 2, "the write and the end are in the log")
+        scene.release(commits)
+        client.set("/a", -1)
+        scene.until(lambda: client.idle, "it is written to again")
+        scene.heal()
