@@ -52,7 +52,8 @@ def founds_cluster(command: F) -> F:
     @click.option(
         "--cluster",
         metavar="1=HOST:PORT,…",
-        help="All servers of the new cluster, as `zraft serve` will be given; the others join with empty directories. "
+        help="All servers of the new cluster, as `zraft serve` will be given, observers marked as there; the others join "
+        "with empty directories. "
         "Left out: this server alone.",
     )
     @functools.wraps(command)
@@ -70,6 +71,7 @@ def make_founders(server: ServerId, address: str | None, cluster: str | None) ->
     Raises:
         ConfigError: an address cannot be used, or the list does not name the server.
     """
+    from zraft.config import ClusterList
     from zraft.knobs import parse_cluster
 
     if address is None and cluster is None:
@@ -77,10 +79,12 @@ def make_founders(server: ServerId, address: str | None, cluster: str | None) ->
     own = parse_address(address, "--address") if address is not None else None
     if cluster is None:
         assert own is not None
-        listed = {server: own}
+        listed, observers = {server: own}, frozenset[ServerId]()
     else:
-        listed = dict(parse_cluster(cluster, "--cluster"))
-    founders = Founders(server, {number: str(found) for number, found in listed.items()})
+        parsed = parse_cluster(cluster, "--cluster")
+        listed = dict(parsed)
+        observers = parsed.observers if isinstance(parsed, ClusterList) else frozenset()
+    founders = Founders(server, {number: str(found) for number, found in listed.items()}, observers)
     for number, found in listed.items():
         if found.is_wildcard:
             raise ConfigError(
@@ -117,8 +121,13 @@ def progress(what: str, *, shown: bool = True) -> Iterator[Advance]:
 
 def tell_founded(founded: Founded, founders: Founders, data: Path) -> None:
     """What was made, and what to do next."""
+    from zraft.config import OBSERVER_MARK
+
     others = [number for number in sorted(founders.addresses) if number != founders.server]
-    listed = ",".join(f"{number}={address}" for number, address in sorted(founders.addresses.items()))
+    listed = ",".join(
+        f"{number}={address}{OBSERVER_MARK if number in founders.observers else ''}"
+        for number, address in sorted(founders.addresses.items())
+    )
     click.echo(f"cluster:   {founded.cluster.hex()} (new)")
     click.echo(f"server:    {founders.server}, instance {founded.instance.hex()} (new)")
     click.echo(f"items:     {founded.items}, digest {founded.digest:032x}")
@@ -135,5 +144,5 @@ def tell_founded(founded: Founded, founders: Founders, data: Path) -> None:
     if others:
         click.echo(
             f"           then start {', '.join(f'server {number}' for number in others)} the same way, each with its own "
-            "--id and an EMPTY directory: they are let in and vote when they have caught up"
+            "--id and an EMPTY directory: they are let in and vote, but for observers, when they have caught up"
         )

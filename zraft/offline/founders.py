@@ -15,10 +15,14 @@ from zraft.tree.members import WantedMember
 
 @frozen
 class Founders:
-    """Server `server` begins the cluster; the others of `addresses` ("HOST:PORT" by server) join it with empty disks."""
+    """Server `server` begins the cluster; the others of `addresses` ("HOST:PORT" by server) join it with empty disks.
+
+    `observers` are those of them that never vote.
+    """
 
     server: ServerId
     addresses: Mapping[ServerId, str]
+    observers: frozenset[ServerId] = frozenset()
 
     def __attrs_post_init__(self) -> None:
         if self.server not in self.addresses:
@@ -27,10 +31,18 @@ class Founders:
                 f"--cluster: lists servers {listed}, but not this one, --id {self.server}; give the list that all "
                 f"servers of the new cluster are started with"
             )
+        if self.server in self.observers:
+            raise ConfigError(
+                f"--cluster: server {self.server} is an observer, and --id {self.server} begins the cluster, which only a "
+                "server that votes can; begin with another one"
+            )
 
     def wanted(self) -> dict[ServerId, WantedMember]:
-        """All of them are to vote."""
-        return {server: WantedMember(True, address) for server, address in self.addresses.items()}
+        """Who is to vote, and who is not."""
+        return {
+            server: WantedMember(server not in self.observers, address)
+            for server, address in self.addresses.items()
+        }
 
     def membership(self, instance: Instance) -> Membership:
         """The founder votes alone at first, with the disk `instance`, so it needs nobody.
@@ -42,7 +54,11 @@ class Founders:
             {
                 server: Member(instance, MemberRole.VOTER, address)
                 if server == self.server
-                else Member(UNKNOWN_INSTANCE, MemberRole.LEARNER, address)
+                else Member(
+                    UNKNOWN_INSTANCE,
+                    MemberRole.OBSERVER if server in self.observers else MemberRole.LEARNER,
+                    address,
+                )
                 for server, address in self.addresses.items()
             }
         )

@@ -233,7 +233,7 @@ class Raft(Changing):
 
     def knows(self, server: ServerId, instance: Instance) -> bool:
         """Whether that disk is a member here, or was vouched for."""
-        return self._is_member(server, instance) or self._vouched.get(server) == instance
+        return self.membership.has(server, instance) or self._vouched.get(server) == instance
 
     def compact(self, index: int) -> None:
         """A snapshot at or above `index` is durable here: the log begins at `index + 1`.
@@ -321,7 +321,7 @@ class Raft(Changing):
     # -- who is heard
 
     def _hears(self, sender: ServerId, instance: Instance, message: Message) -> bool:
-        if self._is_member(sender, instance):
+        if self.membership.has(sender, instance):
             return True
         if isinstance(message, (AppendEntriesReply, HeartbeatReply)):
             return self._departures.has(sender, instance)

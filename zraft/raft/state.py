@@ -120,9 +120,6 @@ class GroupState:
 
     # -- who is who
 
-    def _is_member(self, sender: ServerId, instance: Instance) -> bool:
-        return self.membership.has(sender, instance)
-
     def _adopt_newest_membership(self) -> None:
         """A configuration holds as long as it is the newest in the log, committed or not (section 4.1)."""
         memberships = self.log.memberships

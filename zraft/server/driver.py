@@ -134,6 +134,7 @@ class Driver:
             entropy=entropy,
             four_letter_word=four_letter_word,
         )
+        self.snapshots = Snapshots(settings.snapshots, identity, self.machine, entropy, stored.snapshot)
         self.applier = Applier(
             server=identity.server,
             instance=identity.instance,
@@ -144,10 +145,9 @@ class Driver:
             touches=self.touches,
             clients=self.clients,
             on_answered=self._on_answered,
-            on_applied=self._on_applied,
+            on_applied=self.snapshots.keeper.applied,
             on_members=self._on_members,
         )
-        self.snapshots = Snapshots(settings.snapshots, identity, self.machine, entropy, stored.snapshot)
         # The first batch of a boot registers it (D-1); the window keeps everything else behind it in order.
         self.origin.add(None, 0, (), [(REGISTER, identity.boot_id)], len(identity.boot_id))
 
@@ -317,6 +317,7 @@ class Driver:
             self.belonging.seek(now_ms)
         elif self._founding and raft is not None:
             self._begin_cluster(raft)
+        quiet = False
         if raft is not None:
             if founded and step:
                 raft.tick(step)
@@ -339,7 +340,9 @@ class Driver:
                 self._lead(self.leadership, raft, wall_ms)
             self._advance(raft)
             self._seen_commit = raft.commit_index
-            self._keep_snapshots(raft, wall_ms)
+            quiet = self.snapshots.is_quiet(now_ms, raft, idle=self.origin.idle)
+            if self._remains or not quiet:
+                self._keep_snapshots(raft, wall_ms)
         self._stirred = False
         stale = self.contact.stale
         serving = raft is not None and not stale and self.belonging.removed is None
@@ -354,10 +357,10 @@ class Driver:
         frame = self._group_commit.next_frame(self.bootstrap.to_make_durable())
         if frame is not None:
             self.pace.began(self.clock.run)
-        tasks = self.snapshots.take_tasks()
-        return Effects(
-            self._outbox.take(), frame, outputs, self._wake_at(), tasks, self.snapshots.take_compaction()
-        )
+        effects = Effects(self._outbox.take(), frame, outputs, self._wake_at())
+        if not quiet:
+            self._take_snapshot_effects(effects)
+        return effects
 
     def _begin_cluster(self, raft: Raft) -> None:
         """Nobody leads a cluster that was founded this moment: one server need not wait to find that out."""
@@ -566,15 +569,20 @@ class Driver:
                 raise self.applier.copied(row.boot)
             self._give_up_errands(self.origin.on_restore(row.boot, row.seq))
 
+    def _take_snapshot_effects(self, effects: Effects) -> None:
+        snapshots = self.snapshots
+        effects.tasks = snapshots.take_tasks()
+        effects.compact_to = snapshots.take_compaction()
+        in_ms = snapshots.wake_in_ms
+        if in_ms is not None:
+            effects.wake_at = min(effects.wake_at, self.clock.now + max(1, in_ms))
+
     def _where_applied(self) -> SnapshotMeta:
         """Where the log stands at the state machine's index."""
         applier = self.applier
         assert self.raft is not None
         index = applier.applied_index
         return SnapshotMeta(index, self.raft.log.term_at(index), applier.next_position, applier.membership)
-
-    def _on_applied(self, index: int, size: int, commands: int) -> None:
-        self.snapshots.keeper.applied(index, size, commands)
 
     # -- group and leadership
 
@@ -692,9 +700,6 @@ class Driver:
         if self._leader is not None and self.touches.due_at < due:
             # Without a leader there is nobody to report to, however long it is overdue.
             due = self.touches.due_at
-        snapshots_in_ms = self.snapshots.wake_in_ms
-        if snapshots_in_ms is not None and now + snapshots_in_ms < due:
-            due = now + snapshots_in_ms
         clients_in_ms = self.clients.due_in_ms
         if clients_in_ms is not None and now + clients_in_ms < due:
             if not clients_in_ms:

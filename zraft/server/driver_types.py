@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from attrs import define, field, frozen
 
@@ -75,5 +75,5 @@ class Effects:
     write: list[Record] | None
     outputs: list[Output]
     wake_at: int
-    tasks: list[Task] = field(factory=list)
+    tasks: Sequence[Task] = ()
     compact_to: int | None = None

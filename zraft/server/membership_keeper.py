@@ -118,11 +118,12 @@ class MembershipKeeper:
         if now_ms < self._look_at:
             return [], None
         self._look_at = now_ms + LOOK_INTERVAL_MS
-        self._replaced = frozenset(
-            server
-            for server, silence in self._silences(raft, now_ms).items()
-            if silence >= reconciliation.DEAD_AFTER_MS and server in self._joins
-        )
+        if self._joins:
+            self._replaced = frozenset(
+                server
+                for server, silence in self._silences(raft, now_ms).items()
+                if silence >= reconciliation.DEAD_AFTER_MS and server in self._joins
+            )
         self._reconcile(raft, machine, now_ms)
         verdict = None
         if now_ms >= self._verdict_at:
@@ -175,6 +176,8 @@ class MembershipKeeper:
 
     def _reconcile(self, raft: Raft, machine: Machine, now_ms: int) -> None:
         if not machine.members or not raft.may_change_membership:
+            return
+        if not self._joins and reconciliation.is_as_wanted(raft.membership, machine.members):
             return
         situation = Situation(
             self._me,

@@ -599,6 +599,7 @@ class Node:
         if self._leave_by is not None or not driver.serving:
             self._stop.set()
             return
+        self._process.leaving = True
         for server in self._servers:
             server.close()
         timeouts = 2 if driver.hand_over() else 1

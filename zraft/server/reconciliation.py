@@ -58,6 +58,22 @@ class Step:
     reason: str
 
 
+def is_as_wanted(membership: Membership, wanted: Wanted) -> bool:
+    """Whether exactly those belong who are to, each in its part and at its address: only a new disk can change that."""
+    members = membership.members
+    if len(members) != len(wanted):
+        return False
+    for server, wish in wanted.items():
+        member = members.get(server)
+        if (
+            member is None
+            or member.role is not (MemberRole.VOTER if wish.voter else MemberRole.OBSERVER)
+            or (wish.address and wish.address != member.address)
+        ):
+            return False
+    return True
+
+
 def next_step(situation: Situation) -> Step | None:
     """The next change of the membership, None if all is as wanted or only time can help.
 

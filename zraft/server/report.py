@@ -415,6 +415,10 @@ class Report:
             reasons.append("no leader is known: a majority of the servers must be reachable")
         else:
             reasons.append(f"no contact with a quorum through leader {driver.leader} for too long")
+        if self._process.leaving:
+            reasons.append(
+                "this server was asked to stop: it takes no new clients, and ends when another leads"
+            )
         if self._process.disk_full:
             reasons.append("the disk is full: no write is acknowledged until there is room")
         return tuple(reasons)

@@ -73,6 +73,28 @@ class Snapshots:
         self.restored_total = 0
         self._operators: deque[tuple[Read, Callable[[Result], None]]] = deque()
 
+    def is_quiet(self, now_ms: int, raft: Raft, *, idle: bool) -> bool:
+        """Whether there is nothing to do now, nothing to take, and nothing to wake for, as in nearly every turn."""
+        keeper, sender = self.keeper, self.sender
+        if (
+            now_ms >= self._compact_at
+            or self._tasks
+            or self._outgoing
+            or self.receiver.active
+            or keeper.writing
+        ):
+            return False
+        if keeper.is_due(now_ms, idle=idle):
+            return False
+        if raft.role is not Role.LEADER:
+            return sender is None
+        return (
+            sender is not None
+            and self._sender_term == raft.term
+            and not sender.busy
+            and not raft.followers_needing_snapshot
+        )
+
     def turn(
         self,
         now_ms: int,

@@ -128,7 +128,7 @@ class Proposals:
 class ProcessStatistics:
     """What the shell measures: its loop, its disk, and how long it knew no leader."""
 
-    __slots__ = ("disk_full", "elections", "fsync", "loop_lag", "stall_ms_max", "turns")
+    __slots__ = ("disk_full", "elections", "fsync", "leaving", "loop_lag", "stall_ms_max", "turns")
 
     def __init__(self) -> None:
         self.fsync = Histogram(DURATION_BOUNDS_S)
@@ -137,6 +137,8 @@ class ProcessStatistics:
         self.elections = Histogram(DURATION_BOUNDS_S)
         self.stall_ms_max = 0.0
         self.disk_full = False
+        self.leaving = False
+        """It was asked to stop, and lets its clients go."""
 
     def add_lag(self, seconds: float) -> None:
         """The loop's own heartbeat came this late."""

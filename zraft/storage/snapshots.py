@@ -87,6 +87,10 @@ class _Output:
             self._fs.unlink(self.path)
 
 
+READ_AT_ONCE_MAX: Final = 2
+"""A follower's and an operator's; what was purged meanwhile takes space as long as it is open."""
+
+
 class _Writing:
     """A snapshot of our own under way."""
 
@@ -125,6 +129,7 @@ class SnapshotStore:
         "_group",
         "_incoming",
         "_path",
+        "_read",
         "_writing",
         "damaged",
         "infos",
@@ -139,6 +144,7 @@ class SnapshotStore:
         self._compressor = zstandard.ZstdCompressor(level=COMPRESSION_LEVEL)
         self._writing: _Writing | None = None
         self._incoming: _Incoming | None = None
+        self._read: dict[bytes, tuple[str, int, int]] = {}
         self.infos: tuple[SnapshotInfo, ...] = ()
         """The finished ones, oldest first."""
         self.damaged: tuple[CorruptionError, ...] = ()
@@ -354,16 +360,18 @@ class SnapshotStore:
     def read(self, id: bytes, offset: int, length: int) -> bytes:
         """Bytes of a finished file, to be sent; empty at its end. The receiver verifies them.
 
+        A file that was purged can be read on by who has begun to, up to its end: a slow reader would otherwise never
+        come to the end of any. At most `READ_AT_ONCE_MAX` are open; their space is given back when they are closed.
+
         Raises:
-            SnapshotGoneError: it was purged or replaced.
+            SnapshotGoneError: it was purged before it was asked for, or others were read since.
         """
-        path = self._find(id).path
+        path, file, size = self._opened(id)
         with reading(path):
-            file = self._fs.open(path)
-            try:
-                return self._fs.pread(file, length, offset)
-            finally:
-                self._fs.close(file)
+            data = self._fs.pread(file, length, offset)
+        if offset + len(data) >= size:
+            self._release(id)
+        return data
 
     def blocks(self, info: SnapshotInfo) -> Iterator[bytes]:
         """What was written, verified and decompressed, in pieces of at most `snapshot_format.BLOCK_BYTES_MAX`.
@@ -386,6 +394,7 @@ class SnapshotStore:
         except CorruptionError as error:
             self.infos = tuple(other for other in self.infos if other.id != id)
             self.damaged += (error,)
+            self._release(id)
             raise
 
     def purge(self, keep: int = KEEP_DEFAULT) -> int:
@@ -408,8 +417,27 @@ class SnapshotStore:
         """Give up what is under way."""
         self.abort()
         self.give_up_receiving()
+        for id in list(self._read):
+            self._release(id)
 
     # --- inside
+
+    def _opened(self, id: bytes) -> tuple[str, int, int]:
+        """(path, file, size) of a snapshot that is read; the one read last is the last of `_read`."""
+        found = self._read.pop(id, None)
+        if found is None:
+            info = self._find(id)
+            with reading(info.path):
+                found = (info.path, self._fs.open(info.path), info.size)
+            while len(self._read) >= READ_AT_ONCE_MAX:
+                self._release(next(iter(self._read)))
+        self._read[id] = found
+        return found
+
+    def _release(self, id: bytes) -> None:
+        found = self._read.pop(id, None)
+        if found is not None:
+            self._fs.close(found[1])
 
     def _find(self, id: bytes) -> SnapshotInfo:
         for info in self.infos:

@@ -107,6 +107,8 @@ class Process:
         self.calm = False
         self._clock_offset_ms = self._rng.randint(0, 10_000_000)
         self._turn_at: int | None = None
+        self._wake_ms = 0
+        """When the driver wants its next turn, whatever arrives."""
         self._inbox: deque[tuple[Sender, bytes]] = deque()
         self._client_events: list[tuple[str, Socket, bytes]] = []
         self._sockets: dict[int, Socket] = {}
@@ -199,6 +201,7 @@ class Process:
         )
         self.sender = Sender(self.server, identity.instance, identity.boot)
         self._observer.booted(self, in_flight)
+        self._wake_ms = self._schedule.now_ms
         self._request_turn(self._schedule.now_ms)
 
     def crash(self, *, sockets_silent: bool = False, power: bool | None = None) -> None:
@@ -253,6 +256,7 @@ class Process:
     def wake(self) -> None:
         """Somebody inside the process has something to do."""
         if self.driver is not None:
+            self._wake_ms = self._schedule.now_ms
             self._request_turn(self._schedule.now_ms)
 
     # -- input
@@ -297,7 +301,8 @@ class Process:
             self._schedule.at(self.stopped_until_ms, self._turn, self.stopped_until_ms, boot)
             return
         self._turn_at = None
-        self.turns += 1
+        regular = self._schedule.now_ms >= self._wake_ms
+        wanted = regular or bool(self._client_events) or bool(self._performed)
         if self._frame_done:
             self._frame, self._frame_done = None, False
             driver.persisted()
@@ -311,6 +316,11 @@ class Process:
             events, self._client_events = self._client_events, []
             for kind, socket, data in events:
                 self._feed(driver, kind, socket, data)
+        if not wanted and not driver.wants_turn:
+            # As in the server's own loop: what arrived waits for the next turn that something gives a reason for.
+            self._request_turn(self._wake_ms)
+            return
+        self.turns += 1
         effects = driver.turn(self.clock_ms, self._schedule.now_ms + WALL_EPOCH_MS + self.wall_skew_ms)
         if driver.mistakes:
             # The server drops such a message and lives; here every peer is ours, so somebody is wrong.
@@ -369,7 +379,8 @@ class Process:
             if idle:
                 self._begin_task()
         now = self._schedule.now_ms
-        self._request_turn(max(now + 1, now + effects.wake_at - self.clock_ms))
+        self._wake_ms = max(now + 1, now + effects.wake_at - self.clock_ms)
+        self._request_turn(self._wake_ms)
 
     def _hang_up(self, socket: Socket) -> None:
         self._sockets.pop(socket.number, None)

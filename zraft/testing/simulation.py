@@ -502,7 +502,7 @@ class Simulation:
         driver = process.driver
         assert driver is not None
         raft = driver.raft
-        if not process.image.joined and driver.cluster is not None:
+        if driver.cluster is not None and not process.image.joined:
             try:
                 process.image.join(driver.cluster)
             except DiskFullError:

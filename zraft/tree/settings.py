@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from attrs import asdict, evolve, fields, frozen
+from attrs import evolve, fields, frozen
 
 
 @frozen
@@ -40,7 +40,7 @@ class Settings:
 
     def known_at(self, feature_level: int) -> dict[str, int]:
         """The settings that exist at a feature level: no other counts as state."""
-        return {name: value for name, value in asdict(self).items() if _SINCE.get(name, 1) <= feature_level}
+        return {name: getattr(self, name) for name in _BOUNDS if _SINCE.get(name, 1) <= feature_level}
 
     def clamped_timeout_ms(self, timeout_ms: int) -> int:
         """The session timeout that a client gets when it asks for `timeout_ms`."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
 from typing import Any, Protocol
 
 from zraft.tree.digest import item_hash
@@ -58,6 +59,18 @@ def small_items(state: SmallState) -> tuple[tuple[str, tuple[tuple[Any, ...], ..
     )
 
 
+@lru_cache(maxsize=4)
+def _setting_shares(items: tuple[tuple[str, int], ...]) -> tuple[int, ...]:
+    """The most of the small items, and hardly ever others: equal ones are hashed once."""
+    return tuple(item_hash("setting", *fields) for fields in items)
+
+
 def small_shares(state: SmallState) -> list[int]:
     """Their shares of the digest."""
-    return [item_hash(kind, *fields) for kind, items in small_items(state) for fields in items]
+    shares: list[int] = []
+    for kind, items in small_items(state):
+        if kind == "setting":
+            shares += _setting_shares(items)
+        else:
+            shares += [item_hash(kind, *fields) for fields in items]
+    return shares

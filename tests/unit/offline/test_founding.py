@@ -10,10 +10,11 @@ import pytest
 
 from tests.unit.offline.states import CLUSTER, FOUNDERS, ONE, ORIGIN, found_at, opened, rich, server_directory
 from zraft.errors import ConfigError, StorageError
-from zraft.ids import ServerId, zxid_anew
+from zraft.ids import Instance, ServerId, zxid_anew
 from zraft.offline.errors import OfflineError
 from zraft.offline.founders import Founders
 from zraft.offline.founding import PARTS, Founded, claimed, found, take_back
+from zraft.offline_options import make_founders
 from zraft.raft.membership import Membership
 from zraft.raft.messages import UNKNOWN_INSTANCE, MemberRole
 from zraft.storage.directory import DataDirectory, lock_directory, read_meta
@@ -204,6 +205,29 @@ def test_zxids_that_are_used_up_are_refused(tmp_path: Path) -> None:
 def test_a_list_without_the_founder_is_refused() -> None:
     with pytest.raises(ConfigError, match=r"--cluster: lists servers 1, 2, but not this one, --id 3"):
         Founders(ServerId(3), {ServerId(1): "a:1", ServerId(2): "b:2"})
+
+
+def test_observers_of_the_list_are_wanted_as_such() -> None:
+    founders = Founders(
+        ServerId(1), {ServerId(1): "a:1", ServerId(2): "b:2", ServerId(3): "c:3"}, frozenset({ServerId(3)})
+    )
+    assert {server: wish.voter for server, wish in founders.wanted().items()} == {1: True, 2: True, 3: False}
+    roles = {s: m.role for s, m in founders.membership(Instance(b"i" * 16)).members.items()}
+    assert roles == {1: MemberRole.VOTER, 2: MemberRole.LEARNER, 3: MemberRole.OBSERVER}
+    assert Membership.decode(founders.membership(Instance(b"i" * 16)).encode()).members[ServerId(3)].role is (
+        MemberRole.OBSERVER
+    )
+
+
+def test_an_observer_cannot_begin_a_cluster() -> None:
+    with pytest.raises(ConfigError, match="server 2 is an observer"):
+        Founders(ServerId(2), {ServerId(1): "a:1", ServerId(2): "b:2"}, frozenset({ServerId(2)}))
+
+
+def test_the_command_line_marks_observers_as_zraft_serve_does() -> None:
+    founders = make_founders(ServerId(1), None, "1=10.0.0.1:2181,2=10.0.0.2:2181:observer")
+    assert founders.observers == {2}
+    assert founders.addresses == {1: "10.0.0.1:2181", 2: "10.0.0.2:2181"}
 
 
 def test_everything_is_readable_by_its_owner_alone(tmp_path: Path) -> None:

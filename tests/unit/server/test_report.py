@@ -109,6 +109,14 @@ def test_a_full_disk_makes_a_server_unready(watched: Watched) -> None:
     )
 
 
+def test_a_server_that_was_asked_to_stop_is_not_ready_for_new_clients(watched: Watched) -> None:
+    """While it hands its leadership over and its clients go: balancers must not send it others."""
+    watched.lead()
+    watched.process.leaving = True
+    [reason] = watched.report.status().reasons
+    assert reason.startswith("this server was asked to stop")
+
+
 def test_a_server_that_lost_contact_says_so(watched: Watched) -> None:
     watched.lead()
     watched.place.driver.contact._touches.contact = -(10**9)

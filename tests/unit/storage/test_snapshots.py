@@ -29,7 +29,7 @@ from zraft.storage.errors import (
     WriteError,
 )
 from zraft.storage.snapshot_format import FOOTER_BYTES, SnapshotFile, decode_header, encode_header
-from zraft.storage.snapshots import SnapshotStore
+from zraft.storage.snapshots import READ_AT_ONCE_MAX, SnapshotStore
 from zraft.storage.wal import Wal
 from zraft.testing.disk import SimulatedDisk, Trouble
 
@@ -278,6 +278,38 @@ def test_purge_keeps_the_newest_and_removes_damaged_ones_before_it() -> None:
     with pytest.raises(SnapshotGoneError, match="is not here any more; take the newest"):
         store.read(gone.id, 0, 10)
     assert store.purge(2) == 0
+
+
+def test_a_snapshot_that_is_purged_while_it_is_read_is_read_to_its_end() -> None:
+    """A slow download would otherwise never end where snapshots are taken often; nobody else begins to read it."""
+    disk, store = store_with(3, 5, 6, 9)
+    slow, other, third, newest = store.infos
+    whole = disk.contents(slow.path)
+    read = store.read(slow.id, 0, 100)
+    assert store.purge(1) == 3
+    for gone in (other, third):
+        with pytest.raises(SnapshotGoneError):
+            store.read(gone.id, 0, 10)
+    while piece := store.read(slow.id, len(read), 100):
+        read += piece
+        store.read(newest.id, 0, 10)
+        if len(read) == slow.size:
+            break
+    assert read == whole
+    with pytest.raises(SnapshotGoneError):
+        store.read(slow.id, 0, 10)
+
+
+def test_only_so_many_purged_snapshots_are_kept_open() -> None:
+    _, store = store_with(3, 5, 6, 9)
+    for info in store.infos[: READ_AT_ONCE_MAX + 1]:
+        store.read(info.id, 0, 10)
+    first, second = store.infos[:2]
+    store.purge(1)
+    with pytest.raises(SnapshotGoneError):
+        store.read(first.id, 10, 10)
+    assert len(store.read(second.id, 10, 10)) == 10
+    store.close()
 
 
 def test_temporaries_are_removed_and_foreign_files_left_alone() -> None:
