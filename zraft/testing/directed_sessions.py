@@ -89,7 +89,10 @@ def expiry_on_waking() -> None:
         leader, *_ = scene.found()
         for client in scene.clients:
             scene.connect(client, leader)
+        confirmed = raft_of(leader).quorum_round
+        scene.until(lambda: raft_of(leader).quorum_round > confirmed, "all have just heard of each other")
         scene.sleep(4_000)
+        assert leader.leads, "whoever leads anew gives every session its full time"
         for client in scene.clients:
             scene.doze(client, 60)
         scene.run(1_000)
