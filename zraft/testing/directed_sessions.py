@@ -178,3 +178,19 @@ def blind_reap() -> None:
         client.set("/a", -1)
         scene.until(lambda: client.idle, "it is written to again")
         scene.heal()
+
+
+@breaks("snapshot clients:")
+def snapshot_keeps_clients() -> None:
+    """A server that has clients gets no entries for long, then the state as a whole."""
+    with Scene(clients=2, retain_bytes_max=0) as scene:
+        leader, _, third = scene.found()
+        worker, reader = scene.clients
+        scene.connect(worker, leader)
+        scene.connect(reader, third)
+        appends = scene.leave_behind(third, leader, in_contact=True)
+        assert appends is not None
+        scene.until(lambda: scene.restored(third), "it takes the snapshot over")
+        assert third.adoptions.silenced, "its client stayed until then"
+        scene.release(appends, lose=True)
+        scene.heal()
