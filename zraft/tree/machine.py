@@ -20,7 +20,7 @@ from zraft.tree.digest import DIGEST_EVERY, DIGESTS_KEPT, Digest
 from zraft.tree.events import Event
 from zraft.tree.features import FEATURE_LEVEL_MIN, LEVEL_OF_MEMBERS, LEVEL_OF_NATIVE, check_level
 from zraft.tree.hiding import Hidden, is_hidden
-from zraft.tree.members import Wanted, WantedMember, changed_members, config_text
+from zraft.tree.members import EVERYWHERE, Wanted, WantedMember, changed_members, config_text
 from zraft.tree.multi import execute_multi, part_handlers
 from zraft.tree.node import CONFIG, NodeTable, Znode
 from zraft.tree.once import execute_once
@@ -454,6 +454,11 @@ class Machine:
         if version not in (-1, node.mzxid):
             return Code.BAD_VERSION
         members = changed_members(self.members, replace, changes)
+        if self._owner[0] != LEADER and not isinstance(members, Code):
+            # What the founders were started with may be such an address; nobody can be sent to a new one.
+            before = {member.address for member in self.members.values()}
+            if any(m.address.startswith(EVERYWHERE) and m.address not in before for m in members.values()):
+                members = Code.BAD_ARGUMENTS
         allowed = self._tree.session is None or permits(node.acl, WRITE, self._tree.ids)
         if isinstance(members, Code):
             # What is refused here only, such as a number above those of our servers, ZooKeeper would have let pass up
