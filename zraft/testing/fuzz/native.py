@@ -168,7 +168,9 @@ class NativeFuzz:
     def stream(self) -> tuple[bytes, list[int] | None]:
         """(everything one hostile client says, the ids that must be answered; None: nobody can tell)."""
         rng = self._rng
-        messages = [{"id": 0, "type": "hello", "timeout_ms": 30_000}] if rng.random() < 0.5 else []
+        messages: list[dict[str, Any]] = (
+            [{"id": 0, "type": "hello", "timeout_ms": 30_000}] if rng.random() < 0.5 else []
+        )
         if rng.random() < 0.03:
             zatt = rng.choice(("get", "diagnostic", "append", "nonsense", "config"))
             return msgpack.packb({"type": zatt, "data": {"action": "delete", "key": 1}}), None
