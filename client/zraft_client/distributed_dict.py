@@ -23,6 +23,7 @@ from typing import Any, Final, TypeVar
 from zraft.errors import Code, ConfigError
 from zraft_client import requests
 from zraft_client.blocking import BlockingClient
+from zraft_client.calls import Answer, Request
 from zraft_client.client import Hosts
 from zraft_client.copies import DictionaryCopy
 from zraft_client.errors import (
@@ -34,7 +35,6 @@ from zraft_client.errors import (
     StaleError,
 )
 from zraft_client.policies import ALWAYS, RefreshPolicy, RefreshPolicyAlways, RefreshPolicyWatch
-from zraft_client.protocol import Answer, Request
 from zraft_client.requests import DEFAULT
 from zraft_client.values import ConnectionState, Counted, Receipt, Versioned
 
