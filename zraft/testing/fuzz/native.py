@@ -296,7 +296,7 @@ class NativeFuzz:
         connection: Any = client.connection
         server.stalled = True
         message = msgpack.packb(floods[name])
-        chunk = message * (CHUNK_BYTES // len(message))
+        chunk = message * min(3_000, CHUNK_BYTES // len(message))
         for _ in range(FLOOD_CHUNKS):
             if client.closed or not connection.wants_read:
                 break
