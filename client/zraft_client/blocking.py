@@ -16,10 +16,11 @@ from itertools import islice
 from typing import Any, Final, TypeVar
 
 from zraft_client.blocking_api import BlockingCalls
-from zraft_client.client import TIMEOUT_S, Client, ClientStatistics, Hosts, Listener, Session, converted
+from zraft_client.calls import Call, Request
+from zraft_client.client import TIMEOUT_S, Client, ClientStatistics, Hosts, Listener, Session
 from zraft_client.errors import ClientError, ClosedError, ForkedError
-from zraft_client.protocol import Call, Request
 from zraft_client.values import ConnectionState
+from zraft_client.waiters import converted
 
 T = TypeVar("T")
 

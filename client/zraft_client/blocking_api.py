@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import Any, TypeVar
 
 from zraft_client import requests
-from zraft_client.protocol import Answer, Request
+from zraft_client.calls import Answer, Request
 from zraft_client.requests import DEFAULT, Acl, MultiPart, MultiResult
 from zraft_client.values import (
     Children,

@@ -19,6 +19,7 @@ from zraft.address import Address
 from zraft.errors import Code
 from zraft_client import requests
 from zraft_client.api import AsyncCalls
+from zraft_client.calls import Call, Request, Settled
 from zraft_client.connection import Connection
 from zraft_client.dictionary import AsyncDictionary
 from zraft_client.errors import (
@@ -32,7 +33,7 @@ from zraft_client.errors import (
     WireError,
 )
 from zraft_client.pacing import HostRing, parse_hosts
-from zraft_client.protocol import PENDING_MAX, REQUEST_BYTES_MAX, Answer, Call, Calls, Request, Settled
+from zraft_client.protocol import PENDING_MAX, REQUEST_BYTES_MAX, Calls
 from zraft_client.subscriptions import (
     CREDIT_BYTES,
     DictionarySubscription,
@@ -41,6 +42,7 @@ from zraft_client.subscriptions import (
     Subscription,
 )
 from zraft_client.values import ConnectionState
+from zraft_client.waiters import MembersWaiter, Nobody, SubscriptionWaiter, conclude, converted
 
 T = TypeVar("T")
 S = TypeVar("S", bound=Subscription[Any])
@@ -227,7 +229,7 @@ class Client(AsyncCalls):
                 timer.cancel()
         closed = ClosedError("the client was closed")
         for call, _, error in self._calls.close():
-            _conclude(call, None, closed if call.prompt else error)
+            conclude(call, None, closed if call.prompt else error)
         for subscription in list(self._subscriptions):
             subscription.refused(closed)
         self._subscriptions.clear()
@@ -391,15 +393,20 @@ class Client(AsyncCalls):
 
     def _conclude(self, settled: Iterable[Settled]) -> None:
         for call, answer, error in settled:
-            _conclude(call, answer, error)
+            conclude(call, answer, error)
             if (
                 isinstance(error, SessionExpiredError)
                 and self._session is not None
                 and self._connection is not None
             ):
                 self._give_up_connection("a server said that the session expired")
-        if self._calls.next_due is not None and self._retry_timer is None and self._loop is not None:
-            self._retry_timer = self._loop.call_at(self._calls.next_due, self._retry)
+        due = self._calls.next_due
+        if due is not None and self._loop is not None:
+            timer = self._retry_timer
+            if timer is None or timer.when() > due:
+                if timer is not None:
+                    timer.cancel()
+                self._retry_timer = self._loop.call_at(due, self._retry)
 
     def _retry(self) -> None:
         self._retry_timer = None
@@ -459,7 +466,7 @@ class Client(AsyncCalls):
 
     def _send_subscription(self, subscription: Subscription[Any]) -> None:
         subscription.resubscribed()
-        waiter = _SubscriptionWaiter(self, subscription)
+        waiter = SubscriptionWaiter(self, subscription)
         call = self._calls.call(subscription.request(), _NEVER, waiter, prompt=True)
         subscription.id = self._calls.subscribe(call, subscription)
 
@@ -471,7 +478,7 @@ class Client(AsyncCalls):
         self._subscriptions.pop(subscription, None)
         number, subscription.id = subscription.id, 0
         if number and self._calls.unsubscribe(number):
-            call = self._calls.call(requests.unsubscribe(number), _NEVER, _Nobody(), prompt=True)
+            call = self._calls.call(requests.unsubscribe(number), _NEVER, Nobody(), prompt=True)
             self._calls.submit_now(call)
             self._flush_soon()
 
@@ -623,13 +630,13 @@ class Client(AsyncCalls):
             self._give_up_connection(f"nothing was heard for {now - self._heard:.1f} s")
             return
         if now - self._sent >= timeout_s / 3 or now - self._heard >= timeout_s / 3:
-            call = self._calls.call(requests.ping(), _NEVER, _Nobody(), prompt=True)
+            call = self._calls.call(requests.ping(), _NEVER, Nobody(), prompt=True)
             self._calls.submit_now(call)
             self._flush()
         self._pulse = self._loop.call_later(timeout_s / 6, self._beat)
 
     def _learn_members(self) -> None:
-        call = self._calls.call(requests.members(), _NEVER, _MembersWaiter(self._ring), prompt=True)
+        call = self._calls.call(requests.members(), _NEVER, MembersWaiter(self._ring), prompt=True)
         self._calls.submit_now(call)
         self._flush()
 
@@ -657,73 +664,3 @@ class _Within(AsyncCalls):
     @property
     def last_zxid(self) -> int:
         return self._client.last_zxid
-
-
-class _Nobody:
-    """Waits for an answer that matters to nobody."""
-
-    def done(self) -> bool:
-        return True
-
-    def set_result(self, result: Any) -> None:
-        raise AssertionError("nobody waits")
-
-    def set_exception(self, exception: Any) -> None:
-        raise AssertionError("nobody waits")
-
-
-class _SubscriptionWaiter:
-    """Waits for a server's word on a subscription."""
-
-    def __init__(self, client: Client, subscription: Subscription[Any]) -> None:
-        self._client = client
-        self._subscription = subscription
-
-    def done(self) -> bool:
-        return False
-
-    def set_result(self, _: Any) -> None:
-        self._subscription.acknowledged()
-
-    def set_exception(self, error: ClientError) -> None:
-        if not isinstance(error, NotSentError):  # the connection was lost: it is asked again on the next one
-            self._subscription.refused(error)
-            self._client.forget(self._subscription)
-
-
-class _MembersWaiter:
-    """Takes the cluster's members for further hosts."""
-
-    def __init__(self, ring: HostRing) -> None:
-        self._ring = ring
-
-    def done(self) -> bool:
-        return False
-
-    def set_result(self, answer: Answer) -> None:
-        self._ring.learn(requests.addresses_of(answer))
-
-    def set_exception(self, _: ClientError) -> None:
-        """Then those given are all there is."""
-
-
-def _conclude(call: Call, answer: Answer | None, error: ClientError | None) -> None:
-    waiter = call.waiter
-    if waiter.done():
-        return
-    if error is None:
-        waiter.set_result(answer)
-    else:
-        waiter.set_exception(error)
-
-
-def converted(request: Request[T], answer: Answer) -> T:
-    """What an answer says.
-
-    Raises:
-        WireError: it lacks what the protocol promises.
-    """
-    try:
-        return request.convert(answer)
-    except (KeyError, TypeError, ValueError, AttributeError) as error:
-        raise WireError(f"{request.fields['type']}: an answer of a server: {error!r}") from error

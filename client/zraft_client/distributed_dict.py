@@ -23,6 +23,7 @@ from typing import Any, Final, TypeVar
 from zraft.errors import Code, ConfigError
 from zraft_client import requests
 from zraft_client.blocking import BlockingClient
+from zraft_client.calls import Answer, Request
 from zraft_client.client import Hosts
 from zraft_client.copies import DictionaryCopy
 from zraft_client.errors import (
@@ -34,7 +35,6 @@ from zraft_client.errors import (
     StaleError,
 )
 from zraft_client.policies import ALWAYS, RefreshPolicy, RefreshPolicyAlways, RefreshPolicyWatch
-from zraft_client.protocol import Answer, Request
 from zraft_client.requests import DEFAULT
 from zraft_client.values import ConnectionState, Counted, Receipt, Versioned
 
@@ -169,7 +169,7 @@ class DistributedDict(AbstractClient, MutableMapping[Any, Any]):
 
     def close(self) -> None:
         """Let the servers forget it; the entries stay."""
-        copy, self._copy = self._copy, None
+        copy = self._copy
         if self._shared and copy is not None and self._client.state is not ConnectionState.CLOSED:
             self._client.run_soon(lambda _: copy.close())
             if self._stop_listening is not None:
@@ -193,6 +193,7 @@ class DistributedDict(AbstractClient, MutableMapping[Any, Any]):
 
     def refresh(self, force: bool = False) -> None:
         """Fetch the dictionary, if `force` is true or the policy says so. Nothing to do for a copy that is pushed."""
+        self._client.check()
         if self._copy is not None:
             self._fresh_copy()
         elif force or self.refresh_policy.can_update():

@@ -13,15 +13,15 @@ from __future__ import annotations
 import heapq
 import random
 from collections import deque
-from collections.abc import Callable, Mapping
-from enum import Enum
+from collections.abc import Mapping
 from struct import Struct
-from typing import Any, Final, Generic, Protocol, TypeVar
+from typing import Any, Final
 
 import msgpack
 from attrs import define, field
 
 from zraft.errors import Code
+from zraft_client.calls import Answer, Call, Kind, Place, Request, Settled, Sink
 from zraft_client.errors import (
     ClientError,
     DeadlineError,
@@ -59,87 +59,6 @@ _ID_KEY: Final = b"\xa2id\xce"
 _SEQ_KEY: Final = b"\xa3seq\xcf"
 _FLOOR_KEY: Final = b"\xa5floor\xcf"
 _HEADS: Final = tuple(bytes((0x80 | count,)) for count in range(16))
-
-T = TypeVar("T")
-
-
-class Kind(Enum):
-    """How a request may be repeated."""
-
-    READ = "read"
-    """Always: it changes nothing."""
-    WRITE = "write"
-    """Under one sequence number, within its session."""
-    PLAIN = "plain"
-    """A write without a session: only if it certainly had no effect."""
-
-
-Answer = Mapping[str, Any]
-
-
-# not frozen only because one is made per call; nothing changes it
-@define(eq=False)
-class Request(Generic[T]):
-    """What is asked: the fields of its map but `id`, `seq` and `floor`; how it may be repeated; what comes of its answer."""
-
-    fields: Mapping[str, Any]
-    kind: Kind
-    convert: Callable[[Answer], T]
-
-
-class Waiter(Protocol):
-    """Who waits for a call, such as an asyncio.Future."""
-
-    def done(self) -> bool: ...
-    def set_result(self, result: Any, /) -> None: ...
-    def set_exception(self, exception: Any, /) -> None: ...
-
-
-class _Place(Enum):
-    PENDING = 0
-    FLYING = 1
-    DELAYED = 2
-    SETTLED = 3
-
-
-@define(eq=False)
-class Call:
-    """One request on its way to an outcome."""
-
-    head: bytes
-    body: bytes
-    kind: Kind
-    what: str
-    """Its type, for messages."""
-    deadline: float
-    waiter: Any
-    prompt: bool = False
-    """Belongs to this connection alone: never repeated on another."""
-    id: int = 0
-    seq: int = 0
-    """0: none yet."""
-    attempts: int = 0
-    doubt: bool = False
-    """Whether a copy may have been carried out, or may yet be, of which no answer will come."""
-    place: _Place = _Place.PENDING
-
-    @property
-    def settled(self) -> bool:
-        return self.place is _Place.SETTLED
-
-
-class Sink(Protocol):
-    """Who takes what a subscription pushes, in order, at once."""
-
-    def pushed(self, message: Answer, size: int) -> None:
-        """One message; `size` is its length in bytes."""
-
-    def refused(self, error: ClientError) -> None:
-        """The server ended the subscription."""
-
-
-Settled = tuple[Call, Any, ClientError | None]
-"""A call with its answer, or with the error it ended in."""
 
 
 @define(eq=False)
@@ -225,7 +144,7 @@ class Calls:
         if self.ready and not self._pending and self._has_room(call):
             self._fly(call)
         elif len(self._pending) >= self.pending_max:
-            call.place = _Place.SETTLED
+            call.place = Place.SETTLED
             raise NotSentError(
                 f"{call.what}: {self.pending_max} calls wait already (pending_max); wait for some of them first"
             )
@@ -274,7 +193,7 @@ class Calls:
         pending = self._pending
         while pending and self.ready:
             call = pending[0]
-            if call.place is not _Place.SETTLED:
+            if call.place is not Place.SETTLED:
                 if not self._has_room(call):
                     return
                 self._fly(call)
@@ -292,7 +211,7 @@ class Calls:
             number = number % ID_MAX + 1
         self._next_id = number % ID_MAX + 1
         call.id = number
-        call.place = _Place.FLYING
+        call.place = Place.FLYING
         flying[number] = call
         if call.kind is Kind.WRITE:
             if not call.seq:
@@ -344,7 +263,7 @@ class Calls:
         except (KeyError, TypeError, ValueError, AttributeError, msgpack.exceptions.UnpackException) as error:
             self.failure = WireError(f"a server sent what is no answer: {error!r}")
         if self.failure is not None:
-            if call is not None and call.place is _Place.FLYING:
+            if call is not None and call.place is Place.FLYING:
                 flying[call.id] = call  # its answer was none
         elif self._pending:
             self.pump()
@@ -377,7 +296,7 @@ class Calls:
             call.doubt = True
         if again and not call.prompt:
             call.attempts += 1
-            call.place = _Place.DELAYED
+            call.place = Place.DELAYED
             due = now + delay_s(call.attempts, self.rng)
             heapq.heappush(self._delayed, (due, call.id, call))
             return
@@ -406,7 +325,7 @@ class Calls:
         return [(call, None, error)]
 
     def _settle(self, call: Call) -> None:
-        call.place = _Place.SETTLED
+        call.place = Place.SETTLED
         seq = call.seq
         if not seq:
             return
@@ -432,8 +351,8 @@ class Calls:
         again: list[Call] = []
         while self._delayed and self._delayed[0][0] <= now:
             call = heapq.heappop(self._delayed)[2]
-            if call.place is _Place.DELAYED:
-                call.place = _Place.PENDING
+            if call.place is Place.DELAYED:
+                call.place = Place.PENDING
                 again.append(call)
         # before what was asked later
         self._pending.extendleft(reversed(again))
@@ -453,15 +372,15 @@ class Calls:
 
     def give_up(self, call: Call) -> ClientError:
         """Stop asking; what is known of the call then. Its number is passed by the floor, which fences late copies."""
-        place, call.place = call.place, _Place.SETTLED
-        if place is _Place.FLYING:
+        place, call.place = call.place, Place.SETTLED
+        if place is Place.FLYING:
             del self._flying[call.id]
             call.doubt = True
-        elif place is _Place.PENDING:
+        elif place is Place.PENDING:
             self._given_up_pending += 1
             if self._given_up_pending > GIVEN_UP_KEPT_MAX:
                 self._given_up_pending = 0
-                self._pending = deque(one for one in self._pending if one.place is _Place.PENDING)
+                self._pending = deque(one for one in self._pending if one.place is Place.PENDING)
         self._settle(call)
         if call.kind is Kind.READ:
             return DeadlineError(f"{call.what}: no answer within the deadline of the call")
@@ -469,15 +388,15 @@ class Calls:
             return UnknownOutcomeError(
                 f"{call.what}: no answer within the deadline of the call; it may have happened, or may yet happen",
             )
-        if place is _Place.DELAYED or call.attempts:
+        if place is Place.DELAYED or call.attempts:
             return DeadlineError(f"{call.what}: refused until the deadline of the call; it did not happen")
         return NotSentError(f"{call.what}: no server could be asked within the deadline of the call")
 
     def _unsettled(self) -> list[Call]:
         return [
             *self._flying.values(),
-            *(call for call in self._pending if call.place is _Place.PENDING),
-            *(call for _, _, call in self._delayed if call.place is _Place.DELAYED),
+            *(call for call in self._pending if call.place is Place.PENDING),
+            *(call for _, _, call in self._delayed if call.place is Place.DELAYED),
         ]
 
     # -- connections and sessions
@@ -503,14 +422,14 @@ class Calls:
         for call in self._flying.values():
             call.doubt = True
             if call.prompt:
-                call.place = _Place.SETTLED
+                call.place = Place.SETTLED
                 settled.append((call, None, NotSentError(f"{call.what}: the connection was lost")))
             elif call.kind is Kind.PLAIN:
-                call.place = _Place.SETTLED
+                call.place = Place.SETTLED
                 text = "the connection was lost before it was answered; without a session it is not repeated"
                 settled.append((call, None, UnknownOutcomeError(f"{call.what}: {text}")))
             else:
-                call.place = _Place.PENDING
+                call.place = Place.PENDING
                 again.append(call)
         self._flying.clear()
         # in the order in which they were sent
@@ -526,7 +445,7 @@ class Calls:
         settled: list[Settled] = []
         for call in self._unsettled():
             if call.kind is Kind.WRITE and (call.seq or not renewing):
-                call.place = _Place.SETTLED
+                call.place = Place.SETTLED
                 error: ClientError = _unknown_of_session(call) if call.doubt else _not_in_session(call)
                 settled.append((call, None, error))
         self._next_seq = 1

@@ -8,8 +8,8 @@ from typing import Any, Final
 
 from zraft.address import Address, parse_address
 from zraft.errors import ConfigError
+from zraft_client.calls import Answer, Kind, Request
 from zraft_client.errors import EncodingError
-from zraft_client.protocol import Answer, Kind, Request
 from zraft_client.values import (
     Check,
     Children,

@@ -14,8 +14,8 @@ from typing import Any, Final, Generic, Protocol, TypeVar
 from attrs import frozen
 
 from zraft_client import requests
+from zraft_client.calls import Answer, Request
 from zraft_client.errors import ClientError, ClosedError, WireError
-from zraft_client.protocol import Answer, Request
 from zraft_client.values import LogEntry, Versioned, entries_of, listed
 
 CREDIT_BYTES: Final = 1_048_576

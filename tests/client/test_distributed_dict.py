@@ -15,6 +15,7 @@ from zraft_client import (
     AbstractClient,
     BadVersionError,
     BlockingClient,
+    ClosedError,
     ConnectionState,
     DeadlineError,
     DistributedDict,
@@ -331,6 +332,29 @@ def test_zatts_primitives_answer_in_zatts_form(client: BlockingClient) -> None:
     refused = base._append_log({"action": "delete", "key": "k"})
     assert (refused["success"], refused["code"]) == (False, "NO_NODE")
     assert "commitIndex" in base._diagnostic()["log"]
+
+
+@pytest.mark.parametrize("policy", POLICIES)
+def test_after_its_end_reads_are_refused_under_every_policy(fake: ClusterThread, policy: str) -> None:
+    """Not answered from a copy that nobody keeps up to date any more."""
+    mine = DistributedDict.connect(fake.hosts, refresh_policy=POLICIES[policy]())
+    mine["k"] = 1
+    mine.close()
+    mine.close()
+    with pytest.raises(ClosedError):
+        mine["k"]
+    with pytest.raises(ClosedError):
+        len(mine)
+
+
+def test_one_of_several_over_a_client_ends_alone(fake: ClusterThread, client: BlockingClient) -> None:
+    first, second = (DistributedDict.over(client, refresh_policy=RefreshPolicyWatch()) for _ in range(2))
+    first.close()
+    with pytest.raises(ClosedError):
+        first["k"]
+    second["k"] = 1
+    assert second["k"] == 1
+    assert fake.do(lambda cluster: len(cluster.subscribed)) == 1
 
 
 def test_a_forked_child_is_told_also_by_a_copy_that_needs_no_server(fake: ClusterThread) -> None:

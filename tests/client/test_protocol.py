@@ -11,6 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from zraft_client import requests
+from zraft_client.calls import Answer, Call, Request
 from zraft_client.errors import (
     BadVersionError,
     ClientError,
@@ -22,7 +23,7 @@ from zraft_client.errors import (
     UnknownOutcomeError,
     WireError,
 )
-from zraft_client.protocol import FLYING_MAX, WINDOW, Answer, Call, Calls, Request
+from zraft_client.protocol import FLYING_MAX, WINDOW, Calls
 from zraft_client.values import Consistency
 
 NOW = 100.0

@@ -181,6 +181,7 @@ class Clients:
         connection.phase = Phase.OPEN
         connection.timeout_ms = OPEN_TIMEOUT_MS
         self._timeouts[OPEN_TIMEOUT_MS] += 1
+        self.timeout_ms_min = min(self._timeouts)
 
     @property
     def connections(self) -> Sequence[ClientConnection]:
@@ -515,7 +516,7 @@ class Clients:
     def close_idle(self) -> None:
         """End the connections that wait for nothing: this server is about to stop, and they lose no answer."""
         for connection in list(self._connections):
-            if connection.phase in (Phase.ATTACHED, Phase.OPEN) and not (connection.queue or connection.out):
+            if connection.phase in (Phase.ATTACHED, Phase.OPEN) and connection.idle:
                 self.close(connection)
 
     def flush(self, now: int) -> list[Output]:

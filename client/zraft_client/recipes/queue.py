@@ -10,9 +10,9 @@ from typing import Any, Final
 from attrs import frozen
 
 from zraft_client import requests
+from zraft_client.calls import Request
 from zraft_client.client import Client
 from zraft_client.errors import BadVersionError, ClientError, LockLostError, NodeExistsError, NoNodeError
-from zraft_client.protocol import Request
 from zraft_client.recipes.contenders import make_directory
 from zraft_client.subscriptions import Subscription
 from zraft_client.values import Check, Created, LogEntry, Receipt

@@ -29,6 +29,9 @@ MESSAGES_PER_STREAM: Final = 24
 STREAMS_PER_SERVER: Final = 1_000
 TURNS_MAX: Final = 2_000
 CHUNK_BYTES: Final = 256 * 1024
+FLOOD_CHUNKS: Final = 20
+"""A few more than a connection may keep."""
+
 HELD_BYTES_MAX: Final = 3 * (BACKLOG_BYTES_MAX + CHUNK_BYTES)
 HONEST: Final = "honest"
 
@@ -290,11 +293,11 @@ class NativeFuzz:
         self._tally[f"flood of {name}"] += 1
         self._number += 1
         client = _connect(server, self._number)
-        connection = client.connection
+        connection: Any = client.connection
         server.stalled = True
         message = msgpack.packb(floods[name])
-        chunk = message * (CHUNK_BYTES // len(message))
-        for _ in range(60):
+        chunk = message * min(3_000, CHUNK_BYTES // len(message))
+        for _ in range(FLOOD_CHUNKS):
             if client.closed or not connection.wants_read:
                 break
             connection.data_received(chunk)
@@ -306,6 +309,8 @@ class NativeFuzz:
             bound = OUTPUT_BYTES_MAX + ANSWERS_BYTES_MAX
             _require(size <= bound, f"flood of {name}: {size} bytes of answers in one turn")
             client.received.clear()
+            if client.closed or not (connection.outstanding or connection._undecoded):
+                break
         connection.connection_lost()
 
 
