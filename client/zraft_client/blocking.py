@@ -12,6 +12,7 @@ import threading
 import weakref
 from collections import deque
 from collections.abc import Callable, Coroutine, Iterable
+from itertools import islice
 from typing import Any, Final, TypeVar
 
 from zraft_client.blocking_api import BlockingCalls
@@ -23,6 +24,8 @@ from zraft_client.values import ConnectionState
 T = TypeVar("T")
 
 JOIN_TIMEOUT_S: Final = 10.0
+AT_ONCE_MAX: Final = 4_000
+"""Calls that one `ask_all` has under way."""
 
 
 class _Waiter:
@@ -237,11 +240,17 @@ class BlockingClient(BlockingCalls):
         return self._worker.ask(request, self._timeout_s)
 
     def ask_all(self, wanted: Iterable[Request[T]]) -> list[T]:
-        """All of these at once, over one connection; not atomic. Raises the first error, after all were answered."""
-        begun = [(request, self._worker.begin(request, self._timeout_s)) for request in wanted]
+        """All of these, thousands at a time; not atomic. Raises the first error, after all were answered."""
         first: ClientError | None = None
         found: list[T] = []
-        for request, waiter in begun:
+        begun: deque[tuple[Request[T], _Waiter]] = deque()
+        left = iter(wanted)
+        while True:
+            for request in islice(left, AT_ONCE_MAX - len(begun)):
+                begun.append((request, self._worker.begin(request, self._timeout_s)))
+            if not begun:
+                break
+            request, waiter = begun.popleft()
             try:
                 found.append(self._worker.result(request, waiter))
             except ClientError as error:

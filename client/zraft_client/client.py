@@ -398,8 +398,13 @@ class Client(AsyncCalls):
                 and self._connection is not None
             ):
                 self._give_up_connection("a server said that the session expired")
-        if self._calls.next_due is not None and self._retry_timer is None and self._loop is not None:
-            self._retry_timer = self._loop.call_at(self._calls.next_due, self._retry)
+        due = self._calls.next_due
+        if due is not None and self._loop is not None:
+            timer = self._retry_timer
+            if timer is None or timer.when() > due:
+                if timer is not None:
+                    timer.cancel()
+                self._retry_timer = self._loop.call_at(due, self._retry)
 
     def _retry(self) -> None:
         self._retry_timer = None

@@ -169,7 +169,7 @@ class DistributedDict(AbstractClient, MutableMapping[Any, Any]):
 
     def close(self) -> None:
         """Let the servers forget it; the entries stay."""
-        copy, self._copy = self._copy, None
+        copy = self._copy
         if self._shared and copy is not None and self._client.state is not ConnectionState.CLOSED:
             self._client.run_soon(lambda _: copy.close())
             if self._stop_listening is not None:
@@ -193,6 +193,7 @@ class DistributedDict(AbstractClient, MutableMapping[Any, Any]):
 
     def refresh(self, force: bool = False) -> None:
         """Fetch the dictionary, if `force` is true or the policy says so. Nothing to do for a copy that is pushed."""
+        self._client.check()
         if self._copy is not None:
             self._fresh_copy()
         elif force or self.refresh_policy.can_update():
@@ -386,11 +387,13 @@ class DistributedDict(AbstractClient, MutableMapping[Any, Any]):
             self._data[key] = value
 
     def _attempt(self, request: Request[T]) -> T:
-        for attempt in range(self.append_retry_attempts):
+        end = monotonic() + self._client.timeout_s
+        for attempt in range(1, self.append_retry_attempts + 1):
             try:
                 return self._client.ask(request)
             except FailedError as error:
-                if not error.retriable or attempt + 1 == self.append_retry_attempts:
+                # a call that took its whole deadline was tried often enough
+                if not error.retriable or attempt == self.append_retry_attempts or monotonic() >= end:
                     raise
         raise AssertionError("the last attempt returns or raises")
 

@@ -6,6 +6,7 @@ import ast
 import asyncio
 import gc
 import os
+import signal
 import subprocess
 import sys
 import threading
@@ -143,6 +144,24 @@ def test_what_waits_when_it_is_closed_ends_and_later_calls_are_refused(fake: Clu
     with pytest.raises(ClosedError):
         client.put("k", 1)
     client.close()
+
+
+def test_an_interrupt_ends_the_wait_and_gives_the_call_up(fake: ClusterThread) -> None:
+    with BlockingClient(fake.hosts) as client:
+        fake.do(lambda cluster: cluster.fault("put", Fault.SILENCE))
+
+        def interrupt() -> None:
+            while "put" not in fake.requests():
+                pass
+            os.kill(os.getpid(), signal.SIGINT)
+
+        interrupting = threading.Thread(target=interrupt)
+        interrupting.start()
+        with pytest.raises(KeyboardInterrupt):
+            client.put("k", 1)
+        interrupting.join(DEADLINE_S)
+        assert client.statistics().unsettled == 0
+        assert client.put("k", 2).version == 0
 
 
 def test_one_that_was_let_go_ends_its_session_and_its_thread(fake: ClusterThread) -> None:

@@ -15,6 +15,7 @@ from zraft_client import (
     AbstractClient,
     BadVersionError,
     BlockingClient,
+    ClosedError,
     ConnectionState,
     DeadlineError,
     DistributedDict,
@@ -32,12 +33,12 @@ from zraft_client import (
 )
 
 POLICIES = {
-    "always": lambda: RefreshPolicyAlways(),
+    "always": RefreshPolicyAlways,
     "lock": lambda: RefreshPolicyLock(True),
     "locked": lambda: RefreshPolicyLock(False),
     "count": lambda: RefreshPolicyCount(3),
     "time": lambda: RefreshPolicyTime(timedelta(hours=1)),
-    "watch": lambda: RefreshPolicyWatch(),
+    "watch": RefreshPolicyWatch,
 }
 
 
@@ -294,6 +295,21 @@ def test_a_write_that_certainly_failed_is_tried_so_often_and_no_more(
         DistributedDict.over(client, append_retry_attempts=0)
 
 
+def test_a_write_that_no_server_takes_ends_at_one_deadline_however_many_attempts_there_are(
+    fake: ClusterThread,
+) -> None:
+    with DistributedDict.connect(fake.hosts, timeout_s=0.2, append_retry_attempts=1_000_000) as mine:
+        fake.do(lambda cluster: cluster.fault("put", *[Fault.REFUSE] * 10_000))
+        with pytest.raises(DeadlineError):
+            mine["k"] = 1
+
+
+def test_more_entries_than_may_wait_are_updated_all_the_same(fake: ClusterThread) -> None:
+    with DistributedDict.connect(fake.hosts, pending_max=5_000) as mine:
+        mine.update({n: n for n in range(12_000)})
+        assert len(mine) == 12_000
+
+
 def test_steps_that_others_always_overtake_end_at_a_deadline(fake: ClusterThread) -> None:
     with DistributedDict.connect(fake.hosts, timeout_s=0.3) as mine:
         mine["k"] = 0
@@ -316,6 +332,29 @@ def test_zatts_primitives_answer_in_zatts_form(client: BlockingClient) -> None:
     refused = base._append_log({"action": "delete", "key": "k"})
     assert (refused["success"], refused["code"]) == (False, "NO_NODE")
     assert "commitIndex" in base._diagnostic()["log"]
+
+
+@pytest.mark.parametrize("policy", POLICIES)
+def test_after_its_end_reads_are_refused_under_every_policy(fake: ClusterThread, policy: str) -> None:
+    """Not answered from a copy that nobody keeps up to date any more."""
+    mine = DistributedDict.connect(fake.hosts, refresh_policy=POLICIES[policy]())
+    mine["k"] = 1
+    mine.close()
+    mine.close()
+    with pytest.raises(ClosedError):
+        mine["k"]
+    with pytest.raises(ClosedError):
+        len(mine)
+
+
+def test_one_of_several_over_a_client_ends_alone(fake: ClusterThread, client: BlockingClient) -> None:
+    first, second = (DistributedDict.over(client, refresh_policy=RefreshPolicyWatch()) for _ in range(2))
+    first.close()
+    with pytest.raises(ClosedError):
+        first["k"]
+    second["k"] = 1
+    assert second["k"] == 1
+    assert fake.do(lambda cluster: len(cluster.subscribed)) == 1
 
 
 def test_a_forked_child_is_told_also_by_a_copy_that_needs_no_server(fake: ClusterThread) -> None:

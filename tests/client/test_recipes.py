@@ -171,7 +171,9 @@ def test_an_election_has_one_leader_whom_everybody_can_name() -> None:
 def test_a_barrier_opens_when_all_are_there_and_closes_when_all_left_generation_after_generation() -> None:
     async def test(cluster: FakeCluster, a: Client, b: Client) -> None:
         inside = 0
-        generations: list[tuple[int, ...]] = []
+
+        def all_inside() -> bool:
+            return inside % 3 == 0
 
         async def party(client: Client) -> list[int]:
             nonlocal inside
@@ -180,13 +182,13 @@ def test_a_barrier_opens_when_all_are_there_and_closes_when_all_left_generation_
             for _ in range(4):
                 seen.append(await barrier.enter())
                 inside += 1
-                await until(lambda: inside % 3 == 0)
+                await until(all_inside)
                 await barrier.leave()
             return seen
 
-        generations = await asyncio.gather(*(party(client) for client in (a, b, b)))  # type: ignore[assignment]
-        assert generations[0] == generations[1] == generations[2]
-        assert list(generations[0]) == sorted(set(generations[0]))
+        first, *others = await asyncio.gather(*(party(client) for client in (a, b, b)))
+        assert others == [first, first]
+        assert first == sorted(set(first))
         assert "/barrier/ready" not in cluster.nodes
 
     run(test)

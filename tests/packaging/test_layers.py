@@ -90,6 +90,8 @@ PURE: Final = (
     *("zraft.operator.requests", "zraft.operator.protocol"),
     *("zraft.log_report", "zraft.offline.founders", "zraft.offline.walking"),
     *("zraft.admin.commands", "zraft.admin.metrics", "zraft.admin.status", "zraft.admin.summary"),
+    *("zraft_client.errors", "zraft_client.pacing", "zraft_client.protocol", "zraft_client.requests"),
+    "zraft_client.values",
 )
 IMPURE: Final = frozenset(
     (
