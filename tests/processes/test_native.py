@@ -240,7 +240,7 @@ def test_increments_happen_exactly_once_while_leaders_are_killed(start_cluster: 
         )
         leader = leader_of(cluster)
         cluster.kill(leader)
-        wait_until(lambda: cluster.leader() not in (None, leader), "another leader")
+        wait_until(lambda dead=leader: cluster.leader() not in (None, dead), "another leader")
         cluster.start(leader)
     for worker in workers:
         wait_until(worker.done.is_set, "the end of the work", 120)

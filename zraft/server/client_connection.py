@@ -123,6 +123,11 @@ class ClientConnection(ABC):
         return self.phase is not Phase.NEW
 
     @property
+    def idle(self) -> bool:
+        """Whether it waits for nothing, so that it loses no answer if it is closed now."""
+        return not self.queue and not self.out
+
+    @property
     @abstractmethod
     def last_operation(self) -> str:
         """The name of what it asked for last, for operators."""

@@ -506,7 +506,7 @@ class Clients:
     def close_idle(self) -> None:
         """End the connections that wait for nothing: this server is about to stop, and they lose no answer."""
         for connection in list(self._connections):
-            if connection.phase in (Phase.ATTACHED, Phase.OPEN) and not (connection.queue or connection.out):
+            if connection.phase in (Phase.ATTACHED, Phase.OPEN) and connection.idle:
                 self.close(connection)
 
     def flush(self, now: int) -> list[Output]:

@@ -150,6 +150,10 @@ class NativeConnection(ClientConnection):
         return len(self.queue) + self.waiting_reads + len(self._floors) + len(self._ready)
 
     @property
+    def idle(self) -> bool:
+        return not self.outstanding and not self.out and self._decoder is None
+
+    @property
     def holds_promises(self) -> bool:
         # Without a session and with nothing asked, there is nothing to lose: whoever asks now is told to go elsewhere.
         if self.closing:
@@ -219,7 +223,7 @@ class NativeConnection(ClientConnection):
         reads: list[requests.Read] = []
         size = taken = 0
         before = decoder.tell()
-        while taken < room and not self.ending and self.phase is not Phase.ATTACHING:
+        while taken < room and not self.ending and not self.closing and self.phase is not Phase.ATTACHING:
             try:
                 message = next(decoder)
             except StopIteration:
@@ -572,11 +576,14 @@ class NativeConnection(ClientConnection):
 
     def _close(self, number: int) -> None:
         self.ending = True
-        if self.session and self._clients.serving:
+        if not self.session:
+            self._write_answer(answers.encode_result(number, self.machine.last_zxid))
+            self._end()
+        elif self._clients.serving:
             self.queue.append((number, "close", (CLOSE_SESSION,)))
             self._clients.submit(self, [(CLOSE_SESSION,)], 1)
         else:
-            self._write_answer(answers.encode_result(number, self.machine.last_zxid))
+            self._refuse(number, Code.CONNECTION_LOSS, NO_CONTACT)
             self._end()
 
     def _authenticate(self, offer: requests.Authenticate) -> None:

@@ -75,6 +75,10 @@ class Listings:
         self._kept.move_to_end(directory)
         return kept[1]
 
+    def finished(self, directory: str) -> None:
+        """Somebody has the last page; whoever else pages has it made again."""
+        self._kept.pop(directory, None)
+
 
 def answer(connection: NativeConnection, read: Read) -> bytes:
     """The answer to a read whose turn it is."""
@@ -179,6 +183,8 @@ def _items(connection: NativeConnection, number: int, query: GetItems) -> bytes:
             size += len(item)
             last = name
         last = some[-1]
+    if place >= len(names):
+        connection.listings.finished(query.directory)
     return answers.encode_items(number, zxid, items, last if place < len(names) else None)
 
 

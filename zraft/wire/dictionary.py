@@ -12,6 +12,7 @@ import base64
 import binascii
 import hashlib
 import math
+import re
 from collections.abc import Iterable
 from functools import lru_cache
 from typing import Any, Final
@@ -38,6 +39,7 @@ PAIR: Final = b"\x92"
 """What an entry's data begins with: an array of two."""
 
 _SAFE: Final = "_.~-"  # beside letters and digits
+_PLAIN: Final = re.compile(r"[A-Za-z0-9_.~-]*")
 _TEXT, _INT, _PACKED, _HASHED = "=", "#", "*", "!"
 
 
@@ -85,6 +87,8 @@ def directory_of(name: str) -> str:
 
 
 def _quoted(text: str) -> str:
+    if _PLAIN.fullmatch(text):
+        return text  # most keys; quoting costs three times as much
     try:
         return quote(text, safe=_SAFE)
     except UnicodeEncodeError as error:

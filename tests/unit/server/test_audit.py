@@ -16,7 +16,21 @@ from zraft.server import audit_file
 from zraft.server.audit import TEXT_CHARS_MAX, AuditTap
 from zraft.server.audit_file import AuditFile
 from zraft.server.expiry import SessionExpiry
-from zraft.tree.txn import CHECK, CLOSE_SESSION, DELETE, MULTI, REAP, SET_ACL, SET_DATA, Command, pack_batch
+from zraft.tree.txn import (
+    ADD,
+    CHECK,
+    CLOSE_SESSION,
+    DELETE,
+    MULTI,
+    ONCE,
+    PUT,
+    REAP,
+    SET_ACL,
+    SET_DATA,
+    TRUNCATE,
+    Command,
+    pack_batch,
+)
 
 DEADLINE_S = 20.0
 WHO = "user=127.0.0.1\tip=127.0.0.1\t"
@@ -317,3 +331,28 @@ def test_a_write_that_was_cut_short_is_not_repeated_in_part(
 def test_a_file_that_cannot_be_written_is_refused_at_the_start(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match=r"audit\.file: cannot write .*: Is a directory"):
         opened(tmp_path)
+
+
+def test_writes_of_the_native_protocol_have_lines_and_a_repeat_has_none(server: Audited) -> None:
+    client = server.attached()
+    server.machine.feature_level = 3
+    once = (ONCE, 1, 0, (PUT, "/d/k", b"secret", None))
+
+    def submit(*commands: Command) -> list[str]:
+        server.origin.add(None, client.session, client.connection.ids, list(commands), 1)
+        server.run()
+        return server.lines(client)
+
+    assert submit(once, once, (PUT, "/d/k", b"", None), (ADD, "/d/n", b"", 1)) == [
+        f"{WHO}operation=create\tznode=/d/k\tznode_type=persistent\tresult=success",
+        f"{WHO}operation=setData\tznode=/d/k\tresult=success",
+        f"{WHO}operation=create\tznode=/d/n\tznode_type=persistent\tresult=success",
+    ]
+    assert submit((ONCE, 2, 1, (MULTI, ((PUT, "/d/k", b"", None), (DELETE, "/d/n", -1))))) == [
+        f"{WHO}operation=setData\tznode=/d/k\tresult=success",
+        f"{WHO}operation=delete\tznode=/d/n\tresult=success",
+    ]
+    assert submit((ONCE, 3, 1, (PUT, "/d/k", b"", 77)), (TRUNCATE, "/d", 0, None, None)) == [
+        f"{WHO}operation=setData\tznode=/d/k\tresult=failure",
+        f"{WHO}operation=truncate\tznode=/d\tresult=success",
+    ]

@@ -9,6 +9,7 @@ import msgpack
 import pytest
 
 from tests.unit.server.native import Map, NativeClient, started
+from tests.unit.server.test_sasl import response_to
 from zraft.errors import Code
 from zraft.server import clients as clients_module
 from zraft.server import native_connection
@@ -744,6 +745,39 @@ def test_required_schemes_hold_for_native_clients(server: OneServer) -> None:
     known = NativeClient(server, 2)
     assert known.one({"type": "auth", "scheme": "digest", "credentials": b"bob:x"})["success"]
     assert known.put("a", 1)["success"]
+
+
+def test_a_client_logs_in_by_sasl_step_by_step(server: OneServer) -> None:
+    server.driver.clients.auth = AuthSettings(
+        users=lambda: {"bob": "secret"}, required_schemes=frozenset({"sasl"})
+    )
+    client = NativeClient(server)
+    challenge = client.one({"type": "auth", "scheme": "sasl", "credentials": b""})["token"]
+    response = response_to(challenge, "bob", "secret")
+    done = client.one({"type": "auth", "scheme": "sasl", "credentials": response})
+    assert done["token"].startswith(b"rspauth=")
+    assert ("sasl", "bob") in client.connection.ids
+    assert client.put("a", 1)["success"]
+    liar = NativeClient(server, 2)
+    challenge = liar.one({"type": "auth", "scheme": "sasl", "credentials": b""})["token"]
+    refused = liar.one(
+        {"type": "auth", "scheme": "sasl", "credentials": response_to(challenge, "bob", "wrong")}
+    )
+    assert refused["code"] == "AUTH_FAILED"
+    assert liar.closed
+
+
+def test_closing_a_session_without_contact_does_not_pretend(
+    server: OneServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    client = NativeClient(server)
+    client.hello()
+    monkeypatch.setattr(server.driver.clients, "serving", False)
+    client.send({"type": "close"})
+    server.turn()
+    (answer,) = client.taken()
+    assert answer["code"] == "CONNECTION_LOSS"
+    assert client.closed
 
 
 def test_a_lie_ends_the_connection(client: NativeClient) -> None:

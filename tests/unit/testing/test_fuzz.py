@@ -43,7 +43,7 @@ def ignore(more: int) -> None:
 
 RUNS: dict[str, tuple[Run, int]] = {
     "frames": (lambda seed: FrameFuzz(seed, 8).run(2_000, ignore), 2_000),
-    "native": (lambda seed: NativeFuzz(seed, 8).run(1_500, ignore), 1_500),
+    "native": (lambda seed: NativeFuzz(seed, 8).run(800, ignore), 800),
     "datagrams": (lambda seed: DatagramFuzz(seed).run(2_000, ignore), 2_000),
     "segments": (lambda seed: SegmentFuzz(seed).run(300, ignore), 300),
 }

@@ -29,6 +29,9 @@ MESSAGES_PER_STREAM: Final = 24
 STREAMS_PER_SERVER: Final = 1_000
 TURNS_MAX: Final = 2_000
 CHUNK_BYTES: Final = 256 * 1024
+FLOOD_CHUNKS: Final = 20
+"""A few more than a connection may keep."""
+
 HELD_BYTES_MAX: Final = 3 * (BACKLOG_BYTES_MAX + CHUNK_BYTES)
 HONEST: Final = "honest"
 
@@ -168,7 +171,9 @@ class NativeFuzz:
     def stream(self) -> tuple[bytes, list[int] | None]:
         """(everything one hostile client says, the ids that must be answered; None: nobody can tell)."""
         rng = self._rng
-        messages = [{"id": 0, "type": "hello", "timeout_ms": 30_000}] if rng.random() < 0.5 else []
+        messages: list[dict[str, Any]] = (
+            [{"id": 0, "type": "hello", "timeout_ms": 30_000}] if rng.random() < 0.5 else []
+        )
         if rng.random() < 0.03:
             zatt = rng.choice(("get", "diagnostic", "append", "nonsense", "config"))
             return msgpack.packb({"type": zatt, "data": {"action": "delete", "key": 1}}), None
@@ -288,11 +293,11 @@ class NativeFuzz:
         self._tally[f"flood of {name}"] += 1
         self._number += 1
         client = _connect(server, self._number)
-        connection = client.connection
+        connection: Any = client.connection
         server.stalled = True
         message = msgpack.packb(floods[name])
         chunk = message * (CHUNK_BYTES // len(message))
-        for _ in range(60):
+        for _ in range(FLOOD_CHUNKS):
             if client.closed or not connection.wants_read:
                 break
             connection.data_received(chunk)
@@ -304,6 +309,8 @@ class NativeFuzz:
             bound = OUTPUT_BYTES_MAX + ANSWERS_BYTES_MAX
             _require(size <= bound, f"flood of {name}: {size} bytes of answers in one turn")
             client.received.clear()
+            if client.closed or not (connection.outstanding or connection._undecoded):
+                break
         connection.connection_lost()
 
 
