@@ -21,7 +21,7 @@ ENVIRONMENT = {
     **{name: value for name, value in os.environ.items() if not name.startswith(("ZRAFT_", "ZOO_"))},
     "PYTHONPATH": os.pathsep.join(str(REPOSITORY / part) for part in ("", "client", "bench")),
 }
-LIMIT_S = 110.0
+LIMIT_S = 280.0
 """For a machine that others use, too; on an idle one each of these takes less than fifteen seconds."""
 
 
@@ -34,7 +34,7 @@ def only_run(directory: Path) -> Run:
     return load_run(path)
 
 
-@pytest.mark.timeout(120)
+@pytest.mark.timeout(300)
 def test_a_local_run_writes_what_it_saw(tmp_path: Path) -> None:
     """Z-25: servers, clients, entries and size given; every request acknowledged and counted once."""
     done = subprocess.run(
@@ -58,11 +58,11 @@ def test_a_local_run_writes_what_it_saw(tmp_path: Path) -> None:
     assert "8 workers in" in done.stdout
 
 
-@pytest.mark.timeout(120)
+@pytest.mark.timeout(300)
 def test_head_server_and_client_need_only_the_heads_address(tmp_path: Path) -> None:
     """Z-26: one head, one more server, two client machines, each a group of processes of its own."""
     head_at = f"{HOST}:{free_ports(1)[0]}"
-    workload = ("-c", "4", "-e", "100", "--seconds", "0.5", "--warm-up", "0.1")
+    workload = ("-c", "4", "-e", "80", "--seconds", "0.5", "--warm-up", "0.1")
     arguments = (
         ("head", "--address", head_at, "-s", "2", "--machines", "2", *workload, "--out", str(tmp_path)),
         ("server", "--head", head_at),
@@ -96,8 +96,8 @@ def test_head_server_and_client_need_only_the_heads_address(tmp_path: Path) -> N
     assert result.state == "ok"
     assert result.sharing.machines == 2
     assert result.sharing.workers == 8
-    assert result.acknowledged >= 100
-    assert result.acknowledged % 50 == 0  # whole rounds of 50 for each machine
+    assert result.acknowledged >= 80
+    assert result.acknowledged % 40 == 0  # whole rounds of 40 for each machine
     assert result.skew is not None
     assert [machine.name.rpartition(" (")[2] for machine in run.machines[1:]] == ["client 1)", "client 2)"]
     # The comment of a test has its place in the file, whether somebody made one or not.
@@ -106,7 +106,7 @@ def test_head_server_and_client_need_only_the_heads_address(tmp_path: Path) -> N
     assert all("the benchmark is over: finished" in text for text in said[1:])
 
 
-@pytest.mark.timeout(120)
+@pytest.mark.timeout(300)
 def test_an_election_is_measured_from_both_beginnings(tmp_path: Path) -> None:
     """Z-31: the servers' own log lines say when they stood and when one led."""
     done = subprocess.run(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import signal
 import sys
 import threading
@@ -26,6 +27,7 @@ from zraft.operator.requests import (
     SnapshotFile,
     SnapshotTake,
 )
+from zraft.tree.features import FEATURE_LEVEL_MAX
 
 pytestmark = [pytest.mark.processes, pytest.mark.timeout(300)]
 
