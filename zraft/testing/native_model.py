@@ -148,7 +148,7 @@ def drain(history: History) -> None:
 
 def hidden_ephemerals(history: History, session: int) -> dict[str, rights.Acl]:
     """What the session had of what is hidden: it is out of memory from now on."""
-    found = {}
+    found: dict[str, rights.Acl] = {}
     for directory, hidden in list(history.hidden.items()):
         found |= {path: acl for path, acl, owner in hidden if owner == session}
         hidden[:] = [one for one in hidden if one[2] != session]
