@@ -61,6 +61,9 @@ KNOWN_SEEDS = {
     "event_without_read": 0,
     "silent_readers": 0,
     "uncommitted_to_readers": 0,
+    "once_forgets_on_attach": 6,
+    "will_dropped": 3,
+    "truncated_visible": 3,
 }
 """When a change of the simulator or the product moves a schedule, `--planted NAME` finds another seed."""
 

@@ -131,9 +131,6 @@ class Applier:
         machine = self._machine
         log_time, wall_time, batches = unpack_entry(entry.payload)
         machine.begin_entry(entry.index, entry.term, entry.position, log_time, wall_time)
-        if machine.events:  # of what a truncation left to be removed (D-20): before anything of this entry
-            self._clients.publish(machine.events, machine.last_zxid)
-            machine.events.clear()
         for server, instance, boot, seq, runs in batches:
             if not machine.begin_batch(server, instance, boot, seq):
                 machine.skip_batch(command_count(runs))

@@ -13,6 +13,8 @@ from typing import Final
 
 from attrs import frozen
 
+from zraft.tree.features import FEATURE_LEVEL_MAX
+
 RUN_MS: Final = 9_500
 """Length of the phase with faults; about 9 session timeouts."""
 
@@ -166,6 +168,6 @@ def roll(seed: int, mode: Mode | None = None) -> Profile:
         retain_bytes_max=rng.choice((0, 6_000, 100_000)),
         operators=operators,
         operator_gaps_ms=(2_500, 3_500) if gentle else (5, 60, 200, 500, 900, 1_400),
-        features=tuple(rng.choice((1, 2)) if mixed else 2 for _ in range(5)),
+        features=tuple(rng.choice((1, FEATURE_LEVEL_MAX)) if mixed else FEATURE_LEVEL_MAX for _ in range(5)),
         disk_faults=disk_faults and not gentle,
     )

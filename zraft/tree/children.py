@@ -167,11 +167,23 @@ class ManyNames(Collection[str]):
     last name to go takes it along, unless it was truncated.
     """
 
-    __slots__ = ("_hidden", "_others", "_others_count", "_visible", "first", "name_bytes")
+    __slots__ = (
+        "_asked",
+        "_asked_number",
+        "_hidden",
+        "_others",
+        "_others_count",
+        "_visible",
+        "first",
+        "name_bytes",
+    )
 
     def __init__(self, names: Iterable[str] = (), first: int = 0) -> None:
         self._visible = _Ranges()
         self._hidden: _Ranges | None = None
+        # A name is looked for before it is added: its number is found once.
+        self._asked: str | None = None
+        self._asked_number = -1
         self._others: list[set[str]] = [set() for _ in range(_SHARDS)]
         """Names without a number."""
         self._others_count = 0
@@ -187,7 +199,7 @@ class ManyNames(Collection[str]):
     def __contains__(self, name: object) -> bool:
         """Whether no child can be created under this name: there is one, or there was (see `is_gone`)."""
         assert isinstance(name, str)
-        number = number_of(name)
+        self._asked, self._asked_number = name, (number := number_of(name))
         if number < 0:
             return name in self._others[_shard_of(name)]
         return number < self.first or self._visible.has(number, name)
@@ -207,7 +219,7 @@ class ManyNames(Collection[str]):
 
     def add(self, name: str) -> None:
         """A name that is not there yet: hidden at once if it is below `first`."""
-        number = number_of(name)
+        number = self._asked_number if name is self._asked else number_of(name)
         size = len(name) if name.isascii() else len(name.encode())
         if number < 0:
             self._others[_shard_of(name)].add(name)

@@ -36,8 +36,8 @@ def read_log(
     """Entries `prefix` and number, from number `first` on: up to `limit`, or about `bytes_max` of data, one at least.
 
     Returns:
-        BAD_ARGUMENTS for a prefix with a slash; NO_NODE without the directory; NO_AUTH if it, or the first entry that there is, may not be read. An unreadable
-        entry further on ends the page.
+        BAD_ARGUMENTS for a prefix with a slash; NO_NODE without the directory; NO_AUTH if it, or the first entry that
+        there is, may not be read. An unreadable entry further on ends the page.
     """
     assert limit > 0
     if "/" in prefix:

@@ -91,7 +91,8 @@ class Machine:
     - `image_writer`: the one that is open, if any;
     - `wills_dropped`: that could not be carried out (D-19), since this object was made: no part of the state.
 
-    `events` collects what `begin_entry` and `execute` made happen, in ZooKeeper's order; whoever consumes it clears it.
+    `events` collects what `execute` made happen, in ZooKeeper's order; whoever consumes it clears it. What `begin_entry`
+    took out of memory (D-20) is told with the first command after it, at whose zxid nobody has been answered yet.
     """
 
     __slots__ = (

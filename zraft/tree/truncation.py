@@ -80,12 +80,12 @@ def _hide(tree: Tree, path: str, node: Znode, first: int, zxid: int) -> None:
         tree.events.append((NODE_CHILDREN_CHANGED, path, node.acl))
 
 
-def drain(tree: Tree, limit: int = REMOVED_PER_ENTRY_MAX) -> None:
-    """Take up to `limit` hidden znodes out of memory, the lowest paths and numbers first; watchers are told.
+def drain(tree: Tree) -> None:
+    """Take up to `REMOVED_PER_ENTRY_MAX` hidden znodes out of memory, the lowest paths and numbers first; watchers are told.
 
     Called as an entry begins, so what is left is the same on all servers. A quota counts them until they are out.
     """
-    drained = _Drain(tree, limit)
+    drained = _Drain(tree, REMOVED_PER_ENTRY_MAX)
     for directory in sorted(tree.hidden):
         names = tree.hidden.get(directory)
         if names is not None:  # else it was inside of one that went before it

@@ -29,6 +29,7 @@ from zraft.tree.txn import (
 )
 from zraft.tree.upsert import MISSING_PARENTS_MAX
 
+LIMITS = b"count=2,bytes=-1=;byteHardLimit=-1;countHardLimit=2"
 OTHER = (("ip", "192.168.1.1"),)
 
 
@@ -79,9 +80,9 @@ def test_what_is_no_path_is_refused_without_a_trace(scenario: Level3, path: str)
 @pytest.mark.parametrize(
     "command",
     [
-        (PUT,), (PUT, "/a", b""), (PUT, 5, b"", None), (PUT, "/a", "text", None), (PUT, "/a", b"", "0"), (PUT, "/a", b"", True),
-        (PUT, "/a/b", 7, None), (ADD,), (ADD, "/a", b"", "1"), (ADD, "/a", b"", 1.0), (ADD, "/a", "p", 1), (ADD, "/a", None, 1),
-        (ADD, b"/a", b"", 1),
+        (PUT,), (PUT, "/a", b""), (PUT, 5, b"", None), (PUT, "/a", "text", None), (PUT, "/a", b"", "0"),
+        (PUT, "/a", b"", True), (PUT, "/a/b", 7, None), (ADD,), (ADD, "/a", b"", "1"), (ADD, "/a", b"", 1.0),
+        (ADD, "/a", "p", 1), (ADD, "/a", None, 1), (ADD, b"/a", b"", 1),
     ],
 )  # fmt: skip
 def test_malformed_upsert_fails_without_a_trace(scenario: Level3, command: Command) -> None:
@@ -94,7 +95,7 @@ def test_parents_are_all_made_or_none(scenario: Level3) -> None:
     """A quota that has room for one of the two."""
     scenario.by_leader((SETTINGS, {"quota_enforced": 1}))
     scenario.multi(
-        create("/q"), create("/zookeeper/quota/q"), create("/zookeeper/quota/q/zookeeper_limits", b"count=2,bytes=-1=;byteHardLimit=-1;countHardLimit=2"),
+        create("/q"), create("/zookeeper/quota/q"), create("/zookeeper/quota/q/zookeeper_limits", LIMITS),
         create("/zookeeper/quota/q/zookeeper_stats"),
     )  # fmt: skip
     scenario.events()
@@ -242,7 +243,8 @@ def test_clients_without_a_session_write_what_needs_none(
     if expected is not None:
         assert (result[0] if isinstance(result, tuple) else result) == expected
     if command[0] == MULTI and command[1][0][4] == EPHEMERAL:
-        assert isinstance(result, MultiFailed) and result.code is Code.BAD_ARGUMENTS
+        assert isinstance(result, MultiFailed)
+        assert result.code is Code.BAD_ARGUMENTS
     again(scenario.machine)
 
 

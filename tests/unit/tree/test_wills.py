@@ -14,6 +14,8 @@ from zraft.tree.acl import READ
 from zraft.tree.sessions import Session
 from zraft.tree.txn import DELETE, ONCE, SET_ACL, SETTINGS, WILL, Command
 
+LIMITS = b"count=2,bytes=-1=;byteHardLimit=-1;countHardLimit=2"
+
 
 @pytest.fixture
 def scenario() -> Level3:
@@ -109,7 +111,7 @@ def test_will_below_an_ephemeral_of_the_same_session_is_dropped(scenario: Level3
 def test_full_quota_drops_the_will_unless_the_session_s_own_ephemerals_made_it_full(scenario: Level3) -> None:
     scenario.by_leader((SETTINGS, {"quota_enforced": 1}))
     scenario.multi(
-        create("/zookeeper/quota/log"), create("/zookeeper/quota/log/zookeeper_limits", b"count=2=,bytes=-1=;byteHardLimit=-1;countHardLimit=2"),
+        create("/zookeeper/quota/log"), create("/zookeeper/quota/log/zookeeper_limits", LIMITS),
         create("/zookeeper/quota/log/zookeeper_stats"),
     )  # fmt: skip
     first, second = dying(scenario), dying(scenario)
