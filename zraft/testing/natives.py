@@ -14,7 +14,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, Final
 
 from zraft.errors import Code
-from zraft.server.connection import Phase
+from zraft.server.client_connection import Phase
 from zraft.server.errands import Errand
 from zraft.testing.broken import BrokenPromiseError
 from zraft.testing.model import History, Outcome
