@@ -14,7 +14,7 @@ from typing import Any, Final
 from zraft.errors import Code
 from zraft.tree import txn
 from zraft.tree.acl import user_of
-from zraft.tree.events import NODE_CREATED, NODE_DELETED, Event
+from zraft.tree.events import NODE_DELETED, Event
 from zraft.tree.machine import Machine
 from zraft.tree.node import CONFIG
 from zraft.tree.txn import Command, Run
@@ -34,12 +34,12 @@ _OPERATIONS: Final = {
     txn.SET_ACL: "setAcl",
     txn.CHECK: "check",
     txn.MEMBERS: "reconfig",
-    txn.WILL: "registerWill",
+    txn.PUT: "put",
+    txn.ADD: "add",
+    txn.WILL: "will",
     txn.TRUNCATE: "truncate",
 }
 _CREATES: Final = frozenset({txn.CREATE, txn.CREATE2, txn.CREATE_CONTAINER, txn.CREATE_TTL})
-_UPSERTS: Final = frozenset({txn.PUT, txn.ADD})
-"""They create the znode or set its data."""
 _SESSION_ENDS: Final = frozenset({txn.CLOSE_SESSION, txn.EXPIRE})
 _TYPES: Final = (
     "persistent",
@@ -52,8 +52,7 @@ _TYPES: Final = (
 )
 _PERMISSIONS: Final = ((1, "r"), (2, "w"), (4, "c"), (8, "d"), (16, "a"))
 _SERVER: Final = "zraft"
-REPEATED: Final = object()
-"""In place of a result: a numbered command that was executed before."""
+_REPEATED: Final = object()
 _UNPRINTABLE: Final = {
     number: f"\\u{number:04x}" for number in (*range(32), *range(127, 160), 0x2028, 0x2029)
 }
@@ -89,11 +88,10 @@ class AuditTap:
         def remembering(command: Command) -> object:
             before = len(events)  # what a truncation left to be removed may stand there already (D-20)
             result = execute(command)
-            happened = events[before:]
             if command.__class__ is tuple and command and command[0] == txn.ONCE:
-                results.append(_outcome_of_once(command, result, machine, happened))
+                results.append(_once(result, machine.last_zxid))
             else:
-                results.append(_outcome(command, result, happened))
+                results.append(_outcome(command, result, events[before:]))
             return result
 
         return remembering
@@ -106,34 +104,11 @@ class AuditTap:
             who = _who(session, ids)
             for command in commands:
                 succeeded, more = next(results)
-                if more is REPEATED:
-                    continue  # it has its line already
-                if command.__class__ is tuple and command and command[0] == txn.ONCE:
-                    command = command[3]  # what it is about
                 if succeeded or ids:  # what a leader decided and apply found overtaken happened to nobody
                     _add_lines(lines, who, command, succeeded, more)
         self._results.clear()
         if lines:
             self._sink("".join(lines).encode("utf-8", "backslashreplace"))
-
-
-def _outcome_of_once(
-    command: Command, result: object, machine: Machine, events: Sequence[Event]
-) -> tuple[bool, Any]:
-    """Of a numbered command: what became of the command inside, if it was this time that it was executed."""
-    if not isinstance(result, tuple):
-        return False, REPEATED  # refused: nothing was asked of the tree
-    zxid, _, code, body = result
-    if zxid != machine.last_zxid:
-        return False, REPEATED
-    inner = command[3]
-    if inner[0] in _UPSERTS:
-        return not code, any(event_type == NODE_CREATED for event_type, _, _ in events)
-    if inner[0] in _CREATES:
-        return not code, body[0] if body else None
-    if inner[0] == txn.MULTI:
-        return not code, None if code else [part[0] if isinstance(part, tuple) else None for _, part in body]
-    return not code, None
 
 
 def _outcome(command: Command, result: object, events: Sequence[Event]) -> tuple[bool, Any]:
@@ -143,8 +118,6 @@ def _outcome(command: Command, result: object, events: Sequence[Event]) -> tuple
     opcode = command[0] if command.__class__ is tuple and command and command[0].__class__ is int else None
     if opcode in _CREATES:
         return succeeded, _created_path(result)
-    if opcode in _UPSERTS:
-        return succeeded, any(event_type == NODE_CREATED for event_type, _, _ in events)
     if opcode == txn.MULTI:
         if not isinstance(result, tuple):
             return False, None
@@ -155,6 +128,18 @@ def _outcome(command: Command, result: object, events: Sequence[Event]) -> tuple
     return succeeded, None
 
 
+def _once(result: object, zxid: int) -> tuple[bool, Any]:
+    """Of a numbered command; `_REPEATED` if it was executed, and told of, before."""
+    if not isinstance(result, tuple):
+        return False, None
+    done_at, _, code, body = result
+    if done_at != zxid:
+        return False, _REPEATED
+    if code == Code.OK and isinstance(body, tuple) and body and isinstance(body[0], tuple):
+        return True, [_created_path(part) for _, part in body]
+    return code == Code.OK, _created_path(body) if body else None
+
+
 def _created_path(result: object) -> str | None:
     """The path that a create, also inside a multi, has made; a Stat has no text in front."""
     return result[0] if isinstance(result, tuple) and isinstance(result[0], str) else None
@@ -162,15 +147,23 @@ def _created_path(result: object) -> str | None:
 
 def _add_lines(lines: list[str], who: str, command: Command, succeeded: bool, more: Any) -> None:
     opcode = command[0]
+    if opcode == txn.ONCE:
+        inner = command[-1]
+        if (
+            more is not _REPEATED
+            and inner.__class__ is tuple
+            and len(inner) > 1
+            and inner[0].__class__ is int
+        ):
+            _add_lines(lines, who, inner, succeeded, more)
+        return
     result = "success" if succeeded else "failure"
     if opcode == txn.MULTI:
         if not succeeded:
             lines.append(f"{who}operation=multiOperation\tresult=failure\n")
             return
         for part, path in zip(command[1], more, strict=True):
-            if part[0] in _UPSERTS:
-                lines.append(_upsert_line(who, part, False, result))
-            elif part[0] != txn.CHECK:
+            if part[0] != txn.CHECK:
                 lines.append(_line(who, part, path, result))
     elif opcode in _SESSION_ENDS:
         if opcode == txn.EXPIRE:
@@ -179,17 +172,8 @@ def _add_lines(lines: list[str], who: str, command: Command, succeeded: bool, mo
             f"{who}operation=ephemeralZNodeDeleteOnSessionClose\tznode={_shown(path)}\tresult={result}\n"
             for path in more
         )
-    elif opcode in _UPSERTS:
-        lines.append(_upsert_line(who, command, more is True, result))
     elif opcode in _OPERATIONS:
         lines.append(_line(who, command, more, result))
-
-
-def _upsert_line(who: str, command: Command, created: bool, result: str) -> str:
-    """A create or a setData; inside a multi, where nobody saw which, a setData."""
-    if created:
-        return f"{who}operation=create\tznode={_shown(command[1])}\tznode_type={_TYPES[0]}\tresult={result}\n"
-    return f"{who}operation=setData\tznode={_shown(command[1])}\tresult={result}\n"
 
 
 def _line(who: str, command: Command, created: str | None, result: str) -> str:
