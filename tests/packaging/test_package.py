@@ -76,8 +76,8 @@ IMPORT_EACH_ALONE = """
 import os, sys, traceback
 
 # What is not ours is imported once: nobody's module depends on whether another one has imported it.
-import aiohttp.web, asyncio, attrs, click, crc32c, cryptography.x509, kazoo.client, msgpack, prometheus_client, prompt_toolkit
-import rich.progress, rich.table, structlog, uvloop, zstandard
+import aiohttp.web, asyncio, attrs, click, crc32c, cryptography.x509, kazoo.client, msgpack, prometheus_client
+import prompt_toolkit, rich.progress, rich.table, structlog, uvloop, zstandard
 
 failed = []
 for name in sys.argv[1:]:
