@@ -56,6 +56,11 @@ _FIELDS: Final[dict[int, tuple[str, ...]]] = {
     txn.REAP: ("path", "czxid"),
     txn.MEMBERS: ("replace", "version", "members"),
     txn.FEATURE: ("level",),
+    txn.ONCE: ("seq", "floor", "commands"),
+    txn.PUT: ("path", "data", "version"),
+    txn.ADD: ("path", "prefix", "amount"),
+    txn.WILL: ("parent", "prefix", "data"),
+    txn.TRUNCATE: ("directory", "first", "origin_path", "origin_data"),
 }
 """Names of a command's fields after its opcode; those of other opcodes are shown by their place."""
 _SECRET: Final = ("password", "digest")
@@ -175,7 +180,9 @@ def _command_value(command: Any, *, data: bool) -> dict[str, Any]:
 def _field_value(name: str, field: Any, *, data: bool) -> Any:
     match name, field:
         case "commands", tuple():
-            return [_command_value(command, data=data) for command in field]
+            # A numbered command holds one, a multi several.
+            commands = field if all(isinstance(one, tuple) for one in field) else (field,)
+            return [_command_value(command, data=data) for command in commands]
         case "acl", tuple():
             return [_acl_value(row) for row in field]
         case "settings", dict():

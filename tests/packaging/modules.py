@@ -8,16 +8,27 @@ from pathlib import Path
 from typing import Final
 
 REPOSITORY: Final = Path(__file__).parents[2]
-PACKAGE: Final = REPOSITORY / "zraft"
+ROOTS: Final = {
+    "zraft": REPOSITORY / "zraft",
+    "zraft_bench": REPOSITORY / "bench" / "zraft_bench",
+    "zraft_client": REPOSITORY / "client" / "zraft_client",
+}
+"""The import packages of the product, and where each stands."""
 
 
 def sources() -> dict[str, Path]:
-    """Module name to file, for all of zraft."""
+    """Module name to file, for the whole product."""
     found = {}
-    for path in sorted(PACKAGE.rglob("*.py")):
-        parts = path.relative_to(REPOSITORY).with_suffix("").parts
-        found[".".join(parts[:-1] if parts[-1] == "__init__" else parts)] = path
+    for root in ROOTS.values():
+        for path in sorted(root.rglob("*.py")):
+            parts = path.relative_to(root.parent).with_suffix("").parts
+            found[".".join(parts[:-1] if parts[-1] == "__init__" else parts)] = path
     return found
+
+
+def folder_of(package: str) -> Path:
+    root, *rest = package.split(".")
+    return ROOTS[root].joinpath(*rest)
 
 
 def imported(tree: ast.AST) -> Iterator[str]:

@@ -9,6 +9,9 @@ import sys
 import pytest
 from attrs import evolve
 
+from zraft.server import reconciliation
+from zraft.server.driver import Driver
+from zraft.server.snapshots import Snapshots
 from zraft.testing.client_checks import KINDS
 from zraft.testing.profile import Mode, roll
 from zraft.testing.simulate import KINDS_FROM_SEEDS, MEANS_FROM_SEEDS, emptiness, run_seed
@@ -38,6 +41,26 @@ def test_every_mode_breaks_no_promise(mode: Mode) -> None:
 def test_same_seed_is_the_same_run_byte_for_byte() -> None:
     """Two runs in one process agree on every byte sent and when."""
     assert Simulation(3).run() == Simulation(3).run()
+
+
+@pytest.mark.timeout(300)
+def test_what_a_turn_leaves_out_would_have_done_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A server that never takes the short ways about snapshots and members does the same, byte for byte."""
+    seed = 0
+    with_short_ways = Simulation(seed).run()
+    assert with_short_ways.snapshots_taken > 10
+    assert with_short_ways.configurations > 2
+    monkeypatch.setattr(Snapshots, "is_quiet", lambda *_, **__: False)
+    monkeypatch.setattr(reconciliation, "is_as_wanted", lambda *_: False)
+    assert Simulation(seed).run() == with_short_ways
+
+
+@pytest.mark.timeout(300)
+def test_a_turn_is_taken_only_if_the_servers_own_loop_would_take_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A turn that `Driver.wants_turn` forgets has to be missed here, too."""
+    turns = Simulation(4).run().turns
+    monkeypatch.setattr(Driver, "wants_turn", True)
+    assert Simulation(4).run().turns > turns
 
 
 def test_run_does_not_depend_on_hash_order() -> None:

@@ -75,6 +75,7 @@ class _Small:
     settings: Settings = Factory(Settings)
     rows: dict[Origin, Row] = Factory(dict)
     members: Mapping[ServerId, WantedMember] = Factory(dict)
+    ghosts: Mapping[str, int] = Factory(dict)
 
 
 @define(eq=False)

@@ -114,6 +114,11 @@ class GroupState:
         return self._writes.durable_index
 
     @property
+    def voted_for(self) -> ServerId | None:
+        """Whom it has given its vote in this term."""
+        return self._voted_for
+
+    @property
     def membership_committed(self) -> bool:
         """Is the newest membership known to be committed?"""
         return self.members_changed_index <= self.commit_index

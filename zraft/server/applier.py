@@ -16,8 +16,8 @@ from zraft.raft.membership import Membership
 from zraft.raft.messages import Entry, EntryKind
 from zraft.raft.snapshot import SnapshotMeta
 from zraft.server.audit import AuditTap
+from zraft.server.client_connection import ClientConnection, Phase
 from zraft.server.clients import Clients
-from zraft.server.connection import Connection, Phase
 from zraft.server.errands import Errand
 from zraft.server.expiry import SessionExpiry
 from zraft.server.origin import NumberedBatch, OriginStream
@@ -224,7 +224,7 @@ class Applier:
                 self._on_answered(arrived_at, count)
 
     def _session_command(
-        self, session: int, command: tuple[Any, ...], result: Any, owner: Connection | None, mine: bool
+        self, session: int, command: tuple[Any, ...], result: Any, owner: ClientConnection | None, mine: bool
     ) -> None:
         """A session began, moved or ended, or a boot registered: what that means beside the tree."""
         opcode = command[0]

@@ -34,6 +34,10 @@ _OPERATIONS: Final = {
     txn.SET_ACL: "setAcl",
     txn.CHECK: "check",
     txn.MEMBERS: "reconfig",
+    txn.PUT: "put",
+    txn.ADD: "add",
+    txn.WILL: "will",
+    txn.TRUNCATE: "truncate",
 }
 _CREATES: Final = frozenset({txn.CREATE, txn.CREATE2, txn.CREATE_CONTAINER, txn.CREATE_TTL})
 _SESSION_ENDS: Final = frozenset({txn.CLOSE_SESSION, txn.EXPIRE})
@@ -48,6 +52,7 @@ _TYPES: Final = (
 )
 _PERMISSIONS: Final = ((1, "r"), (2, "w"), (4, "c"), (8, "d"), (16, "a"))
 _SERVER: Final = "zraft"
+_REPEATED: Final = object()
 _UNPRINTABLE: Final = {
     number: f"\\u{number:04x}" for number in (*range(32), *range(127, 160), 0x2028, 0x2029)
 }
@@ -81,8 +86,12 @@ class AuditTap:
         results.clear()
 
         def remembering(command: Command) -> object:
+            before = len(events)  # what a truncation left to be removed may stand there already (D-20)
             result = execute(command)
-            results.append(_outcome(command, result, events))
+            if command.__class__ is tuple and command and command[0] == txn.ONCE:
+                results.append(_once(result, machine.last_zxid))
+            else:
+                results.append(_outcome(command, result, events[before:]))
             return result
 
         return remembering
@@ -119,6 +128,18 @@ def _outcome(command: Command, result: object, events: Sequence[Event]) -> tuple
     return succeeded, None
 
 
+def _once(result: object, zxid: int) -> tuple[bool, Any]:
+    """Of a numbered command; `_REPEATED` if it was executed, and told of, before."""
+    if not isinstance(result, tuple):
+        return False, None
+    done_at, _, code, body = result
+    if done_at != zxid:
+        return False, _REPEATED
+    if code == Code.OK and isinstance(body, tuple) and body and isinstance(body[0], tuple):
+        return True, [_created_path(part) for _, part in body]
+    return code == Code.OK, _created_path(body) if body else None
+
+
 def _created_path(result: object) -> str | None:
     """The path that a create, also inside a multi, has made; a Stat has no text in front."""
     return result[0] if isinstance(result, tuple) and isinstance(result[0], str) else None
@@ -126,6 +147,16 @@ def _created_path(result: object) -> str | None:
 
 def _add_lines(lines: list[str], who: str, command: Command, succeeded: bool, more: Any) -> None:
     opcode = command[0]
+    if opcode == txn.ONCE:
+        inner = command[-1]
+        if (
+            more is not _REPEATED
+            and inner.__class__ is tuple
+            and len(inner) > 1
+            and inner[0].__class__ is int
+        ):
+            _add_lines(lines, who, inner, succeeded, more)
+        return
     result = "success" if succeeded else "failure"
     if opcode == txn.MULTI:
         if not succeeded:

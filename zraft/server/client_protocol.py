@@ -1,19 +1,23 @@
 """The TCP side of one client: bytes between asyncio and a sans-I/O `Connection`, through TLS if the client speaks it.
 
-The first bytes tell TLS from plain text, and both from the streams of other servers and of operators, on the same port.
-From then on a plain connection pays for TLS with nothing.
+The first bytes tell TLS from plain text, and both from the streams of other servers and of operators, on the same port;
+in plain text as inside of TLS, the first byte tells ZooKeeper's protocol from the native one. From then on a plain
+connection pays for TLS with nothing.
 """
 
 from __future__ import annotations
 
 import asyncio
+import socket
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
 
 from zraft.errors import ProtocolError
-from zraft.server.connection import Connection, Phase
+from zraft.server.client_connection import ClientConnection, Phase
+from zraft.server.connection import Connection
 from zraft.server.tls import CLIENT_HELLO, TlsError, TlsStream
 from zraft.transport.bulk import MAGIC as STREAM
+from zraft.wire.native_framing import FIRST_BYTES
 
 if TYPE_CHECKING:
     from zraft.server.client_tls import ClientTls
@@ -21,6 +25,14 @@ if TYPE_CHECKING:
 
 RECEIVE_BYTES: Final = 256 * 1024
 """One buffer for all connections: the loop is single-threaded, and allocating one per read costs more than the read."""
+
+KEEP_ALIVE: Final = (
+    (socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1),
+    (socket.IPPROTO_TCP, socket.TCP_KEEPIDLE, 30),
+    (socket.IPPROTO_TCP, socket.TCP_KEEPINTVL, 10),
+    (socket.IPPROTO_TCP, socket.TCP_KEEPCNT, 3),
+)
+"""A peer that is gone is noticed within a minute."""
 
 receive_buffer: Final = memoryview(bytearray(RECEIVE_BYTES))
 
@@ -37,7 +49,9 @@ class ClientProtocol(asyncio.BufferedProtocol):
         self._server_tls = tls
         self._plain = plain
         self._transport: asyncio.Transport | None = None
-        self._connection: Connection | None = None
+        self._connection: ClientConnection | None = None
+        self._is_told = False
+        """Whether it is known which of the two protocols the client speaks."""
         self._tls: TlsStream | None = None
         self._held = b""
         """A first byte that may begin a frame or TLS."""
@@ -76,7 +90,8 @@ class ClientProtocol(asyncio.BufferedProtocol):
         # First, so that the moment of arrival is known to whoever measures; the turn itself comes after all reads.
         self._schedule()
         self._take(bytes(receive_buffer[:nbytes]))
-        if not connection.wants_read:
+        connection = self._connection  # a native one by now, or somebody else's
+        if connection is not None and not connection.wants_read:
             self._pause()
 
     def eof_received(self) -> bool:
@@ -202,8 +217,18 @@ class ClientProtocol(asyncio.BufferedProtocol):
         elif not self._plain:
             self._refuse("plain text, where only TLS is spoken (tls.required, or the port of tls.address)")
         elif self._connection is not None:
-            self._take = self._connection.data_received
+            self._take = self._told(self._connection, data).data_received
             self._take(data)
+
+    def _told(self, connection: ClientConnection, data: bytes) -> ClientConnection:
+        """The first bytes of what the client itself says: the connection that understands them."""
+        self._is_told = True
+        if data[0] in FIRST_BYTES and isinstance(connection, Connection):
+            self._connection = connection = self._node.driver.clients.native(connection)
+            transport = self._transport
+            if transport is not None:
+                _keep_alive(transport)
+        return connection
 
     def _hand_over(self, data: bytes) -> None:
         """No client but another server, or an operator: it proves itself by the cluster key, so TLS has no say."""
@@ -256,6 +281,8 @@ class ClientProtocol(asyncio.BufferedProtocol):
         if output:
             self._send(output)
         if plain:
+            if not self._is_told:
+                connection = self._told(connection, plain)
             connection.data_received(plain)
         if tls.ended and self._transport is not None:
             # As when a plain connection ends: nothing is left to be said to who has gone.
@@ -293,6 +320,14 @@ class ClientProtocol(asyncio.BufferedProtocol):
             self._reading = False
             self._transport.pause_reading()
             self._node.on_protocol_paused(self)
+
+
+def _keep_alive(transport: asyncio.Transport) -> None:
+    """Without a session nothing else would tell that the machine at the other end is gone."""
+    sock = transport.get_extra_info("socket")
+    if sock is not None:
+        for level, option, value in KEEP_ALIVE:
+            sock.setsockopt(level, option, value)
 
 
 def _ignore(data: bytes) -> None:

@@ -4,6 +4,8 @@ Holds the rules that protect a session against itself and against servers that l
 of a session is closed before a new one is attached (D-3a); nothing is said on a session whose last acknowledged
 touch is older than a third of its timeout (D-14); a client that is ahead of this server is sent elsewhere.
 
+They speak ZooKeeper's protocol or, told by their first byte, the native one; a `ClientConnection` either way.
+
 Pure: no socket, no clock. The shell feeds connections and writes what `flush` returns.
 """
 
@@ -19,9 +21,15 @@ from attrs import field, frozen
 from zraft.errors import Code
 from zraft.server.admission import AddressCount, Admission
 from zraft.server.authentication import AuthSettings
-from zraft.server.connection import Connection, Phase
+from zraft.server.client_connection import ClientConnection, Phase, Watcher
+from zraft.server.connection import Connection
 from zraft.server.guarded_connection import GuardedConnection
+from zraft.server.native_connection import NativeConnection
+from zraft.server.native_feeds import Feeds
+from zraft.server.native_reads import Listings
+from zraft.server.native_view import ClusterView
 from zraft.server.origin import OriginStream
+from zraft.server.reads import SyncWaiter
 from zraft.server.sasl import DigestMd5
 from zraft.server.touches import TouchReporter
 from zraft.tree.acl import READ, permits
@@ -32,7 +40,6 @@ from zraft.tree.sessions import Session
 from zraft.tree.txn import ATTACH, CREATE_SESSION, Command
 from zraft.tree.watches import WatchTable
 from zraft.wire.connect import PASSWORD_BYTES, ConnectRequest
-from zraft.wire.events import encode_watch_event
 
 ATTACH_BYTES: Final = 64
 REFUSALS_KEPT_MAX: Final = 64
@@ -61,7 +68,12 @@ class ClientSettings:
     connects_per_second_max: int = 0
 
 
-Output = tuple[Connection, bytes, bool]
+SERVED: Final = (Phase.ATTACHED, Phase.OPEN, Phase.READ_ONLY)
+
+OPEN_TIMEOUT_MS: Final = 10_000
+"""As what a connection without a session counts: it is given up after a third of it without contact with a quorum."""
+
+Output = tuple[ClientConnection, bytes, bool]
 """Bytes to write to one connection now, and whether to close it after them."""
 
 
@@ -79,14 +91,19 @@ class Clients:
         four_letter_word: Callable[[str, bytes], bytes],
     ) -> None:
         self.machine = machine
-        self.watches: WatchTable[Connection] = WatchTable()
+        self.watches: WatchTable[Watcher] = WatchTable()
+        self.feeds = Feeds(machine)
+        """What native clients subscribed to."""
+        self.listings = Listings(machine)
+        self.view: ClusterView | None = None
+        """Who leads, and the rest of the server as clients may see it; set by whoever knows the server."""
         self.four_letter_word = four_letter_word
         self.auth = settings.auth
         self._connection_class = GuardedConnection if settings.auth.required_schemes else Connection
         self.reply_bytes_max = settings.reply_bytes_max
         self.reconfig_enabled = settings.reconfig_enabled
-        self.refusals: deque[tuple[Connection, str]] = deque(maxlen=REFUSALS_KEPT_MAX)
-        self.notices: deque[tuple[Connection, str]] = deque(maxlen=REFUSALS_KEPT_MAX)
+        self.refusals: deque[tuple[ClientConnection, str]] = deque(maxlen=REFUSALS_KEPT_MAX)
+        self.notices: deque[tuple[ClientConnection, str]] = deque(maxlen=REFUSALS_KEPT_MAX)
         """What clients were refused, for the operator: (connection, what and why)."""
         self.now = 0
         self.arrived = 0.0
@@ -101,6 +118,7 @@ class Clients:
         self.connections_total = 0
         self.rejected_total = 0
         self.expired_total = 0
+        self.native_connections_total = 0
         self.serving = False
         """Whether sessions may be attached now; set every turn by the driver."""
         self.removed = False
@@ -110,20 +128,24 @@ class Clients:
         self._settings = settings
         self.output_bytes_max = settings.output_bytes_max
         self._entropy = entropy
-        self._admission: Admission[Connection] = Admission(per_second_max=settings.connects_per_second_max)
+        self._admission: Admission[ClientConnection] = Admission(
+            per_second_max=settings.connects_per_second_max
+        )
         self._paced = settings.connects_per_second_max > 0
         self._addresses = AddressCount(settings.connections_per_address_max)
         self.full_knob = ""
         """The bound that the last refused connection met."""
-        self._connections: dict[Connection, None] = {}
-        self._by_session: dict[int, Connection] = {}
-        self._attaching: dict[int, Connection] = {}
+        self._connections: dict[ClientConnection, None] = {}
+        self._by_session: dict[int, ClientConnection] = {}
+        self._attaching: dict[int, ClientConnection] = {}
         self._timeouts: Counter[int] = Counter()
         self.timeout_ms_min: int | None = None
         """The smallest negotiated timeout of the sessions attached here."""
-        self._dirty: list[Connection] = []
-        self._backlogged: dict[Connection, None] = {}
-        self._syncs: list[Connection] = []
+        self._dirty: list[ClientConnection] = []
+        self._backlogged: dict[ClientConnection, None] = {}
+        self._syncs: list[SyncWaiter] = []
+        self._floored: dict[NativeConnection, None] = {}
+        """Connections with reads that wait for this server to have applied more."""
         self._counts: deque[tuple[Connection, DescendantCount]] = deque()
 
     # -- what the shell calls
@@ -143,8 +165,26 @@ class Clients:
         self._connections[connection] = None
         return connection
 
+    def native(self, connection: Connection) -> NativeConnection:
+        """The client that `connection` was made for speaks the native protocol: what stands for it from now on."""
+        assert connection.phase is Phase.NEW, "it has spoken ZooKeeper's protocol"
+        native = NativeConnection(self, connection.address, connection.ids, self._settings.jute_maxbuffer)
+        native.handle, connection.handle = connection.handle, None
+        connection.phase = Phase.CLOSED
+        del self._connections[connection]
+        self._connections[native] = None
+        self.native_connections_total += 1
+        return native
+
+    def opened(self, connection: NativeConnection) -> None:
+        """It goes on without a session."""
+        connection.phase = Phase.OPEN
+        connection.timeout_ms = OPEN_TIMEOUT_MS
+        self._timeouts[OPEN_TIMEOUT_MS] += 1
+        self.timeout_ms_min = min(self._timeouts)
+
     @property
-    def connections(self) -> Sequence[Connection]:
+    def connections(self) -> Sequence[ClientConnection]:
         return tuple(self._connections)
 
     def __len__(self) -> int:
@@ -165,12 +205,12 @@ class Clients:
     def touch(self, session: int) -> None:
         self._touches.touch(session, self.now)
 
-    def mark_dirty(self, connection: Connection) -> None:
+    def mark_dirty(self, connection: ClientConnection) -> None:
         """The connection has output."""
         connection.dirty = True
         self._dirty.append(connection)
 
-    def on_backlog(self, connection: Connection) -> None:
+    def on_backlog(self, connection: ClientConnection) -> None:
         self._backlogged[connection] = None
 
     def begin_login(self) -> DigestMd5 | None:
@@ -178,13 +218,17 @@ class Clients:
         users = self.auth.users
         return DigestMd5(users(), entropy=self._entropy) if users is not None else None
 
-    def submit(self, connection: Connection, commands: list[Command], size: int) -> None:
+    def submit(self, connection: ClientConnection, commands: list[Command], size: int) -> None:
         """Commands of an attached session, in order."""
         self._origin.add(connection, connection.session, connection.ids_of_writes, commands, size)
 
-    def request_sync(self, connection: Connection) -> None:
-        """`connection.complete_sync()` is due when all that is committed by now is applied here."""
-        self._syncs.append(connection)
+    def request_sync(self, waiter: SyncWaiter) -> None:
+        """`waiter.complete_sync()` is due when all that is committed by now is applied here."""
+        self._syncs.append(waiter)
+
+    def on_floor(self, connection: NativeConnection) -> None:
+        """It has reads that wait for this server to have applied more; they are looked at once per turn."""
+        self._floored[connection] = None
 
     def request_count(self, connection: Connection, count: DescendantCount) -> None:
         """`connection.complete_count()` is due when this is counted."""
@@ -201,7 +245,7 @@ class Clients:
             else:
                 self._counts.append((connection, count))
 
-    def notice(self, connection: Connection, what: str) -> None:
+    def notice(self, connection: ClientConnection, what: str) -> None:
         """Have the operator told; the connection stays."""
         self.notices.append((connection, what))
 
@@ -238,12 +282,12 @@ class Clients:
     def has_syncs(self) -> bool:
         return bool(self._syncs)
 
-    def take_syncs(self) -> list[Connection]:
-        """Connections that asked for a sync since the last call."""
+    def take_syncs(self) -> list[SyncWaiter]:
+        """Who asked for a sync since the last call."""
         taken, self._syncs = self._syncs, []
         return taken
 
-    def attach(self, connection: Connection, request: ConnectRequest) -> None:
+    def attach(self, connection: ClientConnection, request: ConnectRequest) -> None:
         """A connection asks for a session; in a storm it waits for its turn, and so do its requests."""
         connection.phase = Phase.ATTACHING
         if not self.serving or self._admission.ask(connection):
@@ -260,16 +304,15 @@ class Clients:
             assert connection.request is not None
             self._attach(connection, connection.request)
 
-    def _attach(self, connection: Connection, request: ConnectRequest) -> None:
+    def _attach(self, connection: ClientConnection, request: ConnectRequest) -> None:
         """Always decided through the log, also when the session resumes here (D-3)."""
         machine = self.machine
         if self._may_read_only(request):
             self._attach_read_only(connection, request)
             return
         if not self.serving or request.last_zxid_seen > machine.last_zxid:
-            # Without contact, or behind what the client has seen, another server answers better: close
-            # without a word, which every client takes as "try the next one".
-            self.close(connection)
+            # Without contact, or behind what the client has seen, another server answers better.
+            connection.send_elsewhere()
             return
         command: Command
         if request.session == 0:
@@ -311,7 +354,7 @@ class Clients:
             and self.machine.position > 0
         )
 
-    def _attach_read_only(self, connection: Connection, request: ConnectRequest) -> None:
+    def _attach_read_only(self, connection: ClientConnection, request: ConnectRequest) -> None:
         # Bit 55 keeps it apart from the sessions of the log, whose ids are zxids there.
         number = int.from_bytes(self._entropy(6), "big") | 1 << 55
         timeout_ms = self.machine.settings.clamped_timeout_ms(request.timeout_ms)
@@ -323,12 +366,12 @@ class Clients:
             if connection.phase is Phase.READ_ONLY:
                 self.close(connection)
 
-    def refuse(self, connection: Connection, why: str) -> None:
+    def refuse(self, connection: ClientConnection, why: str) -> None:
         """Close without a reply, and tell the operator why."""
         self.refusals.append((connection, why))
         self.close(connection)
 
-    def close(self, connection: Connection) -> None:
+    def close(self, connection: ClientConnection) -> None:
         """End a connection without another word. Commands already taken from it still go their way."""
         if connection.phase is not Phase.CLOSED:
             self.release(connection)
@@ -338,12 +381,14 @@ class Clients:
             if not connection.dirty:
                 self.mark_dirty(connection)
 
-    def release(self, connection: Connection) -> None:
+    def release(self, connection: ClientConnection) -> None:
         """The connection is over, whoever ended it: nothing here may keep it."""
         if connection.phase is Phase.CLOSED:
             return
         if connection.phase is Phase.ATTACHED:
             self._detach(connection)
+        elif connection.phase is Phase.OPEN:
+            self._forget_timeout(connection)
         elif connection.request is not None and self._attaching.get(connection.request.session) is connection:
             del self._attaching[connection.request.session]
         connection.phase = Phase.CLOSED
@@ -352,12 +397,20 @@ class Clients:
             self._addresses.release(_host(connection.address))
             self._admission.finish(connection)
         self._backlogged.pop(connection, None)
-        self.watches.remove_watcher(connection)
+        connection.on_release()
 
-    def _detach(self, connection: Connection) -> None:
+    def release_native(self, connection: NativeConnection) -> None:
+        """What only the native protocol has."""
+        self._floored.pop(connection, None)
+        self.feeds.forget(connection)
+
+    def _detach(self, connection: ClientConnection) -> None:
         if self._by_session.get(connection.session) is connection:
             del self._by_session[connection.session]
             self._touches.forget(connection.session)
+        self._forget_timeout(connection)
+
+    def _forget_timeout(self, connection: ClientConnection) -> None:
         self._timeouts[connection.timeout_ms] -= 1
         if not self._timeouts[connection.timeout_ms]:
             del self._timeouts[connection.timeout_ms]
@@ -365,7 +418,7 @@ class Clients:
 
     # -- what the applier calls
 
-    def on_attach(self, connection: Connection, result: object, cut_at: int) -> None:
+    def on_attach(self, connection: ClientConnection, result: object, cut_at: int) -> None:
         """The attach of one of our connections was applied."""
         request = connection.request
         assert request is not None
@@ -383,7 +436,7 @@ class Clients:
         self.timeout_ms_min = min(self._timeouts)
         connection.attached(result)
 
-    def on_session_moved(self, session: int, to: Connection | None) -> None:
+    def on_session_moved(self, session: int, to: ClientConnection | None) -> None:
         """The session was attached through connection `to`, or ended (None): no other connection may keep it."""
         connection = self._by_session.get(session)
         if connection is not None and connection is not to:
@@ -391,16 +444,16 @@ class Clients:
 
     def publish(self, events: Sequence[Event], zxid: int) -> None:
         """Tell watchers, before any reply of the same or a later zxid is written to them."""
+        if self.feeds:
+            self.feeds.note(events)
         if not self.watches:
             return
         for event_type, path, acl in events:
-            for connection in self.watches.trigger(event_type, path):
+            for watcher in self.watches.trigger(event_type, path):
                 # Also those that only read: what comes from a leader who does not hear us is applied meanwhile.
-                if connection.phase is not Phase.CLOSED and permits(acl, READ, connection.ids):
-                    connection.out.append(encode_watch_event(zxid, event_type, path))
+                if watcher.phase is not Phase.CLOSED and permits(acl, READ, watcher.ids):
+                    watcher.on_event(zxid, event_type, path)
                     self.events_total += 1
-                    if not connection.dirty:
-                        self.mark_dirty(connection)
 
     # -- what the driver calls, once per turn
 
@@ -424,6 +477,8 @@ class Clients:
         """After how long a turn can do what waits here; None if nothing does, or only somebody else can help."""
         if self._counts or (self._backlogged and self.taken >= REQUESTS_PER_TURN_MAX):
             return 0
+        if self.feeds.wants_turn:
+            return 0
         return self._admission.due_in_ms() if self._admission.waiting else None
 
     def take_backlog(self) -> None:
@@ -433,7 +488,7 @@ class Clients:
         for connection in list(self._backlogged):
             if self.full:
                 return
-            if connection.phase in (Phase.ATTACHED, Phase.READ_ONLY) and not connection.wants_flush:
+            if connection.phase in SERVED and not connection.wants_flush:
                 del self._backlogged[connection]
                 connection.take_backlog()
 
@@ -455,17 +510,23 @@ class Clients:
     def close_all(self) -> None:
         """This server cannot know what became of its sessions (D-4, D-14): clients ask another one."""
         for connection in list(self._connections):
-            if connection.phase is not Phase.NEW:
+            if connection.holds_promises:
                 self.close(connection)
 
     def close_idle(self) -> None:
         """End the connections that wait for nothing: this server is about to stop, and they lose no answer."""
         for connection in list(self._connections):
-            if connection.phase is Phase.ATTACHED and not connection.queue and not connection.out:
+            if connection.phase in (Phase.ATTACHED, Phase.OPEN) and connection.idle:
                 self.close(connection)
 
     def flush(self, now: int) -> list[Output]:
         """What to write now. Sessions without a fresh acknowledged touch keep their output, in order (D-14)."""
+        if self._floored:
+            for native in list(self._floored):
+                if not native.answer_floors():
+                    self._floored.pop(native, None)
+        if self.feeds.pending:
+            self.feeds.push()
         if not self._dirty:
             return []
         dirty, self._dirty = self._dirty, []

@@ -10,15 +10,13 @@ Source: ZooKeeper's programmer's guide (ordering guarantees); docs/PROTOCOL-ZOOK
 from __future__ import annotations
 
 import struct
-from collections import deque
-from enum import Enum
 from typing import TYPE_CHECKING, Any, Final
 
 from zraft.errors import Code, MarshallingError, ProtocolError
 from zraft.server.authentication import logged_in_ids, proved_ids
+from zraft.server.client_connection import ClientConnection, Phase
 from zraft.server.queries import QUERIES
 from zraft.server.sasl import AuthenticationError, DigestMd5
-from zraft.server.statistics import ConnectionLatency
 from zraft.tree import reads, txn
 from zraft.tree.acl import Ids
 from zraft.tree.node import SHARD_COUNT
@@ -32,8 +30,10 @@ from zraft.wire.connect import (
     encode_connect_response,
     encode_session_refusal,
 )
+from zraft.wire.events import encode_watch_event
 from zraft.wire.framing import FrameReader
 from zraft.wire.opcodes import XID_PING, Opcode
+from zraft.wire.operation_names import operation_name
 from zraft.wire.reconfig import decode_reconfig_command
 
 if TYPE_CHECKING:
@@ -97,93 +97,41 @@ SESSION_EXPIRED: Final = Code.SESSION_EXPIRED
 SESSION_MOVED: Final = Code.SESSION_MOVED
 
 
-class Phase(Enum):
-    """Where a connection is in its life."""
-
-    NEW = "nothing read yet"
-    ATTACHING = "its session is being created or resumed through the log"
-    ATTACHED = "serving"
-    READ_ONLY = "serving reads of what this server has, without a quorum and without a session in the log"
-    CLOSED = "closed"
-
-
-class Connection:
+class Connection(ClientConnection):
     """One client. Created by `Clients.connect`; fed by the shell; `handle` is the shell's own."""
 
     __slots__ = (
         "_backlog",
         "_backlog_bytes",
-        "_clients",
         "_login",
         "_queued_bytes",
         "_reader",
-        "address",
-        "asked_at",
-        "closing",
-        "dirty",
-        "ending",
-        "established",
-        "handle",
         "held",
-        "ids",
-        "ids_of_writes",
         "last_opcode",
         "last_xid",
-        "latency",
-        "out",
-        "out_bytes",
-        "phase",
-        "queue",
-        "received",
-        "request",
-        "sent",
-        "session",
-        "third_ms",
-        "timeout_ms",
     )
 
     def __init__(
         self, clients: Clients, address: str, ids: tuple[tuple[str, str], ...], frame_bytes_max: int
     ) -> None:
-        self._clients = clients
+        super().__init__(clients, address, ids)
         self._reader = FrameReader(frame_bytes_max, words=True)
         self._backlog: list[bytes] = []
         self._backlog_bytes = 0
         self._queued_bytes = 0
         self._login: DigestMd5 | None = None
-        self.address = address
-        self.ids = ids
-        self.ids_of_writes = ids
-        """The ids of what is sent next; `ids` follow when what was sent before is answered."""
-        self.phase = Phase.NEW
-        self.session = 0
-        self.timeout_ms = 0
-        self.third_ms = 0
-        self.request: ConnectRequest | None = None
-        self.queue: deque[tuple[int, int, Any]] = deque()
-        self.out: list[bytes] = []
-        self.out_bytes = 0
-        """Of `out`, answers to writes left out: those are no larger than what the client sent."""
-        self.dirty = False
-        self.closing = False
-        self.ending = False
         self.held = False
         """A request at the end of the queue takes more than one turn; what is behind it waits in the backlog."""
-        self.handle: Any = None
-        self.received = 0
-        self.sent = 0
-        # For operators: per batch, never per request. Times are ms of the turn's clock.
-        self.established = clients.now
-        self.asked_at: float | None = None
-        """When the oldest request that is being measured arrived; None while nothing is unanswered."""
         self.last_opcode = 0
         self.last_xid = -1
-        self.latency = ConnectionLatency()
 
-    def identify(self, ids: Ids) -> None:
-        """Add what is known of the client before it asks for a session: whom its certificate names."""
-        assert self.phase is Phase.NEW, "its writes may be under way already"
-        self.ids = self.ids_of_writes = (*self.ids, *ids)
+    @property
+    def last_operation(self) -> str:
+        return operation_name(self.last_opcode)
+
+    @property
+    def last_number(self) -> int:
+        return self.last_xid
 
     # -- input
 
@@ -223,15 +171,6 @@ class Connection:
             self._take_read_only(frames)
         else:
             self._defer(frames)
-
-    def reset_statistics(self) -> None:
-        """Count anew what operators see."""
-        self.received = self.sent = 0
-        self.latency = ConnectionLatency()
-
-    def connection_lost(self) -> None:
-        """The client is gone."""
-        self._clients.release(self)
 
     def _first(self, frames: list[bytes]) -> bool:
         """Take the first frame, which asks for a session, off `frames`; False if there is nothing more to do."""
@@ -501,6 +440,19 @@ class Connection:
         """The session is gone or not this client's: say so in the form that clients know, then close."""
         self._emit(encode_session_refusal(request))
         self.closing = True
+
+    def send_elsewhere(self) -> None:
+        # Without a word, which every client takes as "try the next one".
+        self._clients.close(self)
+
+    def on_release(self) -> None:
+        self._clients.watches.remove_watcher(self)
+
+    def on_event(self, zxid: int, event_type: int, path: str) -> None:
+        """A watch of this client fired."""
+        self.out.append(encode_watch_event(zxid, event_type, path))
+        if not self.dirty:
+            self._clients.mark_dirty(self)
 
     def complete(self, result: Any, zxid: int) -> None:
         """The oldest write was applied with this result at this zxid."""

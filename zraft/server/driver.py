@@ -47,6 +47,7 @@ from zraft.server.errands import Errand
 from zraft.server.group_commit import GroupCommit
 from zraft.server.joining import introduction
 from zraft.server.leadership import Leadership
+from zraft.server.native_view import ClusterView
 from zraft.server.origin import OriginStream
 from zraft.server.outbox import Outbox
 from zraft.server.reads import LinearizableReads
@@ -135,6 +136,7 @@ class Driver:
             four_letter_word=four_letter_word,
         )
         self.snapshots = Snapshots(settings.snapshots, identity, self.machine, entropy, stored.snapshot)
+        self.clients.view = self._view = ClusterView(self)
         self.applier = Applier(
             server=identity.server,
             instance=identity.instance,
@@ -350,7 +352,7 @@ class Driver:
         if stale and self.contact.lost:
             clients.close_all()
         outputs = clients.flush(now_ms)
-        self._count_reads(sent_before)
+        self._count_reads(sent_before, wall_ms)
         clients.arrived = now_ms
         frame = self._group_commit.next_frame(self.bootstrap.to_make_durable())
         if frame is not None:
@@ -709,10 +711,12 @@ class Driver:
         self._writes_answered += count
         self.latencies.add_writes(arrived_at, count)
 
-    def _count_reads(self, sent_before: int) -> None:
+    def _count_reads(self, sent_before: int, wall_ms: int) -> None:
         """What this turn answered beside writes: all that was sent but these and events."""
         clients = self.clients
         reads = clients.sent_total - clients.events_total - sent_before - self._writes_answered
         if reads > 0:
             self.latencies.add_reads(clients.arrived, reads)
+        last_index = 0 if self.raft is None else self.raft.log.last_index
+        self._view.rates.turn(wall_ms, max(0, reads), self._writes_answered, last_index)
         self._writes_answered = 0

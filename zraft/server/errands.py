@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from zraft.server.connection import Phase
+from zraft.server.client_connection import Phase
 
 
 class Errand:

@@ -6,10 +6,19 @@ Pure. Source: Raft dissertation, section 6.4.
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import TYPE_CHECKING, Protocol
 
-from zraft.server.clients import Clients
-from zraft.server.connection import Connection
 from zraft.server.touches import NEVER
+
+if TYPE_CHECKING:
+    from zraft.server.clients import Clients
+
+
+class SyncWaiter(Protocol):
+    """Who waits for all that was committed when it asked to be applied here."""
+
+    def complete_sync(self) -> None:
+        """It is."""
 
 
 class LinearizableReads:
@@ -20,7 +29,7 @@ class LinearizableReads:
         self._resend_ms = resend_ms
         # No number is used twice, also not by an earlier boot: a late answer would pass for that of a later read.
         self._context = boot << 32
-        self._waiting: dict[int, list[Connection]] = {}
+        self._waiting: dict[int, list[SyncWaiter]] = {}
         self._asked_at = 0
         self._answered: list[tuple[int, int]] = []
 

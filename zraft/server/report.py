@@ -30,14 +30,13 @@ from zraft.raft.messages import MemberRole
 from zraft.raft.progress import ProgressState
 from zraft.raft.role import Role
 from zraft.raft.statistics import FollowerStatistics
-from zraft.server.connection import Connection, Phase
+from zraft.server.client_connection import ClientConnection, Phase
 from zraft.server.driver import Driver
 from zraft.server.environment import environment, memory
 from zraft.server.statistics import ProcessStatistics
 from zraft.transport.link import LinkStatistics
 from zraft.transport.udp import UdpStatistics
 from zraft.wire.monitor import summary_values
-from zraft.wire.operation_names import operation_name
 from zraft.wire.statistics import (
     FULL_VERSION,
     LISTED_MAX,
@@ -207,6 +206,8 @@ class Report:
             "looking_count": campaigns,
             "commit_count": raft.commit_index,
             "stale_sessions_expired": clients.expired_total,
+            "native_connections_total": clients.native_connections_total,
+            "native_subscriptions": len(clients.feeds),
             **summary_values("updatelatency", driver.latencies.writes.view()),
             **summary_values("readlatency", driver.latencies.reads.view()),
             **summary_values("fsynctime", process.fsync.view()),
@@ -521,16 +522,16 @@ def _mode(raft: Raft, me: ServerId) -> Mode:
     return Mode.FOLLOWER if mine is None or mine.voter else Mode.OBSERVER
 
 
-def _connection(one: Connection, shift_ms: int) -> ConnectionStatistics:
+def _connection(one: ClientConnection, shift_ms: int) -> ConnectionStatistics:
     session = None
     if one.session:
         latency = one.latency
         session = SessionConnection(
             session=one.session,
-            last_operation=operation_name(one.last_opcode),
+            last_operation=one.last_operation,
             established_ms=one.established + shift_ms,
             timeout_ms=one.timeout_ms,
-            last_cxid=one.last_xid,
+            last_cxid=one.last_number,
             last_zxid=latency.zxid,
             last_response_ms=latency.answered_at,
             last_latency_ms=round(latency.last),

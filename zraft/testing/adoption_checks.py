@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Sequence
 
 from zraft.ids import ServerId
-from zraft.server.connection import Connection, Phase
+from zraft.server.client_connection import ClientConnection, Phase
 from zraft.server.driver import Driver
 from zraft.testing.broken import BrokenPromiseError
 from zraft.transport.messages import OriginBatch, PeerMessage
@@ -21,7 +21,7 @@ class AdoptionChecks:
     def __init__(self, server: ServerId) -> None:
         self._server = server
         self._restored = 0
-        self._silent: set[Connection] = set()
+        self._silent: set[ClientConnection] = set()
         """Connections of before the newest adoptions: nobody may hear anything on them any more."""
         self._batches: dict[int, bytes] = {}
         """Number and bytes of what left for a leader and was not seen applied here."""
@@ -36,8 +36,8 @@ class AdoptionChecks:
         self,
         driver: Driver,
         sends: Iterable[tuple[ServerId, Sequence[PeerMessage]]],
-        outputs: Iterable[tuple[Connection, bytes, bool]],
-        connections: Iterable[Connection],
+        outputs: Iterable[tuple[ClientConnection, bytes, bool]],
+        connections: Iterable[ClientConnection],
     ) -> None:
         """A turn ended with these effects; `connections` are those that it began with."""
         batches = [
@@ -56,7 +56,7 @@ class AdoptionChecks:
                     f"took a snapshot over and says {len(data)} bytes more on a connection of before",
                 )
 
-    def kept(self, connections: Collection[Connection]) -> None:
+    def kept(self, connections: Collection[ClientConnection]) -> None:
         """These connections are open after the turn."""
         kept = [connection for connection in connections if connection in self._silent]
         if kept:
@@ -72,7 +72,7 @@ class AdoptionChecks:
         if known != batch.blob:
             self._fail("batch bytes", f"sends batch {batch.seq} with other bytes than before (D-2)")
 
-    def _adopted(self, driver: Driver, connections: Iterable[Connection]) -> None:
+    def _adopted(self, driver: Driver, connections: Iterable[ClientConnection]) -> None:
         self._silent |= {connection for connection in connections if connection.phase is not Phase.NEW}
         self.silenced += len(self._silent)
         self._covered = self._applied(driver)

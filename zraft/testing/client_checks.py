@@ -19,6 +19,7 @@ from zraft.testing.calls import Call
 from zraft.testing.clients import SimulatedClient
 from zraft.testing.jute import Reader, Stat
 from zraft.testing.model import CREATES, History, Outcome, Version
+from zraft.testing.natives import Natives
 from zraft.testing.operations import LIMITS as QUOTA_LIMITS
 from zraft.testing.operations import STATS as QUOTA_STATS
 from zraft.testing.sockets import Socket
@@ -101,6 +102,7 @@ class ClientChecks:
         self._renewed_ms: dict[str, int] = {}
         """When the write was sent that last began a znode's time to live, if it is known whose it was."""
         self.clients: list[SimulatedClient] = []
+        self.natives: Natives | None = None
         self.acknowledged_zxid = 0
         self._trails: dict[int, Trail] = {}
         self._by_client: dict[int, list[Trail]] = {}
@@ -158,6 +160,10 @@ class ClientChecks:
     def applied(self, outcomes: list[Outcome]) -> None:
         for outcome in outcomes:
             opcode = outcome.command[0]
+            if self.natives is not None and self.natives.owns(outcome):
+                self.natives.applied(outcome)
+                if opcode != txn.EXPIRE:
+                    continue
             if opcode in (txn.CREATE_SESSION, txn.ATTACH):
                 if outcome.code is Code.OK:
                     self._attached_in_history(outcome)

@@ -19,8 +19,9 @@ from attrs import evolve, frozen
 
 from zraft.errors import Code
 from zraft.ids import Instance, ServerId, zxid_after
-from zraft.testing import rights
+from zraft.testing import native_model, rights
 from zraft.testing.broken import BrokenPromiseError
+from zraft.testing.native_model import Answer
 from zraft.testing.rights import Acl, Ids
 from zraft.tree import txn
 
@@ -104,7 +105,17 @@ class Outcome:
 class SessionState:
     """What the replicated state knows of one session (D-3, D-11)."""
 
-    __slots__ = ("attach_position", "ephemerals", "owner", "password", "timeout_ms", "write_position")
+    __slots__ = (
+        "attach_position",
+        "ephemerals",
+        "floor",
+        "kept",
+        "owner",
+        "password",
+        "timeout_ms",
+        "will",
+        "write_position",
+    )
 
     def __init__(
         self, owner: tuple[ServerId, Instance, int], password: bytes, timeout_ms: int, position: int
@@ -114,6 +125,10 @@ class SessionState:
         self.timeout_ms = timeout_ms
         self.attach_position = self.write_position = position
         self.ephemerals: dict[str, None] = {}
+        self.floor = 0
+        self.kept: dict[int, Answer] = {}
+        self.will: Any = None
+        """((parent, prefix, data), ids)."""
 
 
 class RefusedError(Exception):
@@ -146,10 +161,17 @@ class History:
         """Paths of which a session ever had an ephemeral."""
         self.ended: dict[int, int] = {}
         """zxid at which a session ended."""
+        self.firsts: dict[str, int] = {}
+        """Where truncated directories begin."""
+        self.hidden: dict[str, native_model.Hidden] = {}
+        """What of each watchers were not told yet."""
+        self.to_tell: list[tuple[str, Acl]] = []
+        """What watchers are told of with the next command."""
+        self.wills_done = self.wills_dropped = 0
         self.outcomes: list[Outcome] = []
         self._zxid_outcome: dict[int, Outcome] = {}
         self._owner: tuple[ServerId, Instance, int] = (ServerId(0), Instance(b""), 0)
-        self._ids: Ids = ()
+        self.ids: Ids = ()
         """What the connection had proved whose command is applied."""
         self._undo: list[Callable[[], object]] | None = None
         """While a multi runs: how to take its steps back, in order of execution."""
@@ -222,6 +244,7 @@ class History:
         log_time, _, batches = txn.unpack_entry(payload)
         self.log_time = max(self.log_time, log_time)
         first = len(self.outcomes)
+        native_model.drain(self)
         for server, instance, boot, seq, runs in batches:
             # Every command has its position, also of a batch that apply skips (D-16).
             if server != 0 and not self._accept((server, instance), boot, seq):
@@ -232,7 +255,7 @@ class History:
                 moved = (
                     session != 0 and session in self.sessions and self.sessions[session].owner != self._owner
                 )
-                self._ids = ids
+                self.ids = ids
                 for command in commands:
                     self.position += 1
                     self.zxid = zxid_after(self.zxid, term)
@@ -256,6 +279,9 @@ class History:
     def _command(self, session: int, moved: bool, command: txn.Command) -> None:
         code, subject = Code.OK, session
         result: Any = None
+        for path, acl in self.to_tell:
+            self.event(EVENT_DELETED, path, acl)
+        self.to_tell.clear()
         try:
             opcode = command[0]
             if opcode == txn.CREATE_SESSION:
@@ -276,6 +302,8 @@ class History:
                 result = self._members(*command[1:])
             elif opcode == txn.REGISTER:
                 pass
+            elif session == 0 and self.feature_level >= native_model.LEVEL:
+                result = self.operation(session, command)
             elif session not in self.sessions:
                 raise RefusedError(Code.SESSION_EXPIRED)
             elif moved:
@@ -285,13 +313,15 @@ class History:
                 if opcode == txn.CLOSE_SESSION:
                     self._end(session)
                 elif opcode == txn.MULTI:
-                    code, result = self._multi(session, command[1])
+                    code, result = self.multi(session, command[1])
+                elif opcode == txn.ONCE and self.feature_level >= native_model.LEVEL:
+                    result = native_model.answer_to(self, session, command)
                 else:
-                    result = self._operation(session, command)
+                    result = self.operation(session, command)
         except RefusedError as error:
             code = error.code
         outcome = Outcome(
-            self.zxid, self.position, self.index, subject, self._owner, self._ids, command, code, result
+            self.zxid, self.position, self.index, subject, self._owner, self.ids, command, code, result
         )
         self.outcomes.append(outcome)
         self._zxid_outcome[self.zxid] = outcome
@@ -325,8 +355,8 @@ class History:
             part = "participant" if votes else "observer"
             lines.append(f"server.{server}={host}:{port}:{port}:{part};{host}:{port}")
         data = "\n".join([*lines, f"version={self.zxid:x}"]).encode() if lines else b""
-        self._store(CONFIG, evolve(node, data=data, mzxid=self.zxid, version=-1, touched_ms=self.log_time))
-        self._event(EVENT_CHANGED, CONFIG, node.acl)
+        self.store(CONFIG, evolve(node, data=data, mzxid=self.zxid, version=-1, touched_ms=self.log_time))
+        self.event(EVENT_CHANGED, CONFIG, node.acl)
         return self.nodes[CONFIG]
 
     def wanted_after(self, replace: bool, changes: Any) -> dict[ServerId, tuple[bool, str]] | None:
@@ -366,8 +396,16 @@ class History:
     def _end(self, session: int) -> None:
         state = self.sessions.pop(session)
         self.ended[session] = self.zxid
-        for path in sorted(state.ephemerals):
-            self._remove(path)
+        hidden = native_model.hidden_ephemerals(self, session)
+        for path in sorted([*state.ephemerals, *hidden]):
+            if path in hidden:
+                self.event(EVENT_DELETED, path, hidden[path])
+            else:
+                self._remove(path)
+        if state.will is not None:
+            done = native_model.carry_out(self, state.will)
+            self.wills_done += done
+            self.wills_dropped += not done
 
     # -- lifetimes (D-12)
     def _is_due(self, node: Version, log_time: int) -> bool:
@@ -393,8 +431,12 @@ class History:
         return node
 
     # -- znodes
-    def _operation(self, session: int, command: txn.Command) -> Any:
+    def operation(self, session: int, command: txn.Command) -> Any:
         opcode = command[0]
+        if opcode in native_model.OPCODES:
+            if self.feature_level < native_model.LEVEL:
+                raise RefusedError(Code.UNIMPLEMENTED)
+            return native_model.operation(self, session, command)
         if opcode in CREATES:
             return self._create(session, command)
         if opcode == txn.DELETE:
@@ -409,14 +451,14 @@ class History:
             return self._check(command[1], command[2])
         raise BrokenPromiseError("history", f"command {command!r} is in the log, no client sent such a one")
 
-    def _multi(self, session: int, commands: tuple[txn.Command, ...]) -> tuple[Code, Any]:
+    def multi(self, session: int, commands: tuple[txn.Command, ...]) -> tuple[Code, Any]:
         undo: list[Callable[[], object]] = []
         self._undo = undo
         events = len(self.events)
         results: list[Any] = []
         for nth, command in enumerate(commands):
             try:
-                results.append(self._operation(session, command))
+                results.append(self.operation(session, command))
             except RefusedError as error:
                 self._undo = None
                 for step in reversed(undo):
@@ -436,10 +478,10 @@ class History:
 
     def _demand(self, node: Version, bit: int) -> None:
         """The right to do something to a znode."""
-        if not rights.grants(node.acl, bit, self._ids):
+        if not rights.grants(node.acl, bit, self.ids):
             raise RefusedError(Code.NO_AUTH)
 
-    def _store(self, path: str, version: Version | None) -> None:
+    def store(self, path: str, version: Version | None) -> None:
         versions = self.versions.setdefault(path, [])
         if self._undo is not None:
             self._undo.append(
@@ -476,7 +518,7 @@ class History:
                 raise RefusedError(Code.BAD_ARGUMENTS)
         elif flags >= 5:
             raise RefusedError(Code.BAD_ARGUMENTS)
-        acl = rights.stored(asked_acl, self._ids)
+        acl = rights.stored(asked_acl, self.ids)
         if acl is None:
             raise RefusedError(Code.INVALID_ACL)
         parent_path, name = split(path)
@@ -487,6 +529,8 @@ class History:
             path = f"{path}{parent.creates:010d}"
         if path in self.nodes:
             raise RefusedError(Code.NODE_EXISTS)
+        if name[-10:].isdigit() and len(name) >= 10 and int(name[-10:]) < self.firsts.get(parent_path, 0):
+            raise RefusedError(Code.BAD_ARGUMENTS)
         if parent.owner:
             raise RefusedError(Code.NO_CHILDREN_FOR_EPHEMERALS)
         self._demand_room(path, 1, len(data or b""))
@@ -503,8 +547,8 @@ class History:
         node = Version(
             data, zxid, zxid, zxid, owner=owner, acl=acl, ttl_ms=lifetime, since_ms=now, touched_ms=now
         )
-        self._store(path, node)
-        self._store(
+        self.store(path, node)
+        self.store(
             parent_path,
             evolve(
                 parent,
@@ -517,8 +561,8 @@ class History:
         if name == STATS and path.startswith(QUOTA_ROOT):
             self._recount(parent_path[len(QUOTA_ROOT) :])
         self._changed(path)
-        self._event(EVENT_CREATED, path, acl)
-        self._event(EVENT_CHILDREN, parent_path, parent.acl)
+        self.event(EVENT_CREATED, path, acl)
+        self.event(EVENT_CHILDREN, parent_path, parent.acl)
         return path, self.nodes[path]
 
     def _delete(self, path: str, version: int) -> None:
@@ -537,23 +581,28 @@ class History:
             raise RefusedError(Code.BAD_VERSION)
         self._delete(path, -1)
 
-    def _remove(self, path: str) -> None:
+    def forget(self, path: str) -> Version:
+        """The znode alone goes."""
         node = self.nodes[path]
         if node.owner in self.sessions:
             ephemerals = self.sessions[node.owner].ephemerals
             del ephemerals[path]
             if self._undo is not None:
                 self._undo.append(partial(ephemerals.__setitem__, path, None))
+        self.store(path, None)
+        return node
+
+    def _remove(self, path: str) -> None:
+        node = self.forget(path)
         parent_path, name = split(path)
         parent = self.nodes[parent_path]
-        self._store(path, None)
-        self._store(
+        self.store(
             parent_path,
             evolve(parent, pzxid=self.zxid, children=parent.children - {name}, touched_ms=self.log_time),
         )
         self._changed(path)
-        self._event(EVENT_DELETED, path, node.acl)
-        self._event(EVENT_CHILDREN, parent_path, parent.acl)
+        self.event(EVENT_DELETED, path, node.acl)
+        self.event(EVENT_CHILDREN, parent_path, parent.acl)
 
     def _set(self, path: str, data: bytes | None, version: int) -> Version:
         node = self._node(path)
@@ -562,7 +611,7 @@ class History:
         if version not in (-1, node.version):
             raise RefusedError(Code.BAD_VERSION)
         since = node.since_ms if node.ttl_ms in (None, CONTAINER) else self.log_time
-        self._store(
+        self.store(
             path,
             evolve(
                 node,
@@ -574,19 +623,19 @@ class History:
             ),
         )
         self._changed(path)
-        self._event(EVENT_CHANGED, path, node.acl)
+        self.event(EVENT_CHANGED, path, node.acl)
         return self.nodes[path]
 
     def _set_acl(self, path: str, asked_acl: Acl, version: int) -> Version:
         """No watch is told, and nothing but `aversion` moves."""
-        acl = rights.stored(asked_acl, self._ids)
+        acl = rights.stored(asked_acl, self.ids)
         if acl is None:
             raise RefusedError(Code.INVALID_ACL)
         node = self._node(path)
         self._demand(node, rights.ADMIN)
         if version not in (-1, node.aversion):
             raise RefusedError(Code.BAD_VERSION)
-        self._store(path, evolve(node, acl=acl, aversion=node.aversion + 1))
+        self.store(path, evolve(node, acl=acl, aversion=node.aversion + 1))
         return self.nodes[path]
 
     def _check(self, path: str, version: int) -> None:
@@ -595,7 +644,7 @@ class History:
         if version not in (-1, node.version):
             raise RefusedError(Code.BAD_VERSION)
 
-    def _event(self, kind: int, path: str, acl: Acl) -> None:
+    def event(self, kind: int, path: str, acl: Acl) -> None:
         self.events.append(Event(self.zxid, kind, path, acl))
 
     # -- quotas: the usage is counted anew after every change, not kept up to date as the product does. That is the
@@ -646,7 +695,7 @@ class History:
         stats = self.nodes.get(path)
         text = b"count=%d,bytes=%d" % self._usage(top)
         if stats is not None and stats.data != text:
-            self._store(path, evolve(stats, data=text))
+            self.store(path, evolve(stats, data=text))
 
 
 def split(path: str) -> tuple[str, str]:

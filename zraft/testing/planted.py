@@ -42,8 +42,9 @@ from zraft.server import membership_keeper as keeper_module
 from zraft.server import queries as queries_module
 from zraft.server import reconciliation as reconciliation_module
 from zraft.server.applier import Applier
+from zraft.server.client_connection import Phase
 from zraft.server.clients import Clients, Output
-from zraft.server.connection import Connection, Phase
+from zraft.server.connection import Connection
 from zraft.server.contact import Contact
 from zraft.server.driver import Driver
 from zraft.server.driver_types import Effects
@@ -63,12 +64,15 @@ from zraft.storage.wal import Wal
 from zraft.testing.profile import Mode
 from zraft.testing.raft_checks import RaftChecks
 from zraft.transport.messages import OriginBatch, Sender, TouchReport, Welcome
+from zraft.tree import machine as machine_module
 from zraft.tree import quota_usage as quota_usage_module
 from zraft.tree import reads as tree_reads
+from zraft.tree import znodes as znodes_module
 from zraft.tree.acl import READ, permits
 from zraft.tree.image_writer import ImageWriter
 from zraft.tree.machine import Machine
 from zraft.tree.origins import Origins
+from zraft.tree.sessions import Session
 from zraft.tree.txn import pack_batch, unpack_batch
 from zraft.tree.watches import WatchTable
 from zraft.tree.znodes import Tree
@@ -738,6 +742,7 @@ def event_after_reply() -> Sequence[Patch]:
     def publish(self: Clients, events: Any, zxid: int) -> None:
         for event_type, path, acl in events:
             for connection in self.watches.trigger(event_type, path):
+                assert isinstance(connection, Connection), "ZooKeeper's clients, in the simulation"
                 if connection.phase is Phase.ATTACHED and permits(acl, READ, connection.ids):
                     late.setdefault(connection, []).append(encode_watch_event(zxid, event_type, path))
 
@@ -971,9 +976,7 @@ def silent_readers() -> Sequence[Patch]:
         for event_type, path, acl in events:
             for connection in self.watches.trigger(event_type, path):
                 if connection.phase is Phase.ATTACHED and permits(acl, READ, connection.ids):
-                    connection.out.append(encode_watch_event(zxid, event_type, path))
-                    if not connection.dirty:
-                        self.mark_dirty(connection)
+                    connection.on_event(zxid, event_type, path)
 
     return [(Clients, "publish", publish)]
 
@@ -988,3 +991,29 @@ def uncommitted_to_readers() -> Sequence[Patch]:
             self.applier.apply_committed(raft.log, raft.log.last_index)
 
     return [(Driver, "_advance", advance)]
+
+
+# -- feature level 3
+
+
+@_plant("exactly once", "what numbered commands came to is forgotten when the session moves", Mode.BOOTS)
+def once_forgets_on_attach() -> Sequence[Patch]:
+    original = Machine._attach
+
+    def attach(self: Machine, command: Any, zxid: int) -> Any:
+        session = original(self, command, zxid)
+        if isinstance(session, Session):
+            session.kept = None
+        return session
+
+    return [(Machine, "_attach", attach)]
+
+
+@_plant("D-19", "a session ends and its will is not done")
+def will_dropped() -> Sequence[Patch]:
+    return [(machine_module, "carry_out", lambda tree, will, zxid: True)]
+
+
+@_plant("D-20", "what was truncated is there until it is out of memory")
+def truncated_visible() -> Sequence[Patch]:
+    return [(znodes_module, "is_hidden", lambda hidden, path: False)]

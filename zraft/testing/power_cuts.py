@@ -110,6 +110,8 @@ class CutProcess(Process):
         directory = self.image.directory
         if directory is None:
             return
+        # What was on its way to the log stays on its way: nothing of it is in the directory that is put aside.
+        self._frame = None
 
         def end() -> None:
             directory.condemn("planned", self._schedule.now_ms)
@@ -150,7 +152,7 @@ class CutSimulation(Simulation):
         profile = evolve(
             roll(seed, Mode.ALL),
             servers=3,
-            clients=3,
+            clients=2,
             loss=0.0,
             duplicate=0.0,
             late=0.0,
@@ -159,7 +161,7 @@ class CutSimulation(Simulation):
             fsync_ms_max=2,
             slow_fsync=0.0,
             snipe=0.0,
-            think_ms_max=250,
+            think_ms_max=500,
             burst_max=2,
             wipes=False,
             fragment=False,
@@ -210,14 +212,11 @@ class CutSimulation(Simulation):
             self._lose()
             self._condemn()
             self._remove()
-            for client in self.clients:
-                client.finale = True
-            self._until(
-                "every client to write and sync", lambda: all(client.finale_done for client in self.clients)
-            )
-            self._until("all members to have applied the same", self._are_equal)
+            self._write()
             # Longer than those that were told of the end of a change need, so that the last one is in force everywhere.
             schedule.run_until(schedule.now_ms + SETTLE_MS)
+            if self._was_cut and self.client_checks.writes == self._writes_before:
+                self._write()  # the power failed after the last write
             self._until("all members to have applied the same", self._are_equal)
             self._final(silent_since=0)
             return self._outcome()
@@ -259,6 +258,12 @@ class CutSimulation(Simulation):
         )
         # It knows: what it would do otherwise is another run's question.
         self._until("server 1 to know it", lambda: self._says_it_is_out(REMOVED))
+
+    def _write(self) -> None:
+        for client in self.clients:
+            client.finale, client.finale_done = True, False
+        self._until("every client to write and sync", lambda: all(c.finale_done for c in self.clients))
+        self._until("all members to have applied the same", self._are_equal)
 
     def _says_it_is_out(self, server: ServerId) -> bool:
         driver = self._process(server).driver

@@ -13,6 +13,8 @@ from typing import Final
 
 from attrs import frozen
 
+from zraft.tree.features import FEATURE_LEVEL_MAX
+
 FAULTS_FROM_MS: Final = 900
 """By then a cluster is founded, led, and has its first clients."""
 
@@ -172,6 +174,6 @@ def roll(seed: int, mode: Mode | None = None) -> Profile:
         retain_bytes_max=rng.choice((0, 4_000, 60_000)),
         operators=operators,
         operator_gaps_ms=(1_700, 2_400) if gentle else (5, 40, 140, 350, 600, 950),
-        features=tuple(rng.choice((1, 2)) if mixed else 2 for _ in range(5)),
+        features=tuple(rng.choice((1, FEATURE_LEVEL_MAX)) if mixed else FEATURE_LEVEL_MAX for _ in range(5)),
         disk_faults=disk_faults and not gentle,
     )

@@ -41,6 +41,10 @@ from zraft.testing.configurations import LEARNER, LEAVING, OBSERVER, VOTER, Conf
 from zraft.testing.faults import Adversary, writes_vote
 from zraft.testing.jute import Reader
 from zraft.testing.model import History, Outcome
+from zraft.testing.native_model import REMOVED_PER_ENTRY
+from zraft.testing.natives import CLIENTS as NATIVE_CLIENTS
+from zraft.testing.natives import KINDS as NATIVE_KINDS
+from zraft.testing.natives import Natives
 from zraft.testing.network import Network
 from zraft.testing.operators import Operators, describe
 from zraft.testing.process import Process
@@ -70,7 +74,7 @@ from zraft.tree import image_reader as image_reader_module
 from zraft.tree import image_writer as image_writer_module
 from zraft.tree import machine as machine_module
 from zraft.tree import node as node_module
-from zraft.tree import txn
+from zraft.tree import truncation, txn
 from zraft.tree import znodes as znodes_module
 from zraft.tree.machine import Machine
 from zraft.tree.settings import Settings
@@ -105,6 +109,7 @@ SCALED: Final[tuple[tuple[Any, str, int], ...]] = (
     (reconciliation, "JOIN_VALID_MS", 600),
     (membership_keeper, "VERDICT_INTERVAL_MS", 200),
     (machine_module, "DIGEST_EVERY", 64),
+    (truncation, "REMOVED_PER_ENTRY_MAX", REMOVED_PER_ENTRY),
 )
 """Sizes and times of the product that are made for hours and gigabytes: in a run of seconds with some hundred znodes,
 a snapshot is to have several pieces and a lost disk is to be replaced several times."""
@@ -296,6 +301,17 @@ class Simulation:
             self.survival,
             begin_ms=FAULTS_FROM_MS + 300,
         )
+        # In every second run, so that the others stay as they were.
+        rng = random.Random(f"{name}/natives")
+        self.natives = Natives(
+            schedule,
+            rng,
+            self.processes,
+            self.history,
+            clients=rng.choice((0, NATIVE_CLIENTS)),
+            begin_ms=1_000,
+        )
+        self.client_checks.natives = self.natives
 
     def _peers_of(self, process: Process) -> Sequence[ServerId]:
         return self.operators.peers_of(process, self._founders)
@@ -335,7 +351,7 @@ class Simulation:
         schedule = self.schedule
         end_ms = schedule.now_ms + HEAL_MS
         self.say("heal")
-        self.operators.active = False
+        self.operators.active = self.natives.active = False
         self.adversary.heal()
         schedule.run_until(schedule.now_ms + CALM_AFTER_MS)
         for client in self.clients:
@@ -371,7 +387,10 @@ class Simulation:
             fingerprint=self._fingerprint,
             simulated_ms=self.schedule.now_ms,
             turns=sum(process.turns for process in self.processes),
-            operations=tuple((kind, checks.kinds[kind]) for kind in KINDS),
+            operations=(
+                *((kind, checks.kinds[kind]) for kind in KINDS),
+                *((kind, self.natives.kinds[kind]) for kind in NATIVE_KINDS),
+            ),
         )
 
     def _final(self, silent_since: int) -> None:
@@ -402,6 +421,7 @@ class Simulation:
                     f"S{process.server} is at zxid {machine.last_zxid:x}, position {machine.position}; "
                     f"the history at {self.history.zxid:x}, {self.history.position}",
                 )
+            self.natives.final(process)
             if machine.digest() != machine.full_digest():
                 fail("digest", f"S{process.server}: the kept digest is not that of its state")
             settings = {**asdict(self._settings.tree), **self.history.settings}

@@ -77,6 +77,18 @@ def _ip_matches(network_text: str, address_text: str) -> bool:
     return version == address[0] and prefix == address[1] >> drop
 
 
+def are_ids(ids: Any) -> bool:
+    """Is it what a run may say about its connection?"""
+    if ids.__class__ is not tuple:
+        return False
+    for pair in ids:
+        if pair.__class__ is not tuple or len(pair) != 2:
+            return False
+        if pair[0].__class__ is not str or pair[1].__class__ is not str:
+            return False
+    return True
+
+
 def permits(acl: Acl, permission: int, ids: Ids) -> bool:
     """Does `acl` grant any bit of `permission` to a connection with these ids? "super" is granted everything."""
     if acl is OPEN_ACL:

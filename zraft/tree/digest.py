@@ -14,6 +14,7 @@ from typing import Any, Final, TypeVar
 import msgpack
 
 from zraft.tree.acl import Acl
+from zraft.tree.children import ManyNames
 from zraft.tree.node import NodeTable, Znode
 from zraft.tree.sessions import Session
 
@@ -62,6 +63,7 @@ def node_hash(path: str, node: Znode) -> int:
             node.creates,
             node.aversion,
             node.ephemeral_owner if node.lifetime is None else node.lifetime,
+            *((node.first,) if node.children.__class__ is ManyNames and node.first else ()),
         )
     )
     return _number(blake2b(packed, digest_size=16).digest(), "big")
@@ -82,6 +84,7 @@ def session_hash(session: Session) -> int:
         session.owner,
         session.attach_position,
         session.write_position,
+        *session.memory(),
     )
 
 

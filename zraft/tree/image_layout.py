@@ -4,8 +4,12 @@
     [ROW, server, instance, boot, seq, boot_id]
     [MEMBER, server, votes, address]
     [SESSION, id, password, timeout_ms, [server, instance, boot], attach_position, write_position]
+    [SESSION, ... as above, kept, will]    since feature level 3, of a session that has either; nil what it has not
+        kept = [floor, [[seq, Outcome as packed], ...]], in order; will = [parent, prefix, data|nil, [[scheme, id], ...]]
     [ACL, number, [[bits, scheme, id], ...]]
     [ZNODE, path, data|nil, acl number, czxid, mzxid, pzxid, ctime, mtime, version, creates, aversion, whose]
+    [ZNODE, ... as above, first]           since feature level 3, of a truncated directory: children below it are hidden
+    [GHOST, path, first]                   since feature level 3: there is no such znode, but hidden children of it
     [END, znodes, sessions, digest]
 
 The head comes first and the end last; an ACL comes before the first znode that has it, and number 0 needs none: it
@@ -27,5 +31,6 @@ ACL: Final = 3
 ZNODE: Final = 4
 END: Final = 5
 MEMBER: Final = 6
+GHOST: Final = 7
 
 DIGEST_BYTES: Final = 16

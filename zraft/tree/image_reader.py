@@ -13,17 +13,20 @@ from zraft.ids import INSTANCE_BYTES, SERVER_ID_MAX, SERVER_ID_MIN, ServerId
 from zraft.tree.acl import OPEN_ACL, Acl, AclTable
 from zraft.tree.children import SPLIT_AT, ManyNames
 from zraft.tree.digest import MODULUS, record_hash, session_hash
-from zraft.tree.features import check_level
-from zraft.tree.image_layout import ACL, DIGEST_BYTES, END, FORMAT, HEAD, MEMBER, ROW, SESSION, ZNODE
+from zraft.tree.features import LEVEL_OF_NATIVE, check_level
+from zraft.tree.hiding import Hidden
+from zraft.tree.image_layout import ACL, DIGEST_BYTES, END, FORMAT, GHOST, HEAD, MEMBER, ROW, SESSION, ZNODE
 from zraft.tree.lifetime import TTL_MS_MAX
 from zraft.tree.members import OBSERVER, PARTICIPANT, WantedMember, is_change
 from zraft.tree.node import BORN, INT32_MAX, INT32_MIN, SHARD_COUNT, SHARD_SHIFT, Lifetime, NodeTable, Znode
+from zraft.tree.once import Kept
 from zraft.tree.origins import BOOT_ID_BYTES_MAX, Origin, Row
-from zraft.tree.paths import ROOT, is_valid_name
+from zraft.tree.paths import ROOT, is_valid_name, is_valid_path
 from zraft.tree.quota import LIMITS, limited_path
 from zraft.tree.sessions import PASSWORD_BYTES, Session
 from zraft.tree.settings import Settings
 from zraft.tree.small_items import small_shares
+from zraft.tree.wills import Will
 
 _SHARD_MASK: Final = SHARD_COUNT - 1
 _INT64_MAX: Final = 2**63 - 1
@@ -36,6 +39,8 @@ _SESSION_TYPES: Final = (int, int, bytes, int, tuple, int, int)
 _ROW_TYPES: Final = (int, int, bytes, int, int, bytes)
 _MEMBER_TYPES: Final = (int, int, bool, str)
 _HEAD_TYPES: Final = (*(int,) * 10, dict)
+_GHOST_TYPES: Final = (int, str, int)
+_TRUNCATED_FIELDS: Final = 14
 _END_TYPES: Final = (int, int, int, bytes)
 
 
@@ -59,6 +64,8 @@ class ImageState:
     acls: AclTable
     mortal: set[str]
     limited: set[str]
+    ghosts: dict[str, int]
+    hidden: Hidden
     shares: int
     """The folded shares of all znodes and sessions."""
     digest: int
@@ -96,6 +103,8 @@ class ImageReader:
         self._limited: set[str] = set()
         self._orphans: list[dict[str, set[str] | ManyNames]] = [{} for _ in range(SHARD_COUNT)]
         """Names of children whose parent was not read yet, by its path; in shards, as one large dict would stall."""
+        self._truncated: Hidden = {}
+        self._ghosts: dict[str, int] = {}
         self._unowned: dict[int, set[str]] = {}
         """Ephemerals whose session was not read yet."""
         self._znode_count = 0
@@ -164,7 +173,9 @@ class ImageReader:
                 f"image: holds {self._znode_count} znodes and {len(self._sessions)} sessions, "
                 f"its end record says {znodes} and {sessions}"
             )
-        for path in chain.from_iterable(self._orphans):
+        for path, names in chain.from_iterable(shard.items() for shard in self._orphans):
+            if path in self._ghosts and not names:
+                continue
             raise ProtocolError(f"image: znode {path!r} is missing, which other znodes have as parent")
         for owner, paths in self._unowned.items():
             raise ProtocolError(
@@ -173,6 +184,12 @@ class ImageReader:
         for path in BORN:
             if path not in self._nodes:
                 raise ProtocolError(f"image: znode {path!r} is missing, which every cluster is born with")
+        for path, names in self._truncated.items():
+            parent = self._nodes.get(path)
+            if (not names.hidden_count) if parent is None else (parent.ephemeral_owner and len(names)):
+                raise ProtocolError(
+                    f"image: truncated znode {path!r}: a ghost without hidden children, or an ephemeral with others"
+                )
         _, _, level, last_zxid, position, log_time, wall_time, index, term, faults, _ = self._head
         state = ImageState(
             feature_level=level,
@@ -191,6 +208,8 @@ class ImageReader:
             acls=self._acls,
             mortal=self._mortal,
             limited=self._limited,
+            ghosts=self._ghosts,
+            hidden={path: names for path, names in self._truncated.items() if names.hidden_count},
             shares=self._total,
             digest=int.from_bytes(digest, "big"),
         )
@@ -224,6 +243,8 @@ class ImageReader:
             self._take_row(record)
         elif kind == MEMBER:
             self._take_member(record)
+        elif kind == GHOST:
+            self._take_ghost(record)
         elif kind == END:
             if tuple(map(type, record)) != _END_TYPES or len(record[3]) != DIGEST_BYTES:
                 raise ProtocolError(
@@ -284,10 +305,25 @@ class ImageReader:
             )
         self._members[ServerId(server)] = WantedMember(voter, address)
 
+    def _take_ghost(self, record: tuple[Any, ...]) -> None:
+        if tuple(map(type, record)) != _GHOST_TYPES or not self._may_be_first(record[2]):
+            raise ProtocolError(f"image: ghost: wrong fields: {_shown(record)}")
+        _, path, first = record
+        orphans = self._orphans[hash(path) >> SHARD_SHIFT & _SHARD_MASK]
+        if path in orphans or path in self._nodes or not is_valid_path(path):
+            raise ProtocolError(f"image: ghost {path!r}: it comes too late, or twice, or is no path")
+        self._ghosts[path] = first
+        orphans[path] = self._truncated[path] = ManyNames((), first)
+
+    def _may_be_first(self, first: Any) -> bool:
+        assert self._head is not None
+        return first.__class__ is int and 0 < first <= INT32_MAX and self._head[2] >= LEVEL_OF_NATIVE
+
     def _take_session(self, record: tuple[Any, ...]) -> int:
-        if tuple(map(type, record)) != _SESSION_TYPES:
+        plain, memory = record[: len(_SESSION_TYPES)], record[len(_SESSION_TYPES) :]
+        if tuple(map(type, plain)) != _SESSION_TYPES:
             raise ProtocolError(f"image: session: wrong fields: {_shown(record)}")
-        _, session_id, password, timeout_ms, owner, attached, written = record
+        _, session_id, password, timeout_ms, owner, attached, written = plain
         if (
             not _INT64_MIN <= session_id <= _INT64_MAX
             or session_id == 0
@@ -303,9 +339,27 @@ class ImageReader:
         session = Session(session_id, password, timeout_ms, owner, attached)
         session.write_position = written
         session.ephemerals = self._unowned.pop(session_id, session.ephemerals)
+        if memory:
+            self._remember(session, memory)
         session.folded = session_hash(session)
         self._sessions[session_id] = session
         return session.folded
+
+    def _remember(self, session: Session, memory: tuple[Any, ...]) -> None:
+        """What it has done once, and what it leaves behind."""
+        head = self._head
+        assert head is not None
+        if head[2] < LEVEL_OF_NATIVE or len(memory) != 2 or memory == (None, None):
+            raise ProtocolError(f"image: session {session.id:#x}: unexpected fields {_shown(memory)}")
+        kept, will = memory
+        if kept is not None:
+            session.kept = Kept.read(kept)
+            if session.kept is None:
+                raise ProtocolError(f"image: session {session.id:#x}: no kept outcomes: {_shown(kept)}")
+        if will is not None:
+            session.will = Will.read(will)
+            if session.will is None:
+                raise ProtocolError(f"image: session {session.id:#x}: no will: {_shown(will)}")
 
     def _take_acl(self, record: tuple[Any, ...]) -> None:
         if len(record) != 3 or record[1].__class__ is not int or record[2].__class__ is not tuple:
@@ -328,9 +382,15 @@ class ImageReader:
         """The share of the digest. Called a million times in a row, so it is written out."""
         if self._head is None:
             raise ProtocolError("image: begins with a znode, not with its head")
+        first = 0
+        plain = record
+        if len(record) == _TRUNCATED_FIELDS:
+            plain, first = record[:-1], record[-1]
+            if not self._may_be_first(first):
+                raise ProtocolError(f"image: znode: first {_shown(first)}, in {_shown(record)}")
         try:
             _, path, data, number, czxid, mzxid, pzxid, ctime, mtime, version, creates, aversion, whose = (
-                record
+                plain
             )
         except ValueError:
             raise ProtocolError(f"image: znode: expected 13 fields, found {_shown(record)}") from None
@@ -394,7 +454,13 @@ class ImageReader:
         if whose != 0:
             self._take_owner(path, node, whose)
         children = self._orphans[place].pop(path, None)
-        if children is not None:
+        if children is not None and path in self._ghosts:
+            raise ProtocolError(f"image: znode {path!r}: it is a ghost as well")
+        if first:
+            many = children if isinstance(children, ManyNames) else ManyNames(children or ())
+            many.truncate(first)
+            node.children = self._truncated[path] = many
+        elif children is not None:
             if node.ephemeral_owner:
                 raise ProtocolError(f"image: znode {path!r}: an ephemeral with children")
             node.children = children

@@ -11,8 +11,9 @@ from typing import TYPE_CHECKING, Any, Final
 import msgpack
 
 from zraft.tree.acl import OPEN_ACL, Acl
+from zraft.tree.children import ManyNames
 from zraft.tree.digest import MODULUS, node_hash, session_hash
-from zraft.tree.image_layout import ACL, DIGEST_BYTES, END, FORMAT, HEAD, MEMBER, ROW, SESSION, ZNODE
+from zraft.tree.image_layout import ACL, DIGEST_BYTES, END, FORMAT, GHOST, HEAD, MEMBER, ROW, SESSION, ZNODE
 from zraft.tree.node import SHARD_COUNT, SHARD_SHIFT, Znode
 from zraft.tree.sessions import Session
 from zraft.tree.small_items import small_shares
@@ -75,6 +76,8 @@ class ImageWriter:
             self._out((ROW, server, instance, row.boot, row.seq, row.boot_id))
         for server, member in sorted(machine.members.items()):
             self._out((MEMBER, server, member.voter, member.address))
+        for path, first in sorted(machine.ghosts.items()):
+            self._out((GHOST, path, first))
         machine.image_writer = self
         self._marks.tell(self._before_node, self._before_session)
         self._dirty_nodes = self._marks.dirty_nodes
@@ -199,7 +202,7 @@ class ImageWriter:
         self._out(
             (
                 SESSION, session.id, session.password, session.timeout_ms, session.owner,
-                session.attach_position, session.write_position,
+                session.attach_position, session.write_position, *session.memory(),
             )
         )  # fmt: skip
 
@@ -214,6 +217,7 @@ class ImageWriter:
             (
                 ZNODE, path, node.data, number, node.czxid, node.mzxid, node.pzxid, node.ctime, node.mtime,
                 node.version, node.creates, node.aversion, whose,
+                *((node.first,) if node.children.__class__ is ManyNames and node.first else ()),
             )
         )  # fmt: skip
 

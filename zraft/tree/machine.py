@@ -10,25 +10,31 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Collection, Iterable, Mapping
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 from zraft.errors import Code
 from zraft.ids import SERVER_ID_MAX, SERVER_ID_MIN, Instance, ServerId, zxid_after
-from zraft.tree.acl import WRITE, Ids, permits
+from zraft.tree.acl import WRITE, Ids, are_ids, permits
 from zraft.tree.digest import DIGEST_EVERY, DIGESTS_KEPT, Digest
 from zraft.tree.events import Event
-from zraft.tree.features import FEATURE_LEVEL_MIN, LEVEL_OF_MEMBERS, check_level
-from zraft.tree.members import Wanted, WantedMember, changed_members, config_text
+from zraft.tree.features import FEATURE_LEVEL_MIN, LEVEL_OF_MEMBERS, LEVEL_OF_NATIVE, check_level
+from zraft.tree.hiding import Hidden, is_hidden
+from zraft.tree.members import EVERYWHERE, Wanted, WantedMember, changed_members, config_text
 from zraft.tree.multi import execute_multi, part_handlers
 from zraft.tree.node import CONFIG, NodeTable, Znode
+from zraft.tree.once import execute_once
 from zraft.tree.origins import BOOT_ID_BYTES_MAX, Origin, Origins, Row
+from zraft.tree.outcomes import Outcome
 from zraft.tree.quota import Quotas
 from zraft.tree.quota_usage import recount
 from zraft.tree.remains import Remains
 from zraft.tree.sessions import PASSWORD_BYTES, Owner, Session, session_id_for
 from zraft.tree.settings import Settings
 from zraft.tree.small_items import small_items, small_shares
+from zraft.tree.truncation import drain, forget_hidden, truncate
 from zraft.tree.txn import (
+    ADD,
     ATTACH,
     CLOSE_SESSION,
     CREATE,
@@ -42,13 +48,19 @@ from zraft.tree.txn import (
     FEATURE,
     MEMBERS,
     MULTI,
+    ONCE,
+    PUT,
     REAP,
     REGISTER,
     SET_ACL,
     SET_DATA,
     SETTINGS,
+    TRUNCATE,
+    WILL,
     Command,
 )
+from zraft.tree.upsert import add, put
+from zraft.tree.wills import carry_out, register_will
 from zraft.tree.znodes import Tree
 
 if TYPE_CHECKING:
@@ -74,14 +86,17 @@ class Machine:
     - `log_time`, `wall_time`: of the current entry, milliseconds (D-12);
     - `index`, `term`: of the current entry;
     - `members`: who is to belong to the cluster (`zraft.tree.members`), {} until it was written down;
-    - `feature_level`: in force (`zraft.tree.features`);
+    - `feature_level`: in force (`zraft.tree.features`); whoever sets it raises it;
     - `digests`: the newest (index, digest as of after that entry), noted when the entry after it begins (D-26);
-    - `image_writer`: the one that is open, if any.
+    - `image_writer`: the one that is open, if any;
+    - `wills_dropped`: that could not be carried out (D-19), since this object was made: no part of the state.
 
-    `events` collects what `execute` made happen, in ZooKeeper's order; whoever consumes it clears it.
+    `events` collects what `execute` made happen, in ZooKeeper's order; whoever consumes it clears it. What `begin_entry`
+    took out of memory (D-20) is told with the first command after it, at whose zxid nobody has been answered yet.
     """
 
     __slots__ = (
+        "_feature_level",
         "_leader_handlers",
         "_next_zxid",
         "_noted_index",
@@ -94,7 +109,6 @@ class Machine:
         "_tree",
         "digests",
         "events",
-        "feature_level",
         "image_writer",
         "index",
         "last_zxid",
@@ -104,6 +118,7 @@ class Machine:
         "position",
         "sessions",
         "term",
+        "wills_dropped",
     )
 
     def __init__(self, members: Iterable[Origin] = (), settings: Settings | None = None) -> None:
@@ -112,35 +127,16 @@ class Machine:
         self.sessions: dict[int, Session] = tree.sessions
         self.events: list[Event] = tree.events
         self.origins = Origins()
-        self.feature_level = FEATURE_LEVEL_MIN
+        self._feature_level = FEATURE_LEVEL_MIN
         self.last_zxid = self.position = self.index = self.term = 0
         self.members: dict[ServerId, WantedMember] = {}
         self.digests: deque[tuple[int, int]] = deque(maxlen=DIGESTS_KEPT)
         self._noted_index = 0
         self.image_writer: ImageWriter | None = None
+        self.wills_dropped = 0
         self.set_members(members)
         self._next_zxid = zxid_after(0, 0)
-        self._part_handlers = part_handlers(tree)
-        self._session_handlers: Mapping[int, Handler] = {
-            CREATE: tree.create,
-            CREATE2: tree.create,
-            CREATE_CONTAINER: tree.create,
-            CREATE_TTL: tree.create,
-            DELETE: tree.delete,
-            DELETE_CONTAINER: tree.delete_container,
-            SET_DATA: tree.set_data,
-            SET_ACL: tree.set_acl,
-            MULTI: self._multi,
-            CLOSE_SESSION: self._close_session,
-            MEMBERS: self._change_members,
-        }
-        self._origin_handlers: Mapping[int, Handler] = {
-            CREATE_SESSION: self._create_session,
-            ATTACH: self._attach,
-            REGISTER: self._register,
-            MEMBERS: self._change_members,
-            SETTINGS: self._change_settings,
-        }
+        self._set_handlers()
         self._leader_handlers: Mapping[int, Handler] = {
             EXPIRE: self._expire,
             REAP: tree.reap,
@@ -151,6 +147,51 @@ class Machine:
         self._owner: Owner = _NO_OWNER
         self._run_handlers = _NOTHING
         self._run_code = Code.BAD_ARGUMENTS
+
+    @property
+    def feature_level(self) -> int:
+        return self._feature_level
+
+    @feature_level.setter
+    def feature_level(self, level: int) -> None:
+        self._feature_level = level
+        self._set_handlers()
+
+    def _set_handlers(self) -> None:
+        """What sessions and origins may ask for at the level in force: a command never looks at the level."""
+        tree = self._tree
+        self._part_handlers = part_handlers(tree)
+        writes: dict[int, Handler] = {
+            CREATE: tree.create,
+            CREATE2: tree.create,
+            CREATE_CONTAINER: tree.create,
+            CREATE_TTL: tree.create,
+            DELETE: tree.delete,
+            DELETE_CONTAINER: tree.delete_container,
+            SET_DATA: tree.set_data,
+            SET_ACL: tree.set_acl,
+            MULTI: self._multi,
+        }
+        of_sessions: dict[int, Handler] = {
+            CLOSE_SESSION: self._close_session,
+            MEMBERS: self._change_members,
+        }
+        of_origins: dict[int, Handler] = {
+            CREATE_SESSION: self._create_session,
+            ATTACH: self._attach,
+            REGISTER: self._register,
+            MEMBERS: self._change_members,
+            SETTINGS: self._change_settings,
+        }
+        if self._feature_level >= LEVEL_OF_NATIVE:
+            upserts: dict[int, Handler] = {PUT: partial(put, tree), ADD: partial(add, tree)}
+            self._part_handlers |= upserts
+            writes |= upserts
+            of_sessions |= {ONCE: self._once, WILL: partial(register_will, tree)}
+            writes |= {TRUNCATE: partial(truncate, tree)}
+            of_origins |= writes
+        self._session_handlers = writes | of_sessions
+        self._origin_handlers = of_origins
 
     @property
     def rows(self) -> dict[Origin, Row]:
@@ -180,6 +221,23 @@ class Machine:
     @property
     def quotas(self) -> Quotas:
         return self._tree.quotas
+
+    @property
+    def hidden(self) -> Hidden:
+        """Directories with children that are gone, and still in `nodes` (`zraft.tree.hiding`)."""
+        return self._tree.hidden
+
+    def find(self, path: str) -> Znode | None:
+        """The znode at `path`, as clients may see it: `nodes` also holds what a truncation has hidden."""
+        return self._tree.find(path)
+
+    @property
+    def ghosts(self) -> dict[str, int]:
+        """Where deleted directories ended whose hidden children are still in memory: what is at their `first`."""
+        hidden = self._tree.hidden
+        return (
+            {path: names.first for path, names in hidden.items() if path not in self.nodes} if hidden else {}
+        )
 
     # -- the frame around commands
 
@@ -211,6 +269,8 @@ class Machine:
             self._tree.wall_time = wall_time_ms
         self._end_run(Code.BAD_ARGUMENTS)
         self._tree.digest.relieve(-index % DIGEST_EVERY + 1)
+        if self._tree.hidden:
+            drain(self._tree)
 
     def begin_batch(self, server: ServerId, instance: Instance, boot: int, seq: int) -> bool:
         """Is this batch to be executed? If not, the caller passes its commands to `skip_batch` (D-2, D-3)."""
@@ -233,7 +293,7 @@ class Machine:
     def begin_run(self, session: int, ids: Ids) -> Code:
         """What the commands of this run come to if it is not OK: they fail with it, each at its own zxid."""
         tree = self._tree
-        if not _are_ids(ids) or session.__class__ is not int:
+        if not are_ids(ids) or session.__class__ is not int:
             return self._end_run(Code.MARSHALLING_ERROR)
         tree.ids = ids
         if session == 0:
@@ -256,10 +316,11 @@ class Machine:
         """One command, at the next position and zxid, whether it succeeds or fails.
 
         Returns:
-            A `Code` below 0 for a failure, else by command: SET_DATA, SET_ACL the `Znode`; creates (path,
-            `Znode`); DELETE, CLOSE_SESSION, REGISTER, EXPIRE, REAP, SETTINGS `Code.OK`; CREATE_SESSION, ATTACH the
-            `Session`; MULTI a tuple of `PartResult` or `MultiFailed`. Znodes and sessions go on changing with
-            later commands: build the reply before the next one is executed.
+            A `Code` below 0 for a failure, else by command: SET_DATA, SET_ACL, PUT the `Znode`; creates (path,
+            `Znode`); ADD (value, `Znode`); DELETE, CLOSE_SESSION, REGISTER, EXPIRE, REAP, SETTINGS, WILL, TRUNCATE
+            `Code.OK`; CREATE_SESSION, ATTACH the `Session`; MULTI a tuple of `PartResult` or `MultiFailed`; ONCE an
+            `Outcome`, also of a failure. Znodes and sessions go on changing with later commands: build the reply
+            before the next one is executed.
         """
         self.position = position = self.position + 1
         self.last_zxid = zxid = self._next_zxid
@@ -287,6 +348,11 @@ class Machine:
 
     def _multi(self, command: Command, zxid: int) -> object:
         return execute_multi(self._tree, self._part_handlers, command, zxid)
+
+    def _once(self, command: Command, zxid: int) -> Outcome | Code:
+        session = self._tree.session
+        assert session is not None, "a run without a session was given a numbered command"
+        return execute_once(session, self._tree.digest, self._session_handlers, command, zxid, self.position)
 
     def _create_session(self, command: Command, zxid: int) -> Session | Code:
         if len(command) != 3:
@@ -388,6 +454,11 @@ class Machine:
         if version not in (-1, node.mzxid):
             return Code.BAD_VERSION
         members = changed_members(self.members, replace, changes)
+        if self._owner[0] != LEADER and not isinstance(members, Code):
+            # What the founders were started with may be such an address; nobody can be sent to a new one.
+            before = {member.address for member in self.members.values()}
+            if any(m.address.startswith(EVERYWHERE) and m.address not in before for m in members.values()):
+                members = Code.BAD_ARGUMENTS
         allowed = self._tree.session is None or permits(node.acl, WRITE, self._tree.ids)
         if isinstance(members, Code):
             # What is refused here only, such as a number above those of our servers, ZooKeeper would have let pass up
@@ -415,12 +486,18 @@ class Machine:
         return Code.OK
 
     def _end_session(self, session: Session, zxid: int) -> None:
-        """The session and exactly its ephemerals go, the latter in the order of their paths."""
+        """The session and exactly its ephemerals go, the latter in the order of their paths; then its will is done."""
         self._tree.digest.dirty_sessions.add(session.id)
+        hidden = self._tree.hidden
         for path in sorted(session.ephemerals):
-            self._tree.remove(path, zxid)
+            if hidden and is_hidden(hidden, path):
+                forget_hidden(self._tree, path)
+            else:
+                self._tree.remove(path, zxid)
         del self.sessions[session.id]
         self._tree.digest.total -= session.folded
+        if session.will is not None and not carry_out(self._tree, session.will, zxid):
+            self.wills_dropped += 1
 
     # -- images
 
@@ -516,6 +593,7 @@ class Machine:
                 node.acl,
                 node.stat(),
                 node.creates,
+                node.first,
                 tuple(sorted(node.children or ())),
                 node.lifetime or (),
             )
@@ -530,6 +608,7 @@ class Machine:
                 s.attach_position,
                 s.write_position,
                 tuple(sorted(s.ephemerals)),
+                s.memory(),
             )
             for s in self.sessions.values()
         )
@@ -538,14 +617,3 @@ class Machine:
 
 def _is_password(password: Any) -> bool:
     return password.__class__ is bytes and len(password) == PASSWORD_BYTES
-
-
-def _are_ids(ids: Any) -> bool:
-    if ids.__class__ is not tuple:
-        return False
-    for pair in ids:
-        if pair.__class__ is not tuple or len(pair) != 2:
-            return False
-        if pair[0].__class__ is not str or pair[1].__class__ is not str:
-            return False
-    return True

@@ -8,6 +8,7 @@ from typing import Any, Final
 from attrs import frozen
 
 from zraft.errors import Code
+from zraft.tree.attempt import Attempt
 from zraft.tree.node import Stat, Znode
 from zraft.tree.txn import (
     CHECK,
@@ -21,8 +22,8 @@ from zraft.tree.txn import (
 )
 from zraft.tree.znodes import Tree
 
-PartResult = Stat | tuple[str, Stat] | Code
-"""SET_DATA: the stat; creates: final path and stat; DELETE, CHECK: OK. Stats as of that part."""
+PartResult = Stat | tuple[str | int, Stat] | Code
+"""SET_DATA, PUT: the stat; creates: path and stat; ADD: value and stat; DELETE, CHECK: OK. Stats as of that part."""
 
 
 @frozen
@@ -34,7 +35,7 @@ class MultiFailed:
     results: tuple[Code, ...]
 
 
-def part_handlers(tree: Tree) -> Mapping[int, Callable[[Command, int], Any]]:
+def part_handlers(tree: Tree) -> dict[int, Callable[[Command, int], Any]]:
     """What may stand in a multi."""
     return {
         CREATE: tree.create,
@@ -65,10 +66,7 @@ def execute_multi(
         if part.__class__ is not tuple or not part or part[0].__class__ is not int or part[0] not in handlers:
             return Code.MARSHALLING_ERROR
 
-    digest = tree.digest
-    events_before, total_before = len(tree.events), digest.total
-    dirty_before, digest.dirty_nodes = digest.dirty_nodes, digest.new_marks()
-    tree.journal = []
+    attempt = Attempt(tree)
     results: list[PartResult] = []
     failure = Code.OK
     for part in parts:
@@ -83,15 +81,10 @@ def execute_multi(
             break
         results.append(result)
 
-    journal, tree.journal = tree.journal, None
     if failure is Code.OK:
-        dirty_before |= digest.dirty_nodes
-        digest.dirty_nodes = dirty_before
+        attempt.keep()
         return tuple(results)
-    for undo, arguments in reversed(journal):
-        undo(*arguments)
-    del tree.events[events_before:]
-    digest.total, digest.dirty_nodes = total_before, dirty_before
+    attempt.undo()
     if failure is Code.MARSHALLING_ERROR:
         return failure
     index = len(results)

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import Final, NamedTuple
 
 from zraft.tree.acl import OPEN_ACL, Acl
-from zraft.tree.children import Names
+from zraft.tree.children import ManyNames, Names
 
 INT32_MAX: Final = 2**31 - 1
 INT32_MIN: Final = -(2**31)
@@ -84,6 +84,11 @@ class Znode:
     @property
     def num_children(self) -> int:
         return len(self.children) if self.children is not None else 0
+
+    @property
+    def first(self) -> int:
+        """Children with lower numbers are gone, 0 if it was never truncated."""
+        return self.children.first if isinstance(self.children, ManyNames) else 0
 
     @property
     def cversion(self) -> int:

@@ -11,6 +11,7 @@ from typing import Final
 from zraft.errors import Code
 from zraft.tree.acl import ADMIN, READ, Acl, Ids, permits, user_of
 from zraft.tree.children import ManyNames
+from zraft.tree.hiding import is_hidden
 from zraft.tree.machine import Machine
 from zraft.tree.node import SHARD_COUNT, Znode
 from zraft.tree.paths import ROOT
@@ -56,7 +57,12 @@ def get_ephemerals(machine: Machine, session_id: int, prefix: str) -> list[str]:
     session = machine.sessions.get(session_id)
     if session is None:
         return []
-    return sorted(path for path in session.ephemerals if path.startswith(prefix))
+    hidden = machine.hidden
+    return sorted(
+        path
+        for path in session.ephemerals
+        if path.startswith(prefix) and not (hidden and is_hidden(hidden, path))
+    )
 
 
 class DescendantCount:
@@ -74,10 +80,14 @@ class DescendantCount:
         self.number = 0
         if path in ("", ROOT):
             # The root itself is not below the root.
-            self.number = len(machine.nodes) - 1
-            self._shard = SHARD_COUNT
+            if not machine.hidden:
+                self.number = len(machine.nodes) - 1
+                self._shard = SHARD_COUNT
+            else:
+                self._prefix = ROOT
+                self.number = -1
             return
-        node = machine.nodes.get(path)
+        node = machine.find(path)
         if node is None or not node.children:
             self._shard = SHARD_COUNT
 
@@ -85,8 +95,12 @@ class DescendantCount:
         """Count in that many more of the table's shards; True when all are done."""
         prefix = self._prefix
         stop = min(SHARD_COUNT, self._shard + shards)
+        hidden = self._machine.hidden
         for shard in self._machine.nodes.shards[self._shard : stop]:
-            self.number += sum([path.startswith(prefix) for path in shard])
+            if hidden:
+                self.number += sum(path.startswith(prefix) and not is_hidden(hidden, path) for path in shard)
+            else:
+                self.number += sum([path.startswith(prefix) for path in shard])
         self._shard = stop
         return stop == SHARD_COUNT
 
@@ -107,7 +121,7 @@ def listing_bytes(node: Znode) -> int:
 
 
 def _find(machine: Machine, path: str) -> Znode | None:
-    node = machine.nodes.get(path)
+    node = machine.find(path)
     if node is None and not path:
         return machine.nodes.get(ROOT)  # ZooKeeper keeps the root under both names
     return node

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Final
+from typing import TYPE_CHECKING, Any, Final
 
 from zraft.ids import Instance, ServerId
+
+if TYPE_CHECKING:
+    from zraft.tree.once import Kept
+    from zraft.tree.wills import Will
 
 PASSWORD_BYTES: Final = 16
 
@@ -17,6 +21,7 @@ class Session:
 
     `attach_position` is that of its creation or last resume, `write_position` that of its last write, failed
     ones included, and never lower. Both must be what the proposer of an EXPIRE saw, or it is void (D-11).
+    `kept` is what its numbered commands came to, None until the first one; `will` is done when it ends.
     """
 
     __slots__ = (
@@ -24,9 +29,11 @@ class Session:
         "ephemerals",
         "folded",
         "id",
+        "kept",
         "owner",
         "password",
         "timeout_ms",
+        "will",
         "write_position",
     )
 
@@ -41,6 +48,15 @@ class Session:
         self.write_position = position
         self.ephemerals: set[str] = set()
         self.folded = 0
+        self.kept: Kept | None = None
+        self.will: Will | None = None
+
+    def memory(self) -> tuple[Any, ...]:
+        """(kept, will) as plain values, nil what there is not; () if there is neither, as before feature level 3."""
+        kept, will = self.kept, self.will
+        if kept is None and will is None:
+            return ()
+        return None if kept is None else kept.plain(), None if will is None else will.plain()
 
 
 def session_id_for(server: ServerId, zxid: int) -> int:

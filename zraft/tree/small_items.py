@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from functools import lru_cache
 from typing import Any, Protocol
 
@@ -36,6 +37,8 @@ class SmallState(Protocol):
     def rows(self) -> dict[Origin, Row]: ...
     @property
     def members(self) -> Wanted: ...
+    @property
+    def ghosts(self) -> Mapping[str, int]: ...
 
 
 def small_items(state: SmallState) -> tuple[tuple[str, tuple[tuple[Any, ...], ...]], ...]:
@@ -56,6 +59,7 @@ def small_items(state: SmallState) -> tuple[tuple[str, tuple[tuple[Any, ...], ..
         ("member", tuple((server, m.voter, m.address) for server, m in sorted(state.members.items()))),
         ("setting", tuple(sorted(state.settings.known_at(state.feature_level).items()))),
         ("counter", counters),
+        ("ghost", tuple(sorted(state.ghosts.items()))),
     )
 
 

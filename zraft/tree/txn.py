@@ -28,6 +28,14 @@ Commands of a session's run::
     [CHECK, path, version]                            inside MULTI only
     [MULTI, [command, ...]]
     [CLOSE_SESSION]
+    [ONCE, seq, floor, command]                       `command` once per seq of this session (zraft.tree.once)
+    [WILL, parent|nil, prefix, data]                  done at the session's end (D-19; zraft.tree.wills)
+    [PUT, path, data|nil, version|nil]                create or replace, also inside MULTI (zraft.tree.upsert)
+    [ADD, path, prefix, amount]                       grow a number, also inside MULTI (zraft.tree.upsert)
+    [TRUNCATE, directory, first, path|nil, data|nil]  the log below `first` goes (D-20; zraft.tree.truncation)
+
+The last five since feature level 3, from which on those that write to the tree, and need no session, may also stand
+in runs with session 0: of clients without a session, with the ids that these have proved.
 
 Commands of a run with session 0::
 
@@ -77,6 +85,11 @@ SETTINGS: Final = 203
 REAP: Final = 204
 MEMBERS: Final = 205
 FEATURE: Final = 206
+ONCE: Final = 207
+PUT: Final = 208
+ADD: Final = 209
+WILL: Final = 210
+TRUNCATE: Final = 211
 
 FLAG_EPHEMERAL: Final = 1
 FLAG_SEQUENTIAL: Final = 2

@@ -269,7 +269,7 @@ def reregister(
             missed.append((event_type, path))
 
     for path in data:
-        node = machine.nodes.get(path)
+        node = machine.find(path)
         if node is None:
             tell(NODE_DELETED, path, None)
         elif node.mzxid > relative_zxid:
@@ -277,13 +277,13 @@ def reregister(
         else:
             table.add_data(path, watcher)
     for path in exist:
-        node = machine.nodes.get(path)
+        node = machine.find(path)
         if node is not None:
             tell(NODE_CREATED, path, node)
         else:
             table.add_data(path, watcher)
     for path in child:
-        node = machine.nodes.get(path)
+        node = machine.find(path)
         if node is None:
             tell(NODE_DELETED, path, None)
         elif node.pzxid > relative_zxid:

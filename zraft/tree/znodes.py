@@ -7,11 +7,11 @@ from peers, so their types are checked too: a wrong one is MARSHALLING_ERROR eve
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from zraft.errors import Code
 from zraft.tree.acl import ADMIN, CREATE, DELETE, OPEN_ACL, READ, WRITE, AclTable, Ids, checked_acl, permits
-from zraft.tree.children import SPLIT_AT, ManyNames
+from zraft.tree.children import SPLIT_AT, ManyNames, Names
 from zraft.tree.digest import Digest
 from zraft.tree.events import (
     NODE_CHILDREN_CHANGED,
@@ -20,7 +20,7 @@ from zraft.tree.events import (
     NODE_DELETED,
     Event,
 )
-from zraft.tree.image_reader import ImageState
+from zraft.tree.hiding import Hidden, is_hidden
 from zraft.tree.lifetime import CONTAINER, Kind, is_due, requested_kind
 from zraft.tree.node import (
     BORN,
@@ -42,6 +42,9 @@ from zraft.tree.sessions import Session
 from zraft.tree.settings import Settings
 from zraft.tree.txn import CREATE2, FLAG_EPHEMERAL, FLAG_SEQUENTIAL, Command
 
+if TYPE_CHECKING:
+    from zraft.tree.image_reader import ImageState
+
 Undo = tuple[Callable[..., None], tuple[Any, ...]]
 
 _SHARD_MASK: Final = SHARD_COUNT - 1
@@ -57,6 +60,11 @@ _BAD_VERSION: Final = Code.BAD_VERSION
 _PLAIN_FLAGS: Final = FLAG_EPHEMERAL | FLAG_SEQUENTIAL
 
 
+def _emptied(names: Names) -> Names | None:
+    """What a directory keeps of its children when the last has gone: where it was truncated."""
+    return names if isinstance(names, ManyNames) and names.first else None
+
+
 def _next_version(version: int) -> int:
     """One more, as 32 bits wrap. -1 is left out: in a condition it would mean "any" (ZOOKEEPER-4743)."""
     if version == -2:
@@ -69,7 +77,7 @@ class Tree:
 
     The machine sets the context of a command (`wall_time`, `log_time`, `session`, `ids`, `settings`) before it
     calls. While `journal` is a list, every effect leaves its inverse there, so that a multi can be undone.
-    `mortal` holds the paths of containers and znodes with a time to live.
+    `mortal` holds the paths of containers and znodes with a time to live; `hidden` see `zraft.tree.hiding`.
     """
 
     __slots__ = (
@@ -77,6 +85,7 @@ class Tree:
         "acls",
         "digest",
         "events",
+        "hidden",
         "ids",
         "journal",
         "log_time",
@@ -103,9 +112,21 @@ class Tree:
         self.log_time = 0
         self.mortal: set[str] = set()
         self.quotas = Quotas()
+        self.hidden: Hidden = {}
         self.session: Session | None = None
         self.ids: Ids = ()
         self.journal: list[Undo] | None = None
+
+    def find(self, path: str) -> Znode | None:
+        """The znode, unless it is hidden: what every command and every read goes by."""
+        node = self.nodes.get(path)
+        return None if node is None or (self.hidden and is_hidden(self.hidden, path)) else node
+
+    def _visible_ephemerals(self, session: Session) -> int:
+        hidden = self.hidden
+        if not hidden:
+            return len(session.ephemerals)
+        return sum(not is_hidden(hidden, path) for path in session.ephemerals)
 
     # -- commands
 
@@ -123,7 +144,7 @@ class Tree:
             if len(data) > self.settings.data_bytes_max:
                 return _BAD_ARGUMENTS
         node = self._shards[hash(path) >> SHARD_SHIFT & _SHARD_MASK].get(path)
-        if node is None:
+        if node is None or (self.hidden and is_hidden(self.hidden, path)):
             return _NO_NODE if is_valid_path(path) else _BAD_ARGUMENTS
         acl = node.acl
         if acl is not OPEN_ACL and not permits(acl, WRITE, self.ids):
@@ -186,7 +207,7 @@ class Tree:
 
         parent_path = path[:slash] or ROOT
         parent = self._shards[hash(parent_path) >> SHARD_SHIFT & _SHARD_MASK].get(parent_path)
-        if parent is None:
+        if parent is None or (self.hidden and is_hidden(self.hidden, parent_path)):
             return _NO_NODE
         if parent.acl is not OPEN_ACL and not permits(parent.acl, CREATE, self.ids):
             return _NO_AUTH
@@ -199,6 +220,8 @@ class Tree:
             return Code.NODE_EXISTS if path == ROOT else _BAD_ARGUMENTS
         siblings = parent.children
         if siblings is not None and name in siblings:
+            if isinstance(siblings, ManyNames) and siblings.is_gone(name):
+                return _BAD_ARGUMENTS  # NODE_EXISTS would send the client to read it, in vain and for ever
             return Code.NODE_EXISTS
         if parent.ephemeral_owner:
             return Code.NO_CHILDREN_FOR_EPHEMERALS
@@ -208,8 +231,12 @@ class Tree:
         owner = 0
         if flags & FLAG_EPHEMERAL:
             session = self.session
-            assert session is not None, "a run without a session was given a create"
-            if len(session.ephemerals) >= self.settings.session_ephemerals_max:
+            if session is None:
+                return _BAD_ARGUMENTS
+            if (
+                len(session.ephemerals) >= self.settings.session_ephemerals_max
+                and self._visible_ephemerals(session) >= self.settings.session_ephemerals_max
+            ):
                 return Code.QUOTA_EXCEEDED
             session.ephemerals.add(path)
             owner = session.id
@@ -223,6 +250,10 @@ class Tree:
             acl = self.acls.hold(acl)
         node = Znode(data, acl, zxid, self.wall_time, owner)
         self.nodes.insert(path, node)
+        if self.hidden and (names := self.hidden.get(path)) is not None:
+            # What the directory held that was here before is not yet out of memory: its numbers stay taken.
+            node.children = names
+            node.creates = names.first
         if siblings is None:
             parent.children = {name}
         else:
@@ -253,12 +284,12 @@ class Tree:
             return _MALFORMED
         if "/" not in path or "\0" in path or path in _UNDELETABLE:
             return _BAD_ARGUMENTS
-        parent = self.nodes.get(split(path)[0])
+        parent = self.find(split(path)[0])
         if parent is None:
             return _NO_NODE
         if not permits(parent.acl, DELETE, self.ids):
             return _NO_AUTH
-        node = self.nodes.get(path)
+        node = self.find(path)
         if node is None:
             return _NO_NODE
         if version != node.version and version != -1:
@@ -272,7 +303,7 @@ class Tree:
         """[DELETE_CONTAINER, path]: any empty znode but an ephemeral, as in ZooKeeper; the rights are delete's."""
         if len(command) != 2 or command[1].__class__ is not str:
             return _MALFORMED
-        node = self.nodes.get(command[1])
+        node = self.find(command[1])
         if node is not None and node.ephemeral_owner and not node.children:
             return _BAD_VERSION
         return self.delete((*command, -1), zxid)
@@ -285,7 +316,7 @@ class Tree:
         if len(command) != 3 or command[1].__class__ is not str:
             return _MALFORMED
         _, path, czxid = command
-        node = self.nodes.get(path)
+        node = self.find(path)
         if node is None or node.czxid != czxid:
             return _NO_NODE
         if node.children:
@@ -308,7 +339,7 @@ class Tree:
         acl = OPEN_ACL if acl is None else checked_acl(acl, self.ids)
         if isinstance(acl, Code):
             return acl
-        node = self.nodes.get(path)
+        node = self.find(path)
         if node is None:
             return _NO_NODE
         if not permits(node.acl, ADMIN, self.ids):
@@ -330,7 +361,7 @@ class Tree:
             return _MALFORMED
         if path.__class__ is not str or version.__class__ is not int:
             return _MALFORMED
-        node = self.nodes.get(path)
+        node = self.find(path)
         if node is None:
             return _NO_NODE if is_valid_path(path) else _BAD_ARGUMENTS
         if not permits(node.acl, READ, self.ids):
@@ -358,8 +389,15 @@ class Tree:
         remains = Remains(
             self.nodes.shards,
             self.sessions.values(),
-            (self.mortal, self.quotas.limited, self.digest.dirty_nodes),
+            (
+                self.mortal,
+                self.quotas.limited,
+                self.digest.dirty_nodes,
+                *(part for names in self.hidden.values() for part in names.parts()),
+            ),
         )
+        self.hidden.clear()
+        self.hidden.update(state.hidden)
         self.nodes.replace(state.nodes)
         self.sessions.clear()
         self.sessions.update(state.sessions)
@@ -391,7 +429,7 @@ class Tree:
         assert siblings is not None, f"{parent_path} does not know its child {name}"
         siblings.remove(name)
         if not siblings:
-            parent.children = None
+            parent.children = _emptied(siblings)
         parent.pzxid = zxid
         if node.ephemeral_owner:
             owner = self.sessions.get(node.ephemeral_owner)
@@ -413,7 +451,7 @@ class Tree:
         assert parent.children is not None, f"the parent of {path} forgot it"
         parent.children.remove(name)
         if not parent.children:
-            parent.children = None
+            parent.children = _emptied(parent.children)
         parent.pzxid = pzxid
         parent.creates = creates
         if node.ephemeral_owner:

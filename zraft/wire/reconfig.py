@@ -72,6 +72,4 @@ def server_change(text: str) -> tuple[object, ...]:
         address: Address = parse_address(f"{host.strip()}:{client or first}", f"server.{found[1]}")
     except ConfigError:
         return UNREADABLE
-    if address.is_wildcard:
-        return UNREADABLE  # no server could send to it
     return (int(found[1]), part, str(address))

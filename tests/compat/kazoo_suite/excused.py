@@ -8,7 +8,8 @@ _KERBEROS: Final = (
     "needs a Kerberos server, which kazoo's suite expects to find; skipped on ZooKeeper just so"
 )
 _RECONFIG: Final = (
-    "it looks for its own three ports in /zookeeper/config, and a server of ours has one, shown three times"
+    "it adds a server at 0.0.0.0 with three ports and looks for these in /zookeeper/config; a server of ours has one port, "
+    "shown three times, and an address that others can send to"
 )
 
 EXCUSED: Final[dict[str, str]] = {

@@ -93,6 +93,20 @@ def test_dump_of_a_running_server_names_commands_and_hides_data_and_secrets(serv
         assert secret not in with_data or secret == "treasure"
 
 
+def test_dump_hides_what_a_numbered_command_holds_as_well(server: Server) -> None:
+    """The hash of a digest in its ACL, and data."""
+    acl = ((31, "digest", "amy:aGFzaA=="),)
+    server.append(
+        (txn.ONCE, 1, 0, (txn.CREATE, "/a", b"secret", acl, 0, None)), (txn.WILL, "/log", "x-", b"secret")
+    )
+    dump = run("log", "dump", str(server.path)).output
+    assert "amy" in dump
+    assert "ONCE" in dump.upper()
+    assert "aGFzaA" not in dump
+    assert "secret" not in dump
+    assert b"secret".hex() not in dump
+
+
 def test_dump_as_json_is_an_object_per_record_of_the_range(server: Server) -> None:
     server.wal.append([TruncateRecord(GROUP, 3)])
     lines = run(

@@ -33,6 +33,7 @@ from zraft.server.administration import Administration
 from zraft.server.driver_types import Effects
 from zraft.server.snapshot_tasks import Begin, Finish, Read, Result, Task, WriteBlock
 from zraft.storage.snapshot_format import SnapshotHeader, SnapshotInfo
+from zraft.tree.features import FEATURE_LEVEL_MAX
 from zraft.tree.machine import LEADER
 from zraft.tree.members import WantedMember
 from zraft.tree.txn import FEATURE, SETTINGS, unpack_entry
@@ -216,9 +217,9 @@ def test_a_change_of_members_before_the_level_rose_is_worth_asking_again() -> No
 
 
 def test_d5_a_level_that_not_all_can_do_is_refused() -> None:
-    reply = Office().ask(FeatureRaise(3))
+    reply = Office().ask(FeatureRaise(FEATURE_LEVEL_MAX + 1))
     assert isinstance(reply, Refused)
-    assert "the highest that all announced is 2" in reply.text
+    assert f"the highest that all announced is {FEATURE_LEVEL_MAX}" in reply.text
 
 
 def test_d5_a_replicated_setting_is_changed_through_the_log() -> None:

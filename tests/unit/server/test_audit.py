@@ -11,12 +11,29 @@ from typing import Any
 import pytest
 
 from tests.unit.server.one_server import TIMEOUT_MS, Client, OneServer, create
+from tests.unit.tree.level3 import Level3
+from tests.unit.tree.scenario import NOBODY
+from tests.unit.tree.scenario import create as created
 from zraft.errors import ConfigError
 from zraft.server import audit_file
 from zraft.server.audit import TEXT_CHARS_MAX, AuditTap
 from zraft.server.audit_file import AuditFile
 from zraft.server.expiry import SessionExpiry
-from zraft.tree.txn import CHECK, CLOSE_SESSION, DELETE, MULTI, REAP, SET_ACL, SET_DATA, Command, pack_batch
+from zraft.tree.txn import (
+    ADD,
+    CHECK,
+    CLOSE_SESSION,
+    DELETE,
+    MULTI,
+    ONCE,
+    PUT,
+    REAP,
+    SET_ACL,
+    SET_DATA,
+    TRUNCATE,
+    Command,
+    pack_batch,
+)
 
 DEADLINE_S = 20.0
 WHO = "user=127.0.0.1\tip=127.0.0.1\t"
@@ -153,6 +170,54 @@ def test_no_batch_of_a_faulty_leader_stops_the_audit_log(server: Audited) -> Non
     server.log.append(pack_batch(0, b"", 0, 0, [(0, (), wrong)]))  # type: ignore[arg-type]
     server.apply()
     assert server.lines() == []
+
+
+def test_a_numbered_write_is_told_once_and_as_what_it_is() -> None:
+    """Repeats execute nothing, so they are nobody's write."""
+    scenario = Level3()
+    chunks: list[bytes] = []
+    tap = AuditTap(chunks.append)
+
+    def lines(*commands: Command) -> list[str]:
+        scenario.batch()
+        scenario.machine.begin_run(scenario.session.id, NOBODY)
+        execute = tap.executing(scenario.machine)
+        for command in commands:
+            execute(command)
+        tap.finish([(scenario.session.id, NOBODY, commands)])
+        told = b"".join(chunks).decode().splitlines()
+        chunks.clear()
+        return [line.partition("operation=")[2] for line in told]
+
+    first = (ONCE, 1, 0, created("/a", flags=2))
+    assert lines(first, first, (PUT, "/b/c", b"", None), (ONCE, 2, 0, (DELETE, "/none", -1))) == [
+        "create\tznode=/a0000000000\tznode_type=persistent_sequential\tresult=success",
+        "put\tznode=/b/c\tresult=success",
+        "delete\tznode=/none\tresult=failure",
+    ]
+    multi = (ONCE, 3, 0, (MULTI, (created("/m"), (ADD, "/n", b"", 1), (DELETE, "/m", -1))))
+    assert lines(multi, first, (ONCE, 4, 0, ()), (ONCE,), (ONCE, 5, 0, None)) == [
+        "create\tznode=/m\tznode_type=persistent\tresult=success",
+        "add\tznode=/n\tresult=success",
+        "delete\tznode=/m\tresult=success",
+    ]
+    assert lines((ONCE, 6, 0, (MULTI, (created("/m"), created("/m"))))) == ["multiOperation\tresult=failure"]
+
+
+def test_what_a_truncation_left_is_no_ephemeral_of_a_session_that_ends() -> None:
+    """D-20: it leaves memory with the first command of an entry, whatever that is."""
+    scenario = Level3()
+    chunks: list[bytes] = []
+    scenario.multi(created("/log"), created("/log/e-", flags=2), created("/log/e-", flags=2))
+    scenario.run((TRUNCATE, "/log", 2, None, None))
+    scenario.events()
+    tap = AuditTap(chunks.append)
+    scenario.batch()
+    scenario.machine.begin_run(scenario.session.id, NOBODY)
+    assert scenario.machine.events, "nothing left memory, or this test shows nothing"
+    tap.executing(scenario.machine)((CLOSE_SESSION,))
+    tap.finish([(scenario.session.id, NOBODY, [(CLOSE_SESSION,)])])
+    assert chunks == []
 
 
 def test_of_a_digest_only_the_user_is_shown_and_of_super_its_name(server: Audited) -> None:
@@ -317,3 +382,28 @@ def test_a_write_that_was_cut_short_is_not_repeated_in_part(
 def test_a_file_that_cannot_be_written_is_refused_at_the_start(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match=r"audit\.file: cannot write .*: Is a directory"):
         opened(tmp_path)
+
+
+def test_writes_of_the_native_protocol_have_lines_and_a_repeat_has_none(server: Audited) -> None:
+    client = server.attached()
+    server.machine.feature_level = 3
+    once = (ONCE, 1, 0, (PUT, "/d/k", b"secret", None))
+
+    def submit(*commands: Command) -> list[str]:
+        server.origin.add(None, client.session, client.connection.ids, list(commands), 1)
+        server.run()
+        return server.lines(client)
+
+    assert submit(once, once, (PUT, "/d/k", b"", None), (ADD, "/d/n", b"", 1)) == [
+        f"{WHO}operation=put\tznode=/d/k\tresult=success",
+        f"{WHO}operation=put\tznode=/d/k\tresult=success",
+        f"{WHO}operation=add\tznode=/d/n\tresult=success",
+    ]
+    assert submit((ONCE, 2, 1, (MULTI, ((PUT, "/d/k", b"", None), (DELETE, "/d/n", -1))))) == [
+        f"{WHO}operation=put\tznode=/d/k\tresult=success",
+        f"{WHO}operation=delete\tznode=/d/n\tresult=success",
+    ]
+    assert submit((ONCE, 3, 1, (PUT, "/d/k", b"", 77)), (TRUNCATE, "/d", 0, None, None)) == [
+        f"{WHO}operation=put\tznode=/d/k\tresult=failure",
+        f"{WHO}operation=truncate\tznode=/d\tresult=success",
+    ]

@@ -7,6 +7,7 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+import msgpack
 import pytest
 
 from tests.certificates import Authority, subject_of
@@ -15,9 +16,10 @@ from tests.unit.server.test_tls import Client, client_context
 from zraft.address import Address
 from zraft.config import AuthConfig, ServerConfig, TlsConfig
 from zraft.ids import ServerId
+from zraft.server.client_connection import Phase
 from zraft.server.client_protocol import ClientProtocol
 from zraft.server.client_tls import ClientTls
-from zraft.server.connection import Phase
+from zraft.server.native_connection import NativeConnection
 from zraft.transport.bulk import MAGIC
 from zraft.wire.client import ZkClientCodec
 from zraft.wire.opcodes import Opcode
@@ -387,3 +389,56 @@ def test_what_only_begins_like_a_stream_is_a_client_that_is_refused(node: Node) 
     end.arrive(b"oo!" + bytes(20))
     assert not node.streams
     assert end.transport.ended == "closed"
+
+
+NATIVE = msgpack.packb({"type": "hello", "id": 1, "timeout_ms": TIMEOUT_MS})
+
+
+def test_the_native_protocol_is_known_by_its_first_byte_in_any_cut(node: Node) -> None:
+    for cut in (1, 2, 5, 100):
+        end = End(node)
+        for at in range(0, len(NATIVE), cut):
+            end.arrive(NATIVE[at : at + cut])
+        assert isinstance(end.connection, NativeConnection), f"{cut=}"
+        assert end.connection.phase is Phase.ATTACHED
+        assert msgpack.unpackb(end.take())["success"]
+        assert end.protocol._take == end.connection.data_received
+        assert end.connection.handle is end.protocol
+
+
+def test_the_native_protocol_is_known_inside_of_tls_with_the_ids_of_the_certificate(
+    node: Node, authority: Authority, tmp_path: Path
+) -> None:
+    end = End(node)
+    context = client_context(authority)
+    context.load_cert_chain(*authority.issue(subject_of(CN="alice")).write(tmp_path, "alice"))
+    client = secured(authority, end, context)
+    end.arrive(client.write(NATIVE))
+    assert isinstance(end.connection, NativeConnection)
+    assert end.connection.ids == (("ip", "127.0.0.1"), ("x509", "CN=alice"))
+    client.give(end.take())
+    assert msgpack.unpackb(client.read())["success"]
+
+
+def test_native_plain_text_where_tls_is_required_is_refused(node: Node) -> None:
+    end = End(node, plain=False)
+    end.arrive(NATIVE)
+    assert end.transport.ended == "closed"
+    assert "tls.required" in node.reasons
+
+
+def test_a_native_client_that_does_not_finish_its_first_message_in_time_is_refused(node: Node) -> None:
+    end = End(node)
+    end.arrive(NATIVE[:5])
+    end.protocol.on_deadline()
+    node.turn()
+    assert end.transport.ended == "closed"
+    assert "client.handshake_timeout_ms" in node.reasons
+
+
+def test_a_native_client_that_is_gone_leaves_nothing(node: Node) -> None:
+    end = End(node)
+    end.arrive(NATIVE)
+    end.protocol.connection_lost(None)
+    assert len(node.server.clients) == 0
+    assert node.server.clients.attached == 0

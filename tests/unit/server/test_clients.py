@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from tests.unit.server.one_server import OTHER, TIMEOUT_MS, OneServer, create
 from zraft.ids import zxid_after
+from zraft.server.client_connection import Phase
 from zraft.server.clients import REQUESTS_PER_TURN_MAX, ClientSettings
-from zraft.server.connection import Phase
 from zraft.tree.sessions import session_id_for
 from zraft.tree.txn import SET_DATA
 from zraft.wire.client import Pong, Reply

@@ -42,7 +42,7 @@ def test_an_exception_that_nobody_expected_ends_the_process(
         elif where == "callback":
             asyncio.get_running_loop().call_later(0.01, broken)
         else:
-            monkeypatch.setattr(node, "_show", broken)
+            monkeypatch.setattr(node._announcements, "show", broken)
         await node.run()
 
     with pytest.raises(BrokenError):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from itertools import product
 
 import pytest
 
@@ -14,6 +15,7 @@ from zraft.server.reconciliation import (
     JOIN_VALID_MS,
     JoinRequest,
     Situation,
+    is_as_wanted,
     next_step,
     refusals,
 )
@@ -67,6 +69,25 @@ THREE = {1: member(1), 2: member(2), 3: member(3)}
 
 def test_nothing_happens_while_all_is_as_wanted() -> None:
     assert next_step(situation(THREE, {1: True, 2: True, 3: True})) is None
+
+
+def test_as_wanted_means_that_there_is_no_next_step() -> None:
+    """Every configuration of three servers and every wish: the leader may look no further exactly when all is as wished."""
+    settled = 0
+    for roles_now in product((None, VOTER, LEARNER, OBSERVER), repeat=3):
+        members = {n + 1: member(n + 1, role) for n, role in enumerate(roles_now) if role is not None}
+        for parts in product((None, True, False), repeat=3):
+            wanted = {n + 1: part for n, part in enumerate(parts) if part is not None}
+            now = situation(
+                members, wanted, caught_up=(1, 2, 3), silent=dict.fromkeys(members, DEAD_AFTER_MS)
+            )
+            if is_as_wanted(now.membership, now.wanted):
+                settled += 1
+                assert next_step(now) is None
+    assert settled == 3**3, "each server is no member, votes or observes, as wanted"
+    moved = {ServerId(1): WantedMember(True, "10.9.9.9:2181")}
+    assert not is_as_wanted(Membership({ServerId(1): member(1)}), moved)
+    assert is_as_wanted(Membership({ServerId(1): member(1)}), {ServerId(1): WantedMember(True, "")})
 
 
 def test_a_new_server_is_a_learner_before_it_was_ever_seen() -> None:

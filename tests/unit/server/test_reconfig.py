@@ -129,7 +129,8 @@ def test_only_who_may_write_the_configuration_may_do_it(server: OneServer) -> No
             Reconfig(joining="some thing"),
             # A number that only ZooKeeper has room for: who may not write is told that, as there.
             Reconfig(joining="server.999=10.0.0.1:1234:2345:observer;3456"),
+            Reconfig(joining="server.9=0.0.0.0:1234:2345:observer;3456"),
         )
     ]
-    assert codes == [Code.NO_AUTH, Code.BAD_VERSION, Code.BAD_ARGUMENTS, Code.NO_AUTH]
+    assert codes == [Code.NO_AUTH, Code.BAD_VERSION, Code.BAD_ARGUMENTS, Code.NO_AUTH, Code.NO_AUTH]
     assert members(server) == [1, 2, 3]

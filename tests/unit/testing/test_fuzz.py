@@ -16,6 +16,7 @@ from zraft.errors import Code, ConfigError
 from zraft.ids import COORDINATION_GROUP, Instance
 from zraft.raft.messages import AppendEntries, Entry, EntryKind, Heartbeat
 from zraft.server.connection import BACKLOG_BYTES_MAX, Connection
+from zraft.server.native_connection import NativeConnection
 from zraft.testing import jute
 from zraft.testing.broken import BrokenPromiseError
 from zraft.testing.fuzz.__main__ import main
@@ -24,6 +25,7 @@ from zraft.testing.fuzz.documented import Answer, expected_answer
 from zraft.testing.fuzz.frames import FrameFuzz, check_beginning, held_bytes, judge
 from zraft.testing.fuzz.live import require_loopback
 from zraft.testing.fuzz.mutation import mutate_bytes, mutate_value
+from zraft.testing.fuzz.native import NativeFuzz
 from zraft.testing.fuzz.one_server import FRAME_BYTES_MAX, Client, OneServer
 from zraft.testing.fuzz.outcome import Outcome
 from zraft.testing.fuzz.requests import UNKNOWN, names_below, valid_request
@@ -41,6 +43,7 @@ def ignore(more: int) -> None:
 
 RUNS: dict[str, tuple[Run, int]] = {
     "frames": (lambda seed: FrameFuzz(seed, 8).run(2_000, ignore), 2_000),
+    "native": (lambda seed: NativeFuzz(seed, 8).run(800, ignore), 800),
     "datagrams": (lambda seed: DatagramFuzz(seed).run(2_000, ignore), 2_000),
     "segments": (lambda seed: SegmentFuzz(seed).run(300, ignore), 300),
 }
@@ -114,6 +117,20 @@ def test_the_fuzzer_notices_a_wrong_answer(monkeypatch: pytest.MonkeyPatch) -> N
     monkeypatch.setattr(Connection, "_fail", wrong)
     with pytest.raises(BrokenPromiseError, match=r"to be answered with -5, got -8"):
         FrameFuzz(2, 4).run(500, ignore)
+
+
+def test_the_fuzzer_of_the_native_protocol_notices_a_request_that_is_not_answered(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    right = NativeConnection._refuse
+
+    def wrong(connection: NativeConnection, number: int | None, code: Code, why: str, **more: bool) -> None:
+        if code is not Code.NO_WATCHER:
+            right(connection, number, code, why, **more)
+
+    monkeypatch.setattr(NativeConnection, "_refuse", wrong)
+    with pytest.raises(BrokenPromiseError, match="expected"):
+        NativeFuzz(2, 4).run(1_500, ignore)
 
 
 def test_mutations_change_bytes_and_values() -> None:

@@ -13,6 +13,7 @@ from zraft.tree.multi import MultiFailed
 from zraft.tree.node import Znode
 from zraft.tree.sessions import Session
 from zraft.tree.txn import (
+    ADD,
     ATTACH,
     CHECK,
     CLOSE_SESSION,
@@ -26,16 +27,21 @@ from zraft.tree.txn import (
     FEATURE,
     MEMBERS,
     MULTI,
+    ONCE,
+    PUT,
     REAP,
     REGISTER,
     SET_ACL,
     SET_DATA,
     SETTINGS,
+    TRUNCATE,
+    WILL,
     Command,
 )
 
 GUARDED = ((ALL, "ip", "10.0.0.0/8"), (READ, "world", "anyone"))
 OTHERS_ONLY = ((ALL, "ip", "192.168.0.0/16"),)
+LOG = "/log"
 NAMES = ("a", "b", "c", "s-", "é", "x" * 40)
 
 
@@ -50,6 +56,8 @@ class History(Scenario):
         self.calls: list[Any] = []
         self.calls_kept = False
         self.start_quota()
+        if seed % 4:
+            self.by_leader((FEATURE, 3))
 
     def start_quota(self) -> None:
         for path in ("/q", "/zookeeper/quota/q"):
@@ -100,7 +108,7 @@ class History(Scenario):
         if kind < 0.11:
             return None, 0, (SETTINGS, rng.choice(({"quota_enforced": 1}, {"tick_time_ms": 900}, {"no": 1})))
         if kind < 0.115:
-            return None, 0, rng.choice(((FEATURE, 2), (FEATURE, 1), (FEATURE, "2")))
+            return None, 0, rng.choice(((FEATURE, 2), (FEATURE, 3), (FEATURE, 1), (FEATURE, "2")))
         if kind < 0.125:
             servers = rng.sample(range(1, 6), rng.randint(1, 3))
             changes = tuple(
@@ -112,9 +120,73 @@ class History(Scenario):
             node = machine.nodes.get(path)
             assert node is not None
             return None, 0, (REAP, path, node.czxid)
-        if kind < 0.45:
+        if kind < 0.5:
+            return origin, *self.native(session)
+        if kind < 0.65:
             return origin, session.id, (MULTI, tuple(self.part() for _ in range(rng.randint(0, 5))))
         return origin, session.id, self.single()
+
+    def native(self, session: Session) -> tuple[int, Command]:
+        """(session or 0, command) of what feature level 3 brings."""
+        rng, machine = self.rng, self.machine
+        kinds = ("once", "will", "truncate", "put", "add", "log", "nobody")
+        match rng.choices(kinds, (5, 1, 4, 2, 2, 12, 1))[0]:
+            case "once":
+                floor = session.kept.floor if session.kept else 0
+                inner = rng.choice((self.part, self.single, lambda: self.native(session)[1]))()
+                return session.id, (
+                    ONCE,
+                    floor + rng.randint(0, 6),
+                    floor + rng.choice((0, 0, 0, 1, 2)),
+                    inner,
+                )
+            case "will":
+                return session.id, (
+                    WILL,
+                    rng.choice((None, "/q", self.path())),
+                    rng.choice(("w-", "s-")),
+                    self.data(),
+                )
+            case "truncate":
+                logs = [path for path, node in machine.nodes.items() if node.creates > 0]
+                path = rng.choice(sorted(logs)) if logs and LOG not in logs else LOG
+                node = machine.nodes.get(path)
+                if node is None:
+                    return session.id, (PUT, path, b"", None)
+                first = rng.randint(
+                    node.first + (rng.random() < 0.7 and node.first < node.creates) - (rng.random() < 0.1),
+                    max(node.first, node.creates),
+                )
+                origin = rng.choice((None, None, self.path()))
+                return session.id, (TRUNCATE, path, first, origin, self.data())
+            case "put":
+                return session.id, (PUT, self.path(), self.data(), rng.choice((None, None, -1, 0)))
+            case "add":
+                return session.id, (ADD, self.path(), b"", rng.choice((1, -3, 2**62)))
+            case "log":
+                return session.id, self.of_log()
+        return 0, self.single()
+
+    def of_log(self) -> Command:
+        """What happens in a log: entries, with something below them now and then; and the end of all of it."""
+        rng, node = self.rng, self.machine.nodes.get(LOG)
+        creates = node.creates if node is not None else 5
+        if rng.random() < 0.6:
+            return (CREATE, f"{LOG}/s-", self.data(), None, rng.choice((2, 2, 2, 3)), None)
+        entry = f"{LOG}/s-{rng.randint(0, max(0, creates)):010d}"
+        below = f"{entry}/{rng.choice(('a', 'b', 'b/c', 's-0000000000'))}"
+        return rng.choice(
+            (
+                (PUT, below, b"", None),
+                (PUT, below, b"", None),
+                (PUT, entry, b"", None),
+                (TRUNCATE, entry, rng.randint(0, 1), None, None),
+                (CREATE, f"{entry}/t-", b"", None, 2, None),
+                (DELETE, entry, -1),
+                (DELETE, LOG, -1),
+                (CREATE, LOG, b"", None, 0, None),
+            )
+        )
 
     def path(self) -> str:
         rng = self.rng
@@ -128,6 +200,8 @@ class History(Scenario):
 
     def part(self) -> Command:
         rng, path = self.rng, self.path()
+        if self.machine.feature_level >= 3 and rng.random() < 0.1:
+            return rng.choice(((PUT, path, self.data(), rng.choice((None, -1))), (ADD, path, b"", 1)))
         match rng.choices(("create", "lasting", "delete", "set", "check"), (6, 2, 3, 4, 1))[0]:
             case "create":
                 acl = rng.choice((None, None, None, GUARDED, OTHERS_ONLY))
@@ -194,4 +268,5 @@ def whole(machine: Machine) -> tuple[Any, ...]:
         sorted(machine.quotas.limited),
         sorted(held.items()),
         {path: type(node.children) for path, node in machine.nodes.items()},
+        {path: (names.first, names.hidden_names(10**6)) for path, names in machine.hidden.items()},
     )

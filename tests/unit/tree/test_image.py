@@ -16,6 +16,7 @@ import pytest
 from tests.unit.tree.histories import History, whole
 from tests.unit.tree.scenario import EPHEMERAL, ONE, TWO, Scenario, create
 from zraft.errors import ProtocolError
+from zraft.tree import truncation
 from zraft.tree.children import SPLIT_AT, ManyNames
 from zraft.tree.features import FEATURE_LEVEL_MAX, FeatureLevelError
 from zraft.tree.image import ImageReader, ImageState, ImageWriter
@@ -49,8 +50,11 @@ def restored(image: bytes) -> Machine:
 
 
 @pytest.mark.parametrize("seed", range(30))
-def test_restored_machine_is_the_one_of_the_beginning_and_goes_on_alike(seed: int) -> None:
-    """Whatever happens while the image is written: failing multis, ends of sessions, quotas, lifetimes."""
+def test_restored_machine_is_the_one_of_the_beginning_and_goes_on_alike(
+    seed: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whatever happens while the image is written: failing multis, ends of sessions, quotas, lifetimes, truncations."""
+    monkeypatch.setattr(truncation, "REMOVED_PER_ENTRY_MAX", seed % 3 + 1)
     history = History(seed)
     rng, machine = history.rng, history.machine
     for _ in range(rng.randint(0, 250)):

@@ -19,11 +19,13 @@ from zraft.testing.broken import BrokenPromiseError
 from zraft.testing.fuzz.datagrams import DatagramFuzz
 from zraft.testing.fuzz.frames import FrameFuzz
 from zraft.testing.fuzz.live import ANSWER_S_MAX, LiveFuzz, LiveSettings, require_loopback
+from zraft.testing.fuzz.native import NativeFuzz
 from zraft.testing.fuzz.outcome import Outcome
 from zraft.testing.fuzz.segments import SegmentFuzz
 
-TARGETS: Final = ("frames", "datagrams", "segments")
-DEFAULT_COUNTS: Final = {"frames": 20_000, "datagrams": 10_000, "segments": 2_000}
+TARGETS: Final = ("frames", "native", "datagrams", "segments")
+IN_PROCESS: Final = frozenset({"segments", "native"})
+DEFAULT_COUNTS: Final = {"frames": 20_000, "native": 20_000, "datagrams": 10_000, "segments": 2_000}
 REMOTE: Final = "I may break this server"
 
 
@@ -75,9 +77,9 @@ def main(
             for name in targets:
                 _report(console, _in_process(console, name, count or DEFAULT_COUNTS[name], seed, connections))
             return
-        live = frozenset(targets) - {"segments"}
+        live = frozenset(targets) - IN_PROCESS
         if not live:
-            raise ConfigError("--target segments: files are fuzzed in process, leave --connect out")
+            raise ConfigError(f"--target {target}: it is fuzzed in process, leave --connect out")
         settings = LiveSettings(
             parse_address(address, "--connect"), connections, pid, growth_mb * 1024 * 1024, answer_seconds
         )
@@ -111,10 +113,12 @@ def _bar(console: Console) -> Progress:
 def _in_process(
     console: Console, name: str, count: int, seed: int, connections: int
 ) -> tuple[Outcome, float]:
-    fuzz: FrameFuzz | DatagramFuzz | SegmentFuzz
+    fuzz: FrameFuzz | NativeFuzz | DatagramFuzz | SegmentFuzz
     match name:
         case "frames":
             fuzz = FrameFuzz(seed, connections)
+        case "native":
+            fuzz = NativeFuzz(seed, connections)
         case "datagrams":
             fuzz = DatagramFuzz(seed)
         case _:

@@ -56,6 +56,7 @@ class OneServer:
             entropy=rng.randbytes,
             four_letter_word=lambda word, argument: word.encode(),
             now_ms=self.now_ms,
+            addresses={SERVER: "127.0.0.1:2181"},
         )
         for _ in range(START_TURNS_MAX):
             # Until its boot is registered, too: that first batch may have to be repeated.

@@ -1,0 +1,202 @@
+"""A cluster of real zraft servers on this machine, started for a benchmark, and what it says about itself."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path
+from typing import Final, Protocol, TypeVar
+
+from zraft.address import Address
+from zraft.status import LEADING_MODES, UnreachableError, server_status
+from zraft_bench.processes import HOST, ServerError, ServerProcess, end_all, free_ports, total_cpu_s
+
+READY_TIMEOUT_S: Final = 120.0
+ASK_TIMEOUT_S: Final = 2.0
+POLL_S: Final = 0.02
+START_ATTEMPTS: Final = 3
+
+T = TypeVar("T")
+
+
+class Servers(Protocol):
+    """A running system that load can be put on. Its calls block."""
+
+    @property
+    def hosts(self) -> str:
+        """HOST:PORT,… for clients."""
+
+    @property
+    def count(self) -> int: ...
+
+    def start(self) -> None:
+        """Until it serves. Raises ServerError."""
+
+    def restart(self) -> None:
+        """Stop and start all of it, until it serves again. Raises ServerError."""
+
+    def cpu_s(self) -> float | None:
+        """CPU time of all its processes so far, None if they are not on this machine."""
+
+    def stop(self) -> None:
+        """End everything that was started."""
+
+
+def wait_until(condition: Callable[[], T | None], what: str, timeout_s: float = READY_TIMEOUT_S) -> T:
+    """Poll until `condition` gives something true, and give that.
+
+    Raises:
+        ServerError: it did not in time; says `what` was waited for.
+    """
+    until = time.monotonic() + timeout_s
+    while not (found := condition()):
+        if time.monotonic() >= until:
+            raise ServerError(f"waited {timeout_s:g} s in vain for {what}")
+        time.sleep(POLL_S)
+    return found
+
+
+def zraft_command(*arguments: str) -> list[str]:
+    return [sys.executable, "-m", "zraft", *arguments]
+
+
+def server_environment() -> dict[str, str]:
+    """Ours, without settings of a zraft or ZooKeeper that the caller may have exported."""
+    return {name: value for name, value in os.environ.items() if not name.startswith(("ZRAFT_", "ZOO_"))}
+
+
+def new_key(path: Path) -> None:
+    """A fresh cluster key, mode 0600."""
+    done = subprocess.run(
+        zraft_command("key", "new", str(path)),
+        capture_output=True,
+        text=True,
+        check=False,
+        env=server_environment(),
+    )
+    if done.returncode != 0:
+        raise ServerError(f"zraft key new {path}: {done.stderr.strip()}")
+
+
+class LocalCluster:
+    """Servers 1 to n on loopback, each a process of its own, with one key, below `directory`."""
+
+    def __init__(self, directory: Path, servers: int, settings: Sequence[str] = ()) -> None:
+        self._directory = directory
+        self._settings = list(settings)
+        self._count = servers
+        self.addresses: dict[int, Address] = {}
+        self.processes: dict[int, ServerProcess] = {}
+
+    @property
+    def hosts(self) -> str:
+        return ",".join(str(address) for address in self.addresses.values())
+
+    @property
+    def count(self) -> int:
+        return self._count
+
+    def start(self) -> None:
+        """Start all, until they serve; with other ports if somebody took one in between."""
+        self._directory.mkdir(parents=True, exist_ok=True)
+        key = self._directory / "cluster.key"
+        if self._count > 1 and not key.exists():
+            new_key(key)
+        for attempt in range(1, START_ATTEMPTS + 1):
+            self._place(key)
+            for process in self.processes.values():
+                process.start()
+            try:
+                self.wait_serving()
+                return
+            except ServerError as error:
+                self.stop()
+                if "cannot listen" not in str(error) or attempt == START_ATTEMPTS:
+                    raise
+
+    def _place(self, key: Path) -> None:
+        ports = free_ports(self._count)
+        self.addresses = {n: Address(HOST, port) for n, port in enumerate(ports, 1)}
+        cluster = ",".join(f"{n}={address}" for n, address in self.addresses.items())
+        for n, address in self.addresses.items():
+            # No attempt inherits another one's directory: it may be of a cluster at other ports.
+            data = self._directory / f"{ports[0]}-server-{n}"
+            command = zraft_command("serve", "--id", str(n), "--data", str(data), "--address", str(address))
+            command += ["--cluster", cluster, "--log-format", "json"]
+            if self._count > 1:
+                command += ["--key", str(key)]
+            for setting in self._settings:
+                command += ["--set", setting]
+            log = self._directory / f"server-{n}.log"
+            self.processes[n] = ServerProcess(command, log, server_environment())
+
+    def wait_serving(self, numbers: Iterable[int] | None = None) -> int:
+        """Until all of `numbers` (all servers) serve with one leader among them; the leader.
+
+        Raises:
+            ServerError: one ended, or they do not in time.
+        """
+        expected = sorted(self.addresses if numbers is None else numbers)
+        return wait_until(lambda: self._leader_of(expected), f"servers {expected} to serve with one leader")
+
+    def _leader_of(self, numbers: Sequence[int]) -> int | None:
+        leaders = []
+        for number in numbers:
+            self.processes[number].require_running()
+            try:
+                status = server_status(self.addresses[number], ASK_TIMEOUT_S)
+            except UnreachableError:
+                return None
+            if status is None or status.mode not in (*LEADING_MODES, "follower"):
+                return None
+            if status.mode in LEADING_MODES:
+                leaders.append(number)
+        return leaders[0] if len(leaders) == 1 else None
+
+    def restart(self) -> None:
+        """End all and start them again on their directories, until they serve.
+
+        Raises:
+            ServerError: they do not.
+        """
+        self.stop()
+        for process in self.processes.values():
+            process.start()
+        self.wait_serving()
+
+    def cpu_s(self) -> float | None:
+        return total_cpu_s(self.processes.values())
+
+    def stop(self) -> None:
+        end_all(list(self.processes.values()))
+
+
+class GivenServers:
+    """Servers that run already, somewhere."""
+
+    def __init__(self, hosts: str) -> None:
+        self._hosts = hosts
+
+    @property
+    def hosts(self) -> str:
+        return self._hosts
+
+    @property
+    def count(self) -> int:
+        return len(self._hosts.split(","))
+
+    def start(self) -> None:
+        """They run; whether they serve shows when the load connects."""
+
+    def restart(self) -> None:
+        """Raises ServerError: they are not ours to restart."""
+        raise ServerError(f"{self._hosts}: servers that were not started here are not restarted")
+
+    def cpu_s(self) -> float | None:
+        return None
+
+    def stop(self) -> None:
+        """They are not ours to stop."""

@@ -1,0 +1,96 @@
+"""One process of a load generator: told what to do by lines of JSON on its standard input, answers by lines on its output.
+
+    -> {"workload": …, "share": …, "target": "zraft", "hosts": "…", "place": "…", "connections": 1}
+    <- {"ready": true}                      connected, keys made, warmed up
+    -> {"start": offset in s}
+    <- {"began": monotonic time in s}
+    <- {"part": …}
+Anything that goes wrong is answered by {"error": text}. Run as `python -m zraft_bench.load_process`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import gc
+import json
+import sys
+import time
+from typing import IO, Any, Final
+
+from attrs import frozen
+
+from zraft.errors import ZraftError
+from zraft_bench.load import Load
+from zraft_bench.records import from_plain, to_plain
+from zraft_bench.targets import in_turn, maker
+from zraft_bench.workload import Share, Workload
+
+LINE_BYTES_MAX: Final = 16 * 1024 * 1024
+
+
+@frozen(kw_only=True)
+class Order:
+    """What one load process is to do."""
+
+    target: str
+    hosts: str
+    place: str
+    workload: Workload
+    share: Share
+    connections: int = 1
+
+
+async def serve(lines: asyncio.StreamReader, output: IO[bytes]) -> None:
+    """Carry out one order."""
+
+    def say(**message: Any) -> None:
+        output.write(json.dumps(message).encode() + b"\n")
+        output.flush()
+
+    load: Load | None = None
+    try:
+        order = from_plain(Order, json.loads(await lines.readline()), "order")
+        make = maker(order.target)
+        workload = order.workload
+        hosts = in_turn(order.hosts, order.share.first_worker)  # processes begin at different servers, too
+        load = Load(
+            workload,
+            order.share,
+            [
+                make(hosts, order.place, workload.linearizable, workload.deadline_s)
+                for _ in range(max(1, min(order.connections, order.share.workers)))
+            ],
+        )
+        await load.prepare()
+        say(ready=True)
+        line = await lines.readline()
+        if not line:
+            return  # the test was given up
+        # What was made until here lives to the end; a full collection in the measured time would show as a stall.
+        gc.collect()
+        gc.freeze()
+        await asyncio.sleep(json.loads(line)["start"])
+        say(began=time.monotonic())
+        part = await load.run()
+        say(part=to_plain(part))
+    except (ZraftError, OSError) as error:
+        say(error=f"{type(error).__name__}: {error}")
+    finally:
+        if load is not None:
+            await load.close()
+
+
+async def _main() -> None:
+    loop = asyncio.get_running_loop()
+    reader = asyncio.StreamReader(limit=LINE_BYTES_MAX)
+    await loop.connect_read_pipe(lambda: asyncio.StreamReaderProtocol(reader), sys.stdin)
+    with contextlib.suppress(BrokenPipeError):
+        await serve(reader, sys.stdout.buffer)
+
+
+if __name__ == "__main__":
+    import uvloop
+
+    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+        runner.run(_main())

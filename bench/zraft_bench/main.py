@@ -1,0 +1,55 @@
+"""The command `zraft-bench`: reads the command line, puts the parts together, turns errors into messages.
+
+A composition root: it may import anything and nothing imports it. What a command needs is imported when it is called.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import Any, Final
+
+import click
+
+from zraft import __version__
+from zraft.errors import ConfigError, ZraftError
+
+EXIT_USAGE: Final = 2
+COMMANDS: Final = {
+    "local": "zraft_bench.local_command:local",
+    "head": "zraft_bench.distributed_command:head",
+    "server": "zraft_bench.distributed_command:server",
+    "client": "zraft_bench.distributed_command:client",
+    "election": "zraft_bench.election_command:election",
+    "failover": "zraft_bench.election_command:failover",
+    "compare": "zraft_bench.compare_command:compare",
+    "report": "zraft_bench.report_command:report",
+}
+
+
+class _Misuse(click.ClickException):
+    exit_code = EXIT_USAGE
+
+
+class _Group(click.Group):
+    """Imports a command when it is called, and prints a declared error as one message."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return list(COMMANDS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        if cmd_name not in COMMANDS:
+            return None
+        module, _, attribute = COMMANDS[cmd_name].partition(":")
+        return getattr(import_module(module), attribute)  # type: ignore[no-any-return]
+
+    def invoke(self, ctx: click.Context) -> Any:
+        try:
+            return super().invoke(ctx)
+        except ZraftError as error:
+            raise (_Misuse if isinstance(error, ConfigError) else click.ClickException)(str(error)) from error
+
+
+@click.group(cls=_Group, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110})
+@click.version_option(__version__, prog_name="zraft-bench")
+def main() -> None:
+    """Measures zraft, on one machine or on many, alone or beside other systems."""

@@ -1,0 +1,183 @@
+"""The calls of the blocking client: `zraft_client.api` word for word, without await."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from typing import Any, TypeVar
+
+from zraft_client import requests
+from zraft_client.calls import Answer, Request
+from zraft_client.requests import DEFAULT, Acl, MultiPart, MultiResult
+from zraft_client.values import (
+    Children,
+    Consistency,
+    Counted,
+    Created,
+    ItemsPage,
+    LogPage,
+    Member,
+    Receipt,
+    Stat,
+    Versioned,
+    Znode,
+)
+
+T = TypeVar("T")
+LINEARIZABLE = Consistency.LINEARIZABLE
+
+
+class BlockingCalls(ABC):
+    """Every call may raise what `zraft_client.errors` lists, and is answered or given up within its timeout."""
+
+    @abstractmethod
+    def ask(self, request: Request[T]) -> T:
+        """The answer to any request of `zraft_client.requests`."""
+
+    @property
+    @abstractmethod
+    def last_zxid(self) -> int:
+        """The newest moment that any answer showed to this client."""
+
+    # -- dictionaries
+
+    def put(self, key: Any, value: Any, *, dictionary: str = DEFAULT, version: int | None = None) -> Receipt:
+        """Set a key. `version`: -1 if it must not exist (NodeExistsError), or the one it must be of (BadVersionError)."""
+        return self.ask(requests.put(dictionary, key, value, version))
+
+    def get(
+        self, key: Any, *, dictionary: str = DEFAULT, consistency: Consistency = LINEARIZABLE
+    ) -> Versioned[Any] | None:
+        """The entry of a key, None if there is none."""
+        return self.ask(requests.get(dictionary, key, consistency, self.last_zxid))
+
+    def delete(self, key: Any, *, dictionary: str = DEFAULT, version: int | None = None) -> Receipt:
+        """Remove a key. Raises NoNodeError, which is a KeyError, if there is none."""
+        return self.ask(requests.delete(dictionary, key, version))
+
+    def increment(self, key: Any, amount: int = 1, *, dictionary: str = DEFAULT) -> Counted:
+        """Add to an integer; a missing one counts as 0. Refused beyond 64 bits, and if the value is no integer."""
+        return self.ask(requests.increment(dictionary, key, amount))
+
+    def snapshot(
+        self, *, dictionary: str = DEFAULT, consistency: Consistency = LINEARIZABLE
+    ) -> dict[Any, Any]:
+        """The whole dictionary at one moment; refused beyond the servers' client.reply_bytes_max: use `items`."""
+        return self.ask(requests.state(dictionary, consistency, self.last_zxid))
+
+    def items(
+        self,
+        *,
+        dictionary: str = DEFAULT,
+        after: Any = None,
+        limit: int | None = None,
+        consistency: Consistency = LINEARIZABLE,
+    ) -> ItemsPage:
+        """A page of entries; the next one begins `after` its `next`. Pages are of different moments."""
+        return self.ask(requests.items(dictionary, after, limit, consistency, self.last_zxid))
+
+    def size(self, *, dictionary: str = DEFAULT, consistency: Consistency = LINEARIZABLE) -> int:
+        """How many keys there are."""
+        return self.ask(requests.size(dictionary, consistency, self.last_zxid))
+
+    # -- znodes
+
+    def create(
+        self,
+        path: str,
+        data: bytes = b"",
+        *,
+        ephemeral: bool = False,
+        sequential: bool = False,
+        container: bool = False,
+        ttl_ms: int | None = None,
+        acl: Acl | None = None,
+    ) -> Created:
+        """Make a znode below one that exists. Raises NodeExistsError, NoNodeError."""
+        return self.ask(
+            requests.create(
+                path,
+                data,
+                ephemeral=ephemeral,
+                sequential=sequential,
+                container=container,
+                ttl_ms=ttl_ms,
+                acl=acl,
+            )
+        )
+
+    def set(self, path: str, data: bytes, *, version: int | None = None) -> Receipt:
+        """Replace a znode's data. Raises NoNodeError, BadVersionError."""
+        return self.ask(requests.set_data(path, data, version))
+
+    def remove(self, path: str, *, version: int | None = None) -> Receipt:
+        """Delete a znode. Raises NoNodeError, BadVersionError, NotEmptyError."""
+        return self.ask(requests.remove(path, version))
+
+    def read(self, path: str, *, consistency: Consistency = LINEARIZABLE) -> Znode:
+        """A znode's data and stat. Raises NoNodeError."""
+        return self.ask(requests.read(path, consistency, self.last_zxid))
+
+    def exists(self, path: str, *, consistency: Consistency = LINEARIZABLE) -> Stat | None:
+        return self.ask(requests.exists(path, consistency, self.last_zxid))
+
+    def children(self, path: str, *, consistency: Consistency = LINEARIZABLE) -> Children:
+        """Raises NoNodeError."""
+        return self.ask(requests.children(path, consistency, self.last_zxid))
+
+    def multi(self, parts: Sequence[MultiPart]) -> tuple[MultiResult, ...]:
+        """All of these writes, or none: of `zraft_client.requests`, and `Check`s. Raises what the first refused says."""
+        return self.ask(requests.multi(parts))
+
+    # -- logs
+
+    def log(
+        self,
+        directory: str,
+        prefix: str,
+        first: int = 0,
+        *,
+        limit: int | None = None,
+        bytes_max: int | None = None,
+        consistency: Consistency = LINEARIZABLE,
+    ) -> LogPage:
+        """Sequential znodes `directory/prefix0000000000` and on, numbered from `first`; may be none, with a later `next`."""
+        return self.ask(
+            requests.log(
+                directory,
+                prefix,
+                first,
+                limit=limit,
+                bytes_max=bytes_max,
+                consistency=consistency,
+                floor=self.last_zxid,
+            )
+        )
+
+    def truncate(
+        self, directory: str, first: int, *, origin_path: str | None = None, origin_data: bytes | None = None
+    ) -> Receipt:
+        """Forget a log's entries below `first`, and write the origin in the same step."""
+        return self.ask(requests.truncate(directory, first, origin_path, origin_data))
+
+    # -- the session and the cluster
+
+    def will(self, parent: str | None, prefix: str = "", data: bytes = b"") -> None:
+        """Have a sequential znode made when this session ends, however it ends; None takes it back."""
+        self.ask(requests.will(parent, prefix, data))
+
+    def sync(self) -> int:
+        """A zxid that covers all that was acknowledged before; local reads see at least it from now on."""
+        return self.ask(requests.sync())
+
+    def diagnostic(self) -> dict[str, Any]:
+        """What the connected server says of itself: Zatt's fields."""
+        return self.ask(requests.diagnostic())
+
+    def members(self) -> tuple[Member, ...]:
+        """The cluster's servers, as the connected one knows them."""
+        return self.ask(requests.members())
+
+    def config(self, action: str, address: str, port: int, *, server: int | None = None) -> Answer:
+        """Add or delete a server of the cluster, if the servers allow it to this client (`client.reconfig_enabled`)."""
+        return self.ask(requests.config(action, address, port, server))

@@ -1,0 +1,67 @@
+"""One TCP or TLS connection as an asyncio protocol: bytes in, bytes out, nothing else."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Final, Protocol
+
+BUFFER_BYTES: Final = 65_536
+
+
+class Owner(Protocol):
+    """Who uses the connection. All of it is called in the loop's thread."""
+
+    def received(self, data: memoryview) -> None:
+        """Bytes, which are valid only during the call."""
+
+    def lost(self, connection: Connection, why: Exception | None) -> None: ...
+    def pause(self) -> None: ...
+    def resume(self) -> None: ...
+
+
+class Connection(asyncio.BufferedProtocol):
+    """Reads into one buffer that is used again, instead of one of 256 KiB per read, which asyncio would allocate."""
+
+    def __init__(self, owner: Owner) -> None:
+        self._owner = owner
+        self._buffer = bytearray(BUFFER_BYTES)
+        self._view = memoryview(self._buffer)
+        self._transport: asyncio.Transport | None = None
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        assert isinstance(transport, asyncio.Transport) or hasattr(transport, "write")
+        self._transport = transport  # type: ignore[assignment]
+
+    def get_buffer(self, sizehint: int) -> bytearray:
+        return self._buffer
+
+    def buffer_updated(self, nbytes: int) -> None:
+        self._owner.received(self._view[:nbytes])
+
+    def eof_received(self) -> bool:
+        return False
+
+    def pause_writing(self) -> None:
+        self._owner.pause()
+
+    def resume_writing(self) -> None:
+        self._owner.resume()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._transport = None
+        self._owner.lost(self, exc)
+
+    def write(self, data: bytes) -> None:
+        if self._transport is not None:
+            self._transport.write(data)
+
+    def abort(self) -> None:
+        """Close without sending what is still unsent."""
+        if self._transport is not None:
+            self._transport.abort()
+
+    @property
+    def descriptor(self) -> int:
+        """The socket's file descriptor, -1 if it is closed."""
+        found = None if self._transport is None else self._transport.get_extra_info("socket")
+        return -1 if found is None else int(found.fileno())

@@ -1,0 +1,139 @@
+"""A dictionary by its name, for asyncio: versions, compare-and-set, and a copy that is kept up to date."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from typing import TYPE_CHECKING, Any, Final
+
+from zraft_client.api import LINEARIZABLE
+from zraft_client.copies import DictionaryCopy
+from zraft_client.errors import BadVersionError, DeadlineError, NodeExistsError, NoNodeError
+from zraft_client.requests import DEFAULT
+from zraft_client.subscriptions import CREDIT_BYTES, DictionarySubscription
+from zraft_client.values import Consistency, Counted, Receipt, Versioned
+
+if TYPE_CHECKING:
+    from zraft_client.client import Client
+
+ITEMS_PER_PAGE: Final = 1000
+
+
+class AsyncDictionary:
+    """One dictionary of a cluster. Every method but `items` is one atomic step."""
+
+    def __init__(self, client: Client, name: str = DEFAULT) -> None:
+        self.client = client
+        self.name = name
+
+    async def get(self, key: Any, default: Any = None, *, consistency: Consistency = LINEARIZABLE) -> Any:
+        found = await self.client.get(key, dictionary=self.name, consistency=consistency)
+        return default if found is None else found.value
+
+    async def get_versioned(
+        self, key: Any, *, consistency: Consistency = LINEARIZABLE
+    ) -> Versioned[Any] | None:
+        """The entry with its version, for `replace`; None if there is none."""
+        return await self.client.get(key, dictionary=self.name, consistency=consistency)
+
+    async def contains(self, key: Any) -> bool:
+        return await self.client.get(key, dictionary=self.name) is not None
+
+    async def put(self, key: Any, value: Any) -> Receipt:
+        return await self.client.put(key, value, dictionary=self.name)
+
+    async def put_if_absent(self, key: Any, value: Any) -> Receipt:
+        """Raises NodeExistsError."""
+        return await self.client.put(key, value, dictionary=self.name, version=-1)
+
+    async def replace(self, key: Any, value: Any, version: int) -> Receipt:
+        """Only if the entry still is of this version. Raises BadVersionError, NoNodeError."""
+        return await self.client.put(key, value, dictionary=self.name, version=version)
+
+    async def delete(self, key: Any, *, version: int | None = None) -> Receipt:
+        """Raises NoNodeError, which is a KeyError, and BadVersionError."""
+        return await self.client.delete(key, dictionary=self.name, version=version)
+
+    async def increment(self, key: Any, amount: int = 1) -> Counted:
+        return await self.client.increment(key, amount, dictionary=self.name)
+
+    async def setdefault(self, key: Any, default: Any = None) -> Any:
+        """The value there is, or `default`, which is there then."""
+        async for _ in self._attempts(f"setdefault of {key!r}"):
+            found = await self.get_versioned(key)
+            if found is not None:
+                return found.value
+            try:
+                await self.put_if_absent(key, default)
+            except NodeExistsError:
+                continue
+            return default
+        raise AssertionError("attempts end by an error")
+
+    async def pop(self, key: Any) -> Any:
+        """Remove an entry and return its value. Raises NoNodeError."""
+        async for _ in self._attempts(f"pop of {key!r}"):
+            found = await self.get_versioned(key)
+            if found is None:
+                raise NoNodeError(f"{key!r}: there is no such key in dictionary {self.name!r}")
+            try:
+                await self.delete(key, version=found.version)
+            except (BadVersionError, NoNodeError):
+                continue
+            return found.value
+        raise AssertionError("attempts end by an error")
+
+    async def update(self, key: Any, change: Callable[[Any], Any], default: Any = None) -> Receipt:
+        """Set an entry to what `change` makes of its value, or of `default`; again if somebody else was quicker."""
+        async for _ in self._attempts(f"update of {key!r}"):
+            found = await self.get_versioned(key)
+            try:
+                if found is None:
+                    return await self.put_if_absent(key, change(default))
+                return await self.replace(key, change(found.value), found.version)
+            except (BadVersionError, NodeExistsError, NoNodeError):
+                continue
+        raise AssertionError("attempts end by an error")
+
+    async def _attempts(self, what: str) -> AsyncIterator[None]:
+        """Again and again until the deadline of a call has passed: others change the entry all the time."""
+        loop = asyncio.get_running_loop()
+        end = loop.time() + self.client.timeout_s
+        yield
+        while loop.time() < end:
+            yield
+        raise DeadlineError(
+            f"{what}: other clients changed the entry each time, for {self.client.timeout_s:g} s"
+        )
+
+    async def size(self) -> int:
+        return await self.client.size(dictionary=self.name)
+
+    async def snapshot(self) -> dict[Any, Any]:
+        """All of it, of one moment; refused if larger than the servers' client.reply_bytes_max."""
+        return await self.client.snapshot(dictionary=self.name)
+
+    async def items(self, *, limit: int = ITEMS_PER_PAGE) -> AsyncIterator[tuple[Any, Versioned[Any]]]:
+        """All entries, `limit` per request; each page is of a later moment."""
+        after: Any = None
+        while True:
+            page = await self.client.items(dictionary=self.name, after=after, limit=limit)
+            for item in page.items:
+                yield item
+            if page.next is None:
+                return
+            after = page.next
+
+    def subscribe(self, *, credit: int = CREDIT_BYTES) -> DictionarySubscription:
+        """The whole state, then every change, as an async iterator."""
+        return self.client.subscribe_dictionary(self.name, credit=credit)
+
+    async def watch(self, *, credit: int = CREDIT_BYTES) -> DictionaryCopy:
+        """A copy that the server keeps up to date; whole when it is returned. Close it after use."""
+        copy = self.client.subscribe(DictionaryCopy(self.client, self.name, credit))
+        try:
+            await copy.wait_complete()
+        except BaseException:
+            copy.close()
+            raise
+        return copy

@@ -1,0 +1,95 @@
+"""When a `DistributedDict` asks the servers before it answers a read, and when its own copy will do."""
+
+from __future__ import annotations
+
+import time
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from datetime import timedelta
+from typing import Final
+
+from zraft.errors import ConfigError
+
+
+class RefreshPolicy(ABC):
+    """One per dictionary, since most have state. For a policy of your own, give `can_update`."""
+
+    @abstractmethod
+    def can_update(self) -> bool:
+        """Called before every read: whether to fetch the dictionary first."""
+
+    def refreshed(self) -> None:  # noqa: B027 - most policies do not care
+        """Called after every fetch, also one that was forced."""
+
+
+class RefreshPolicyAlways(RefreshPolicy):
+    """Every read asks, key by key, and is linearizable: it sees all that anybody was acknowledged before it."""
+
+    def can_update(self) -> bool:
+        return True
+
+
+class RefreshPolicyLock(RefreshPolicy):
+    """As long as `status` is true, every read fetches the dictionary; flip it at any time."""
+
+    def __init__(self, status: bool = True) -> None:
+        self.status = status
+
+    def can_update(self) -> bool:
+        return self.status
+
+
+class RefreshPolicyCount(RefreshPolicy):
+    """Every `maximum`-th read fetches the dictionary; `maximum` may be changed at any time."""
+
+    def __init__(self, maximum: int = 10) -> None:
+        if maximum < 1:
+            raise ConfigError(f"RefreshPolicyCount: maximum: found {maximum}, expected 1 or more reads")
+        self.maximum = maximum
+        self.counter = 0
+
+    def can_update(self) -> bool:
+        self.counter += 1
+        return self.counter >= self.maximum
+
+    def refreshed(self) -> None:
+        self.counter = 0
+
+
+class RefreshPolicyTime(RefreshPolicy):
+    """A read fetches the dictionary if the last fetch is at least `delta` ago; `delta` may be changed at any time."""
+
+    def __init__(
+        self, delta: timedelta = timedelta(minutes=1), *, clock: Callable[[], float] = time.monotonic
+    ) -> None:
+        """`clock` gives seconds that only grow."""
+        if not isinstance(delta, timedelta) or delta < timedelta():
+            raise ConfigError(f"RefreshPolicyTime: delta: found {delta!r}, expected a timedelta of 0 or more")
+        self.delta = delta
+        self._clock = clock
+        self._last = -float("inf")
+
+    def can_update(self) -> bool:
+        return self._clock() - self._last >= self.delta.total_seconds()
+
+    def refreshed(self) -> None:
+        self._last = self._clock()
+
+
+class RefreshPolicyWatch(RefreshPolicy):
+    """The server pushes changes: reads ask nobody and are one push behind at most while the client is connected.
+
+    `max_stale`: for how long reads are answered after the connection was lost; then they raise StaleError. None: for ever.
+    """
+
+    def __init__(self, max_stale: timedelta | None = None) -> None:
+        if max_stale is not None and max_stale < timedelta():
+            raise ConfigError(f"RefreshPolicyWatch: max_stale: found {max_stale!r}, expected 0 or more")
+        self.max_stale = max_stale
+
+    def can_update(self) -> bool:
+        return False
+
+
+ALWAYS: Final = RefreshPolicyAlways()
+"""It has no state, so one serves all."""

@@ -1,0 +1,409 @@
+"""Each request of the native protocol as the map that is sent, and its answer as a value. Pure; docs/PROTOCOL-NATIVE.md."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from typing import Any, Final
+
+from zraft.address import Address, parse_address
+from zraft.errors import ConfigError
+from zraft_client.calls import Answer, Kind, Request
+from zraft_client.errors import EncodingError
+from zraft_client.values import (
+    Check,
+    Children,
+    Consistency,
+    Counted,
+    Created,
+    ItemsPage,
+    LogPage,
+    Member,
+    Receipt,
+    Stat,
+    Versioned,
+    Znode,
+    entries_of,
+    listed,
+    stat_of,
+)
+
+DEFAULT: Final = "default"
+"""The dictionary that Zatt's messages are about."""
+
+_LINEARIZABLE: Final = Consistency.LINEARIZABLE
+
+Acl = Sequence[tuple[int, str, str]]
+"""(permissions, scheme, id) each: ZooKeeper's bits READ 1, WRITE 2, CREATE 4, DELETE 8, ADMIN 16."""
+
+
+# -- answers
+
+
+def _receipt(answer: Answer) -> Receipt:
+    return Receipt(answer["zxid"], answer["position"], answer.get("version"), answer.get("mzxid"))
+
+
+def _counted(answer: Answer) -> Counted:
+    return Counted(
+        answer["value"], answer["zxid"], answer["position"], answer.get("version"), answer.get("mzxid")
+    )
+
+
+def _created(answer: Answer) -> Created:
+    return Created(answer["path"], stat_of(answer["stat"]), answer["zxid"], answer["position"])
+
+
+def _versioned(answer: Answer) -> Versioned[Any] | None:
+    if not answer["found"]:
+        return None
+    value = answer["value"]
+    if type(value) is tuple or type(value) is dict:
+        value = listed(value)
+    return Versioned(value, answer["version"], answer["mzxid"])
+
+
+def _state(answer: Answer) -> dict[Any, Any]:
+    return {key: listed(value) for key, value in answer["state"].items()}
+
+
+def _items(answer: Answer) -> ItemsPage:
+    rows = answer["items"]
+    found = tuple((key, Versioned(listed(value), version, mzxid)) for key, value, version, mzxid in rows)
+    return ItemsPage(found, answer.get("next"))
+
+
+def _size(answer: Answer) -> int:
+    return int(answer["size"])
+
+
+def _znode(answer: Answer) -> Znode:
+    return Znode(answer["data"] or b"", stat_of(answer["stat"]))
+
+
+def _stat_or_none(answer: Answer) -> Stat | None:
+    stat = answer["stat"]
+    return None if stat is None else stat_of(stat)
+
+
+def _stat_written(answer: Answer) -> Receipt:
+    stat = stat_of(answer["stat"])
+    return Receipt(answer["zxid"], answer["position"], stat.version, stat.mzxid)
+
+
+def _children(answer: Answer) -> Children:
+    return Children(tuple(sorted(answer["names"])), stat_of(answer["stat"]))
+
+
+def _log_page(answer: Answer) -> LogPage:
+    return LogPage(entries_of(answer["entries"]), answer["next"], answer["first"], answer["end"])
+
+
+def _nothing(_: Answer) -> None:
+    return None
+
+
+def _whole(answer: Answer) -> Answer:
+    return answer
+
+
+_ENVELOPE: Final = frozenset({"id", "type", "success"})
+
+
+def _bare(answer: Answer) -> dict[str, Any]:
+    """What was asked for, without what belongs to every answer."""
+    return {name: listed(value) for name, value in answer.items() if name not in _ENVELOPE}
+
+
+# -- dictionaries
+
+
+def _of(type_: str, dictionary: str) -> dict[str, Any]:
+    return {"type": type_} if dictionary == DEFAULT else {"type": type_, "dictionary": dictionary}
+
+
+def put(dictionary: str, key: Any, value: Any, version: int | None = None) -> Request[Receipt]:
+    """`version`: None for whatever is there, -1 if the key must not exist, else the version it must be of."""
+    fields = _of("put", dictionary)
+    fields["key"] = key
+    fields["value"] = value
+    if version is not None:
+        fields["version"] = version
+    return Request(fields, Kind.WRITE, _receipt)
+
+
+def delete(dictionary: str, key: Any, version: int | None = None) -> Request[Receipt]:
+    fields = _of("delete", dictionary)
+    fields["key"] = key
+    if version is not None:
+        fields["version"] = version
+    return Request(fields, Kind.WRITE, _receipt)
+
+
+def increment(dictionary: str, key: Any, amount: int) -> Request[Counted]:
+    fields = _of("increment", dictionary)
+    fields["key"] = key
+    fields["amount"] = amount
+    return Request(fields, Kind.WRITE, _counted)
+
+
+def _reading(fields: dict[str, Any], consistency: Consistency, floor: int) -> dict[str, Any]:
+    if consistency is not _LINEARIZABLE:
+        fields["consistency"] = consistency.value
+        fields["floor"] = floor
+    return fields
+
+
+def get(dictionary: str, key: Any, consistency: Consistency, floor: int) -> Request[Versioned[Any] | None]:
+    """`floor`: the zxid that a local read must have seen."""
+    fields = _of("get", dictionary)
+    fields["key"] = key
+    return Request(_reading(fields, consistency, floor), Kind.READ, _versioned)
+
+
+def state(dictionary: str, consistency: Consistency, floor: int) -> Request[dict[Any, Any]]:
+    """The whole dictionary; refused if it is larger than the servers' client.reply_bytes_max."""
+    return Request(_reading(_of("get", dictionary), consistency, floor), Kind.READ, _state)
+
+
+def items(
+    dictionary: str, after: Any, limit: int | None, consistency: Consistency, floor: int
+) -> Request[ItemsPage]:
+    fields = _of("items", dictionary)
+    if after is not None:
+        fields["after"] = after
+    if limit is not None:
+        fields["limit"] = limit
+    return Request(_reading(fields, consistency, floor), Kind.READ, _items)
+
+
+def size(dictionary: str, consistency: Consistency, floor: int) -> Request[int]:
+    return Request(_reading(_of("size", dictionary), consistency, floor), Kind.READ, _size)
+
+
+# -- znodes
+
+
+def create(
+    path: str,
+    data: bytes,
+    *,
+    ephemeral: bool = False,
+    sequential: bool = False,
+    container: bool = False,
+    ttl_ms: int | None = None,
+    acl: Acl | None = None,
+) -> Request[Created]:
+    """Raises EncodingError: flags that exclude each other."""
+    fields: dict[str, Any] = {"type": "create", "path": path, "data": data}
+    flags = create_flags(
+        ephemeral=ephemeral, sequential=sequential, container=container, ttl=ttl_ms is not None
+    )
+    if flags:
+        fields["flags"] = flags
+    if ttl_ms is not None:
+        fields["ttl"] = ttl_ms
+    if acl is not None:
+        fields["acl"] = [list(one) for one in acl]
+    return Request(fields, Kind.WRITE, _created)
+
+
+_FLAGS: Final[Mapping[tuple[bool, bool, bool, bool], int]] = {
+    # (ephemeral, sequential, container, ttl): ZooKeeper's create modes
+    (False, False, False, False): 0,
+    (True, False, False, False): 1,
+    (False, True, False, False): 2,
+    (True, True, False, False): 3,
+    (False, False, True, False): 4,
+    (False, False, False, True): 5,
+    (False, True, False, True): 6,
+}
+
+
+def create_flags(*, ephemeral: bool, sequential: bool, container: bool, ttl: bool) -> int:
+    try:
+        return _FLAGS[ephemeral, sequential, container, ttl]
+    except KeyError:
+        raise EncodingError(
+            "create: a znode is at most one of ephemeral, container and with a time to live; a container is not sequential"
+        ) from None
+
+
+def set_data(path: str, data: bytes, version: int | None = None) -> Request[Receipt]:
+    fields: dict[str, Any] = {"type": "set", "path": path, "data": data}
+    if version is not None:
+        fields["version"] = version
+    return Request(fields, Kind.WRITE, _stat_written)
+
+
+def remove(path: str, version: int | None = None) -> Request[Receipt]:
+    fields: dict[str, Any] = {"type": "remove", "path": path}
+    if version is not None:
+        fields["version"] = version
+    return Request(fields, Kind.WRITE, _receipt)
+
+
+def read(path: str, consistency: Consistency, floor: int) -> Request[Znode]:
+    return Request(_reading({"type": "read", "path": path}, consistency, floor), Kind.READ, _znode)
+
+
+def exists(path: str, consistency: Consistency, floor: int) -> Request[Stat | None]:
+    return Request(_reading({"type": "exists", "path": path}, consistency, floor), Kind.READ, _stat_or_none)
+
+
+def children(path: str, consistency: Consistency, floor: int) -> Request[Children]:
+    return Request(_reading({"type": "children", "path": path}, consistency, floor), Kind.READ, _children)
+
+
+MultiPart = Request[Any] | Check
+MultiResult = Receipt | Counted | Created | None
+
+
+def multi(parts: Sequence[MultiPart]) -> Request[tuple[MultiResult, ...]]:
+    """All or nothing. Each part is a write as the functions of this module give it, or a `Check`."""
+    operations: list[Mapping[str, Any]] = []
+    for part in parts:
+        if isinstance(part, Check):
+            operations.append({"type": "check", "path": part.path, "version": part.version})
+        elif part.kind is Kind.READ:
+            raise EncodingError(f"multi: found {part.fields['type']!r}, expected writes and checks only")
+        else:
+            operations.append(part.fields)
+
+    def results(answer: Answer) -> tuple[MultiResult, ...]:
+        common = {"zxid": answer["zxid"], "position": answer["position"]}
+        return tuple(
+            _part(part, common | dict(result or {}))
+            for part, result in zip(parts, answer["results"], strict=True)
+        )
+
+    return Request({"type": "multi", "operations": operations}, Kind.WRITE, results)
+
+
+def _part(part: MultiPart, result: Answer) -> MultiResult:
+    return None if isinstance(part, Check) else part.convert(result)
+
+
+# -- logs
+
+
+def truncate(
+    directory: str, first: int, origin_path: str | None = None, origin_data: bytes | None = None
+) -> Request[Receipt]:
+    fields: dict[str, Any] = {"type": "truncate", "directory": directory, "first": first}
+    if origin_path is not None:
+        fields["origin_path"] = origin_path
+        fields["origin_data"] = origin_data
+    return Request(fields, Kind.WRITE, _receipt)
+
+
+def log(
+    directory: str,
+    prefix: str,
+    first: int,
+    *,
+    limit: int | None,
+    bytes_max: int | None,
+    consistency: Consistency,
+    floor: int,
+) -> Request[LogPage]:
+    fields: dict[str, Any] = {"type": "log", "directory": directory, "prefix": prefix, "first": first}
+    if limit is not None:
+        fields["limit"] = limit
+    if bytes_max is not None:
+        fields["bytes"] = bytes_max
+    return Request(_reading(fields, consistency, floor), Kind.READ, _log_page)
+
+
+# -- the session and the cluster
+
+
+def hello(timeout_ms: int, session: int | None, password: bytes | None, last_zxid: int) -> Request[Answer]:
+    fields: dict[str, Any] = {"type": "hello", "timeout_ms": timeout_ms, "last_zxid": last_zxid}
+    if session is not None:
+        fields["session"] = session
+        fields["password"] = password
+    return Request(fields, Kind.READ, _whole)
+
+
+def ping() -> Request[None]:
+    return Request({"type": "ping"}, Kind.READ, _nothing)
+
+
+def close() -> Request[None]:
+    return Request({"type": "close"}, Kind.READ, _nothing)
+
+
+def auth(scheme: str, credentials: bytes) -> Request[None]:
+    return Request({"type": "auth", "scheme": scheme, "credentials": credentials}, Kind.READ, _nothing)
+
+
+def will(parent: str | None, prefix: str, data: bytes) -> Request[Receipt]:
+    return Request({"type": "will", "parent": parent, "prefix": prefix, "data": data}, Kind.WRITE, _receipt)
+
+
+def sync() -> Request[int]:
+    return Request({"type": "sync"}, Kind.READ, lambda answer: int(answer["zxid"]))
+
+
+def diagnostic() -> Request[dict[str, Any]]:
+    return Request({"type": "diagnostic"}, Kind.READ, _bare)
+
+
+def members() -> Request[tuple[Member, ...]]:
+    return Request({"type": "members"}, Kind.READ, members_of)
+
+
+def members_of(answer: Answer) -> tuple[Member, ...]:
+    """The members of an answer to `members`."""
+    return tuple(
+        Member(one["server"], one["address"], one["part"], one["leader"]) for one in answer["members"]
+    )
+
+
+def addresses_of(answer: Answer) -> tuple[Address, ...]:
+    """Where the members listen; those without a known address are left out."""
+    found: list[Address] = []
+    for member in members_of(answer):
+        with suppress(ConfigError):
+            found.append(parse_address(member.address, "members"))
+    return tuple(found)
+
+
+def config(action: str, address: str, port: int, server: int | None = None) -> Request[Answer]:
+    """Not under a sequence number: asking twice for the same members is harmless."""
+    fields: dict[str, Any] = {"type": "config", "action": action, "address": address, "port": port}
+    if server is not None:
+        fields["server"] = server
+    return Request(fields, Kind.READ, _whole)
+
+
+def zatt(message: Mapping[str, Any]) -> Request[Answer]:
+    """A message in Zatt's form; an append is a write like any other."""
+    kind = Kind.WRITE if message.get("type") == "append" else Kind.READ
+    return Request(message, kind, _whole)
+
+
+# -- subscriptions
+
+
+def subscribe_dictionary(dictionary: str, credit: int) -> Request[None]:
+    return Request({"type": "subscribe", "dictionary": dictionary, "credit": credit}, Kind.READ, _nothing)
+
+
+def subscribe_log(directory: str, prefix: str, first: int, credit: int) -> Request[None]:
+    fields = {"type": "subscribe", "log": directory, "prefix": prefix, "first": first, "credit": credit}
+    return Request(fields, Kind.READ, _nothing)
+
+
+def subscribe_path(path: str, recursive: bool) -> Request[None]:
+    return Request({"type": "subscribe", "path": path, "recursive": recursive}, Kind.READ, _nothing)
+
+
+def unsubscribe(subscription: int) -> Request[None]:
+    return Request({"type": "unsubscribe", "subscription": subscription}, Kind.READ, _nothing)
+
+
+def credit(subscription: int, count: int) -> Mapping[str, Any]:
+    """`count` in bytes; has no answer."""
+    return {"type": "credit", "id": subscription, "bytes": count}

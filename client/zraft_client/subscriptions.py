@@ -1,0 +1,270 @@
+"""Subscriptions: what a server pushes, in order, as async iterators that survive reconnects.
+
+Flow is controlled by credit: a server sends no more bytes than were granted; more are granted as messages are consumed. A
+consumer that stops reading therefore holds at most its credit in memory; what it misses of a dictionary is merged per key.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from abc import ABC, abstractmethod
+from collections import deque
+from typing import Any, Final, Generic, Protocol, TypeVar
+
+from attrs import frozen
+
+from zraft_client import requests
+from zraft_client.calls import Answer, Request
+from zraft_client.errors import ClientError, ClosedError, WireError
+from zraft_client.values import LogEntry, Versioned, entries_of, listed
+
+CREDIT_BYTES: Final = 1_048_576
+CREDIT_BYTES_MIN: Final = 4_096
+
+M = TypeVar("M")
+
+
+@frozen
+class Change:
+    """A key's newest entry, None if the key is gone."""
+
+    key: Any
+    entry: Versioned[Any] | None
+
+
+@frozen
+class Changes:
+    """One push of a dictionary.
+
+    After a (re)connection the whole state comes first: `restarted` is set in its first part, where a copy must be emptied,
+    `initial` in all, and `complete` in the last one. From then on `complete` is always set: a copy is the
+    dictionary as of `zxid`.
+    """
+
+    zxid: int
+    changes: tuple[Change, ...]
+    initial: bool
+    complete: bool
+    restarted: bool
+
+
+@frozen
+class Entries:
+    """One push of a log's tail; the next one begins at `next`. `first` is the lowest number that is still visible."""
+
+    entries: tuple[LogEntry, ...]
+    next: int
+    first: int
+
+
+@frozen
+class PathEvent:
+    """Something happened to a znode: `kind` is created, deleted, changed or children.
+
+    Of kind RESUBSCRIBED: something may have happened; read again, the connection was another one.
+    """
+
+    kind: str
+    path: str
+    zxid: int
+
+
+RESUBSCRIBED: Final = "resubscribed"
+
+
+class Subscriber(Protocol):
+    """What a subscription needs of its client."""
+
+    def grant(self, subscription: int, count: int) -> None: ...
+    def forget(self, subscription: Subscription[Any]) -> None: ...
+
+
+class Subscription(ABC, Generic[M]):
+    """An async iterator of what is pushed. Close it, or use it as an async context manager."""
+
+    def __init__(self, client: Subscriber, credit: int) -> None:
+        self.id = 0
+        """Of the request on the connection it is on now."""
+        self._client = client
+        self._credit = max(credit, CREDIT_BYTES_MIN)
+        self._owed = 0
+        self._queue: deque[tuple[M, int]] = deque()
+        self._error: ClientError | None = None
+        self._arrival = asyncio.Event()
+        self._started: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._started.add_done_callback(_retrieved)
+
+    @abstractmethod
+    def request(self) -> Request[None]:
+        """What to ask on a fresh connection, so that nothing is missed."""
+
+    @abstractmethod
+    def message(self, answer: Answer) -> M:
+        """What a push says."""
+
+    def resubscribed(self) -> None:
+        """It is asked on another connection now."""
+        self._owed = 0
+
+    # -- called by the client
+
+    def acknowledged(self) -> None:
+        if not self._started.done():
+            self._started.set_result(None)
+
+    def pushed(self, message: Answer, size: int) -> None:
+        try:
+            decoded = self.message(message)
+        except (KeyError, TypeError, ValueError) as error:
+            raise WireError(f"a push of a server: {error!r}") from error
+        self.take(decoded, size)
+
+    def take(self, message: M, size: int) -> None:
+        """Keep it for whoever iterates."""
+        self._queue.append((message, size))
+        self._arrival.set()
+
+    def refused(self, error: ClientError) -> None:
+        if self._error is None:
+            self._error = error
+        if not self._started.done():
+            self._started.set_exception(error)
+        self._arrival.set()
+
+    # -- called by its user
+
+    @property
+    def error(self) -> ClientError | None:
+        """What it ended with, None while it goes on."""
+        return self._error
+
+    async def started(self) -> None:
+        """Until a server took it. Raises what it was refused with."""
+        await asyncio.shield(self._started)
+
+    def close(self) -> None:
+        """End it; what was pushed and not read is forgotten."""
+        if not isinstance(self._error, ClosedError):
+            self._error = ClosedError("the subscription was closed")
+            self._queue.clear()
+            self.refused(self._error)
+            self._client.forget(self)
+
+    async def __aenter__(self) -> Subscription[M]:
+        await self.started()
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        self.close()
+
+    def __aiter__(self) -> Subscription[M]:
+        return self
+
+    async def __anext__(self) -> M:
+        """The next push.
+
+        Raises:
+            StopAsyncIteration: it was closed here.
+            ClientError: the server refused it, or the client was closed.
+        """
+        while not self._queue:
+            if isinstance(self._error, ClosedError):
+                raise StopAsyncIteration
+            if self._error is not None:
+                raise self._error
+            self._arrival.clear()
+            await self._arrival.wait()
+        message, size = self._queue.popleft()
+        self.consumed(size)
+        return message
+
+    def consumed(self, size: int) -> None:
+        """So many bytes may be pushed again; said when half of the credit is used."""
+        self._owed += size
+        if self._owed * 2 >= self._credit and self.id:
+            self._client.grant(self.id, self._owed)
+            self._owed = 0
+
+
+def _retrieved(future: asyncio.Future[None]) -> None:
+    if not future.cancelled():
+        future.exception()  # told by whoever awaits it, or by the iteration
+
+
+class DictionarySubscription(Subscription[Changes]):
+    """All of a dictionary, then every change."""
+
+    def __init__(self, client: Subscriber, dictionary: str, credit: int = CREDIT_BYTES) -> None:
+        super().__init__(client, credit)
+        self.dictionary = dictionary
+        self._fresh = True
+
+    def request(self) -> Request[None]:
+        return requests.subscribe_dictionary(self.dictionary, self._credit)
+
+    def resubscribed(self) -> None:
+        super().resubscribed()
+        self._fresh = True
+
+    def message(self, answer: Answer) -> Changes:
+        changes = tuple(
+            Change(row[0], None if len(row) == 1 else Versioned(listed(row[1]), row[2], row[3]))
+            for row in answer["changes"]
+        )
+        restarted, self._fresh = self._fresh, False
+        return Changes(
+            answer["zxid"],
+            changes,
+            bool(answer.get("initial", False)),
+            bool(answer.get("complete", True)),
+            restarted,
+        )
+
+
+class LogSubscription(Subscription[Entries]):
+    """Entries of a log from `first` on, each once, also across reconnects."""
+
+    def __init__(
+        self, client: Subscriber, directory: str, prefix: str, first: int, credit: int = CREDIT_BYTES
+    ) -> None:
+        super().__init__(client, credit)
+        self.directory = directory
+        self.prefix = prefix
+        self.next = first
+        """The number that is asked from on the next connection."""
+
+    def request(self) -> Request[None]:
+        return requests.subscribe_log(self.directory, self.prefix, self.next, self._credit)
+
+    def message(self, answer: Answer) -> Entries:
+        found = Entries(entries_of(answer["entries"]), answer["next"], answer["first"])
+        self.next = found.next
+        return found
+
+
+class PathSubscription(Subscription[PathEvent]):
+    """Events of a znode, or of all below it, too: a lasting watch."""
+
+    def __init__(self, client: Subscriber, path: str, recursive: bool = False) -> None:
+        super().__init__(client, CREDIT_BYTES)
+        self.path = path
+        self.recursive = recursive
+        self._connections = 0
+
+    def request(self) -> Request[None]:
+        return requests.subscribe_path(self.path, self.recursive)
+
+    def resubscribed(self) -> None:
+        super().resubscribed()
+        self._connections += 1
+
+    def acknowledged(self) -> None:
+        super().acknowledged()
+        if self._connections > 1:
+            self.take(PathEvent(RESUBSCRIBED, self.path, 0), 0)
+
+    def consumed(self, size: int) -> None:
+        """Events are small and have no credit."""
+
+    def message(self, answer: Answer) -> PathEvent:
+        return PathEvent(str(answer["kind"]), answer["path"], answer["zxid"])

@@ -1,0 +1,186 @@
+"""What calls return: frozen values, made of the maps that servers answer with."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from enum import Enum, StrEnum
+from typing import Any, Generic, TypeVar
+
+from attrs import frozen
+
+T = TypeVar("T")
+
+
+class ConnectionState(Enum):
+    """What the client knows of its session. What a program does about each is its own decision (docs/CLIENT.md)."""
+
+    SUSPENDED = "suspended"
+    """No server is connected, or none yet; the session may be alive or not."""
+    CONNECTED = "connected"
+    EXPIRED = "expired"
+    """The session ended, and with it its ephemeral znodes."""
+    CLOSED = "closed"
+
+
+class Consistency(StrEnum):
+    """What a read sees."""
+
+    LINEARIZABLE = "linearizable"
+    """All that was acknowledged, to anybody, before it was asked."""
+    LOCAL = "local"
+    """What the connected server has applied, never older than anything this client saw before."""
+
+
+@frozen
+class Stat:
+    """The eleven fields of a znode. Zxids; times in milliseconds since 1970; `data_length` in bytes."""
+
+    czxid: int
+    mzxid: int
+    ctime: int
+    mtime: int
+    version: int
+    cversion: int
+    aversion: int
+    ephemeral_owner: int
+    data_length: int
+    num_children: int
+    pzxid: int
+
+
+@frozen
+class Receipt:
+    """An acknowledged write.
+
+    `position` is its place in the group's log: it grows with every write of anybody, so it is a fencing token.
+    `version` and `mzxid` are those of the entry afterwards, None where nothing is left.
+    """
+
+    zxid: int
+    position: int
+    version: int | None = None
+    mzxid: int | None = None
+
+
+@frozen
+class Counted:
+    """A number after it was incremented; `position` as in `Receipt`."""
+
+    value: int
+    zxid: int
+    position: int
+    version: int | None = None
+    mzxid: int | None = None
+
+
+@frozen
+class Created:
+    """A znode that was made; `path` with its number if it is sequential."""
+
+    path: str
+    stat: Stat
+    zxid: int
+    position: int
+
+
+@frozen
+class Versioned(Generic[T]):
+    """A dictionary's entry."""
+
+    value: T
+    version: int
+    mzxid: int
+
+
+@frozen
+class Znode:
+    """A znode as it was read."""
+
+    data: bytes
+    stat: Stat
+
+
+@frozen
+class Children:
+    """Names of a znode's children, sorted, and its own stat."""
+
+    names: tuple[str, ...]
+    stat: Stat
+
+
+@frozen
+class ItemsPage:
+    """Entries of a dictionary; `next` is where the following page begins, None if there is none."""
+
+    items: tuple[tuple[Any, Versioned[Any]], ...]
+    next: Any
+
+
+@frozen
+class LogEntry:
+    """One znode of a log: its number, its data, its czxid."""
+
+    position: int
+    data: bytes
+    zxid: int
+
+
+@frozen
+class LogPage:
+    """Entries from a log; read on from `next`.
+
+    `first` is the lowest number that is still visible, `end` the number that the next entry will have.
+    """
+
+    entries: tuple[LogEntry, ...]
+    next: int
+    first: int
+    end: int
+
+
+@frozen
+class Member:
+    """A server of the cluster: `address` is "HOST:PORT", `part` voter, learner, observer or leaving."""
+
+    server: int
+    address: str
+    part: str
+    leader: bool
+
+
+@frozen
+class Check:
+    """Part of a `multi`: the znode must be of this version."""
+
+    path: str
+    version: int
+
+
+def stat_of(fields: Mapping[str, int]) -> Stat:
+    """From a Stat under ZooKeeper's names."""
+    return Stat(
+        fields["czxid"],
+        fields["mzxid"],
+        fields["ctime"],
+        fields["mtime"],
+        fields["version"],
+        fields["cversion"],
+        fields["aversion"],
+        fields["ephemeralOwner"],
+        fields["dataLength"],
+        fields["numChildren"],
+        fields["pzxid"],
+    )
+
+
+def listed(value: Any) -> Any:
+    """A decoded value with lists where MessagePack has arrays; keys of maps stay tuples, which can be hashed."""
+    if type(value) is tuple:
+        return [listed(one) for one in value]
+    if type(value) is dict:
+        return {key: listed(one) for key, one in value.items()}
+    return value
+
+
+def entries_of(rows: Sequence[Sequence[Any]]) -> tuple[LogEntry, ...]:
+    return tuple(LogEntry(position, data or b"", zxid) for position, data, zxid in rows)

@@ -1,0 +1,84 @@
+"""Who waits for answers that no caller waits for, and how an answer reaches whoever does."""
+
+from __future__ import annotations
+
+from typing import Any, TypeVar
+
+from zraft_client import requests
+from zraft_client.calls import Answer, Call, Request
+from zraft_client.errors import ClientError, NotSentError, WireError
+from zraft_client.pacing import HostRing
+from zraft_client.subscriptions import Subscriber, Subscription
+
+T = TypeVar("T")
+
+
+class Nobody:
+    """Waits for an answer that matters to nobody."""
+
+    def done(self) -> bool:
+        return True
+
+    def set_result(self, result: Any) -> None:
+        raise AssertionError("nobody waits")
+
+    def set_exception(self, exception: Any) -> None:
+        raise AssertionError("nobody waits")
+
+
+class SubscriptionWaiter:
+    """Waits for a server's word on a subscription."""
+
+    def __init__(self, client: Subscriber, subscription: Subscription[Any]) -> None:
+        self._client = client
+        self._subscription = subscription
+
+    def done(self) -> bool:
+        return False
+
+    def set_result(self, _: Any) -> None:
+        self._subscription.acknowledged()
+
+    def set_exception(self, error: ClientError) -> None:
+        if not isinstance(error, NotSentError):  # the connection was lost: it is asked again on the next one
+            self._subscription.refused(error)
+            self._client.forget(self._subscription)
+
+
+class MembersWaiter:
+    """Takes the cluster's members for further hosts."""
+
+    def __init__(self, ring: HostRing) -> None:
+        self._ring = ring
+
+    def done(self) -> bool:
+        return False
+
+    def set_result(self, answer: Answer) -> None:
+        self._ring.learn(requests.addresses_of(answer))
+
+    def set_exception(self, _: ClientError) -> None:
+        """Then those given are all there is."""
+
+
+def conclude(call: Call, answer: Answer | None, error: ClientError | None) -> None:
+    """Tell whoever waits for this call, if anybody still does."""
+    waiter = call.waiter
+    if waiter.done():
+        return
+    if error is None:
+        waiter.set_result(answer)
+    else:
+        waiter.set_exception(error)
+
+
+def converted(request: Request[T], answer: Answer) -> T:
+    """What an answer says.
+
+    Raises:
+        WireError: it lacks what the protocol promises.
+    """
+    try:
+        return request.convert(answer)
+    except (KeyError, TypeError, ValueError, AttributeError) as error:
+        raise WireError(f"{request.fields['type']}: an answer of a server: {error!r}") from error

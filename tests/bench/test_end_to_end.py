@@ -1,0 +1,126 @@
+"""Real servers, real load: one run of each kind, as short as it can be."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from zraft_bench.processes import HOST, free_ports
+from zraft_bench.result_files import load_run
+from zraft_bench.results import Run
+
+pytestmark = pytest.mark.processes
+
+REPOSITORY = Path(__file__).parents[2]
+ENVIRONMENT = {
+    **{name: value for name, value in os.environ.items() if not name.startswith(("ZRAFT_", "ZOO_"))},
+    "PYTHONPATH": os.pathsep.join(str(REPOSITORY / part) for part in ("", "client", "bench")),
+}
+LIMIT_S = 280.0
+"""For a machine that others use, too; on an idle one each of these takes less than fifteen seconds."""
+
+
+def command(*arguments: str) -> list[str]:
+    return [sys.executable, "-m", "zraft_bench", *arguments]
+
+
+def only_run(directory: Path) -> Run:
+    (path,) = directory.glob("result_*.json")
+    return load_run(path)
+
+
+@pytest.mark.timeout(300)
+def test_a_local_run_writes_what_it_saw(tmp_path: Path) -> None:
+    """Z-25: servers, clients, entries and size given; every request acknowledged and counted once."""
+    done = subprocess.run(
+        command(
+            *("local", "-s", "3", "-c", "8", "-e", "200", "-d", "100", "--seconds", "0", "--warm-up", "0.1"),
+            *("--out", str(tmp_path), "--comment", "a test"),
+        ),
+        env=ENVIRONMENT,
+        capture_output=True,
+        text=True,
+        timeout=LIMIT_S,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    run = only_run(tmp_path)
+    (result,) = run.tests
+    assert run.comment == "a test"
+    assert (result.state, result.acknowledged, result.rounds) == ("ok", 200, result.sharing.processes)
+    assert result.sharing.workers == 8
+    assert result.servers_us is not None
+    assert "8 workers in" in done.stdout
+
+
+@pytest.mark.timeout(300)
+def test_head_server_and_client_need_only_the_heads_address(tmp_path: Path) -> None:
+    """Z-26: one head, one more server, two client machines, each a group of processes of its own."""
+    head_at = f"{HOST}:{free_ports(1)[0]}"
+    workload = ("-c", "4", "-e", "80", "--seconds", "0.5", "--warm-up", "0.1")
+    arguments = (
+        ("head", "--address", head_at, "-s", "2", "--machines", "2", *workload, "--out", str(tmp_path)),
+        ("server", "--head", head_at),
+        ("client", "--head", head_at),
+        ("client", "--head", head_at),
+    )
+    processes = [
+        subprocess.Popen(
+            command(*one),
+            env=ENVIRONMENT,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            process_group=0,
+        )
+        for one in arguments
+    ]
+    said = []
+    try:
+        for process in processes:
+            said.append(process.communicate(timeout=LIMIT_S)[0])
+    finally:
+        for process in processes:
+            if process.poll() is None:
+                process.terminate()
+                process.communicate()
+    assert [process.returncode for process in processes] == [0, 0, 0, 0], "\n".join(said)
+    run = only_run(tmp_path)
+    (result,) = run.tests
+    assert result.state == "ok"
+    assert result.sharing.machines == 2
+    assert result.sharing.workers == 8
+    assert result.acknowledged >= 80
+    assert result.acknowledged % 40 == 0  # whole rounds of 40 for each machine
+    assert result.skew is not None
+    assert [machine.name.rpartition(" (")[2] for machine in run.machines[1:]] == ["client 1)", "client 2)"]
+    # The comment of a test has its place in the file, whether somebody made one or not.
+    (path,) = tmp_path.glob("result_*.json")
+    assert json.loads(path.read_text())["tests"][0]["comment"] == ""
+    assert all("the benchmark is over: finished" in text for text in said[1:])
+
+
+@pytest.mark.timeout(300)
+def test_an_election_is_measured_from_both_beginnings(tmp_path: Path) -> None:
+    """Z-31: the servers' own log lines say when they stood and when one led."""
+    done = subprocess.run(
+        command("election", "-s", "3", "--trials", "1", "--out", str(tmp_path)),
+        env=ENVIRONMENT,
+        capture_output=True,
+        text=True,
+        timeout=LIMIT_S,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    (trial,) = only_run(tmp_path).trials
+    assert trial.winner not in (0, trial.killed)
+    assert trial.stood_ms is not None
+    assert trial.led_ms is not None
+    assert 0 < trial.stood_ms <= trial.led_ms
+    assert trial.campaigns >= 1

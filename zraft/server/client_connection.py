@@ -1,0 +1,180 @@
+"""What every kind of client connection is to the server: who it is, what it holds, what is to be written to it.
+
+`Connection` speaks ZooKeeper's protocol, `NativeConnection` ours. `Clients`, the applier and the reads know only this.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections import deque
+from enum import Enum
+from typing import TYPE_CHECKING, Any, Protocol
+
+from zraft.server.statistics import ConnectionLatency
+from zraft.tree.acl import Ids
+from zraft.tree.sessions import Session
+from zraft.wire.connect import ConnectRequest
+
+if TYPE_CHECKING:
+    from zraft.server.clients import Clients
+
+
+class Phase(Enum):
+    """Where a connection is in its life."""
+
+    NEW = "nothing read yet"
+    ATTACHING = "its session is being created or resumed through the log"
+    ATTACHED = "serving"
+    OPEN = "serving without a session, as only the native protocol does"
+    READ_ONLY = "serving reads of what this server has, without a quorum and without a session in the log"
+    CLOSED = "closed"
+
+
+class Watcher(Protocol):
+    """Who is told of a watch that fires: a connection, or one subscription of a native one."""
+
+    @property
+    def phase(self) -> Phase: ...
+    @property
+    def ids(self) -> Ids: ...
+    @property
+    def session(self) -> int: ...
+    def on_event(self, zxid: int, event_type: int, path: str) -> None: ...
+    def __hash__(self) -> int: ...
+
+
+class ClientConnection(ABC):
+    """One client, fed by the shell; `handle` is the shell's own."""
+
+    __slots__ = (
+        "_clients",
+        "address",
+        "asked_at",
+        "closing",
+        "dirty",
+        "ending",
+        "established",
+        "handle",
+        "ids",
+        "ids_of_writes",
+        "latency",
+        "out",
+        "out_bytes",
+        "phase",
+        "queue",
+        "received",
+        "request",
+        "sent",
+        "session",
+        "third_ms",
+        "timeout_ms",
+    )
+
+    def __init__(self, clients: Clients, address: str, ids: Ids) -> None:
+        self._clients = clients
+        self.address = address
+        self.ids = ids
+        self.ids_of_writes = ids
+        """The ids of what is sent next; `ids` follow when what was sent before is answered."""
+        self.phase = Phase.NEW
+        self.session = 0
+        self.timeout_ms = 0
+        self.third_ms = 0
+        self.request: ConnectRequest | None = None
+        self.queue: deque[Any] = deque()
+        """What is not answered yet, as far as it is answered in order; writes first of all."""
+        self.out: list[bytes] = []
+        self.out_bytes = 0
+        """Of `out`, answers to writes left out: those are no larger than what the client sent."""
+        self.dirty = False
+        self.closing = False
+        self.ending = False
+        """Nothing that the client sends from now on is looked at."""
+        self.handle: Any = None
+        self.received = 0
+        self.sent = 0
+        # For operators: per batch, never per request. Times are ms of the turn's clock.
+        self.established = clients.now
+        self.asked_at: float | None = None
+        """When the oldest request that is being measured arrived; None while nothing is unanswered."""
+        self.latency = ConnectionLatency()
+
+    def identify(self, ids: Ids) -> None:
+        """Add what is known of the client before it asks for a session: whom its certificate names."""
+        assert self.phase is Phase.NEW, "its writes may be under way already"
+        self.ids = self.ids_of_writes = (*self.ids, *ids)
+
+    def reset_statistics(self) -> None:
+        """Count anew what operators see."""
+        self.received = self.sent = 0
+        self.latency = ConnectionLatency()
+
+    def connection_lost(self) -> None:
+        """The client is gone."""
+        self._clients.release(self)
+
+    @abstractmethod
+    def on_release(self) -> None:
+        """The connection is over: nothing of it may be left in tables beside those of `Clients`."""
+
+    @property
+    def holds_promises(self) -> bool:
+        """Whether it was told, or waits for, what this server cannot keep without contact with a quorum."""
+        return self.phase is not Phase.NEW
+
+    @property
+    def idle(self) -> bool:
+        """Whether it waits for nothing, so that it loses no answer if it is closed now."""
+        return not self.queue and not self.out
+
+    @property
+    @abstractmethod
+    def last_operation(self) -> str:
+        """The name of what it asked for last, for operators."""
+
+    @property
+    @abstractmethod
+    def last_number(self) -> int:
+        """Its xid or id; -1 before the first."""
+
+    # -- input
+
+    @property
+    @abstractmethod
+    def wants_read(self) -> bool:
+        """False while the shell must not read more from this client."""
+
+    @property
+    @abstractmethod
+    def wants_flush(self) -> bool:
+        """True while so much is to be written that no more requests are answered."""
+
+    @abstractmethod
+    def data_received(self, data: bytes) -> None:
+        """Bytes arrived."""
+
+    @abstractmethod
+    def take_backlog(self) -> None:
+        """There is room again: handle what was kept, unless it stands behind a request that takes longer."""
+
+    # -- what became of what it asked for
+
+    @abstractmethod
+    def attached(self, session: Session) -> None:
+        """The session is ours now: greet the client and handle what it already sent."""
+
+    def attached_read_only(self, session: int, timeout_ms: int, password: bytes) -> None:
+        """Without a quorum: a session that only this server knows, for as long as the connection lasts."""
+        raise AssertionError("only ZooKeeper's clients can ask for it")
+
+    @abstractmethod
+    def refuse_session(self, request: ConnectRequest) -> None:
+        """The session is gone or not this client's: say so in the form that clients know, then close."""
+
+    @abstractmethod
+    def send_elsewhere(self) -> None:
+        """This server cannot serve it now, another one can."""
+
+    @abstractmethod
+    def complete(self, result: Any, zxid: int) -> None:
+        """The oldest write was applied with this result at this zxid."""

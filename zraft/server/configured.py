@@ -1,0 +1,83 @@
+"""What a configuration means for the driver: every knob in the place where it is decided by."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final
+
+from zraft.config import ServerConfig
+from zraft.raft.settings import RaftSettings
+from zraft.server.authentication import AuthSettings
+from zraft.server.clients import ClientSettings
+from zraft.server.driver_types import DriverSettings
+from zraft.server.origin import OriginSettings
+from zraft.server.reloading import Reloading
+from zraft.server.sasl_users import read_users
+from zraft.server.snapshot_keeper import SnapshotSettings
+from zraft.transport import routing
+from zraft.tree.settings import Settings
+
+DATAGRAM_OVERHEAD_BYTES: Final = 60
+"""Of a datagram, about, for its seal and the header of a fragment."""
+
+
+def sasl_users(config: ServerConfig) -> Reloading[Mapping[str, str]] | None:
+    file = config.auth.sasl_users_file
+    return Reloading("SASL users", [file], lambda _: read_users(file)) if file is not None else None
+
+
+def driver_settings(config: ServerConfig, users: Reloading[Mapping[str, str]] | None) -> DriverSettings:
+    raft, auth = config.raft, config.auth
+    return DriverSettings(
+        raft=RaftSettings(
+            election_timeout_ticks=raft.election_timeout_ticks,
+            heartbeat_ticks=raft.heartbeat_ticks,
+            append_bytes_max=raft.append_bytes_max,
+            inflight_messages_max=raft.inflight_messages_max,
+            inflight_bytes_max=raft.inflight_bytes_max,
+            # Above it goes by a stream, which Raft gives more time and does not overtake (D-22).
+            bulk_bytes_min=routing.DATAGRAMS_MAX * (config.peer.datagram_bytes - DATAGRAM_OVERHEAD_BYTES),
+            uncommitted_bytes_max=raft.uncommitted_bytes_max,
+        ),
+        origin=OriginSettings(unapplied_bytes_max=config.client.outstanding_bytes_max),
+        clients=ClientSettings(
+            jute_maxbuffer=config.client.jute_maxbuffer,
+            connections_max=config.client.connections_max,
+            output_bytes_max=config.client.output_bytes_max,
+            reply_bytes_max=config.client.reply_bytes_max,
+            watches_per_connection_max=config.client.watches_per_connection_max,
+            read_only_mode_enabled=config.client.read_only_mode_enabled,
+            reconfig_enabled=config.client.reconfig_enabled,
+            connections_per_address_max=config.client.connections_per_address_max,
+            connects_per_second_max=config.client.connects_per_second_max,
+            auth=AuthSettings(
+                super_digest=auth.super_digest,
+                super_user=auth.super_user,
+                users=(lambda: users.value) if users is not None else None,
+                required_schemes=frozenset(auth.required_schemes),
+            ),
+        ),
+        tree=Settings(
+            tick_time_ms=config.tick_time_ms,
+            session_timeout_ms_min=config.session_timeout_ms_min,
+            session_timeout_ms_max=config.session_timeout_ms_max,
+            data_bytes_max=max(config.client.jute_maxbuffer, Settings().data_bytes_max),
+            ttl_nodes_enabled=int(config.tree.ttl_nodes_enabled),
+            quota_enforced=int(config.tree.quota_enforced),
+            container_never_used_ms_max=config.tree.container_never_used_ms_max,
+        ),
+        reap_interval_ms=config.tree.reap_interval_ms,
+        snapshots=SnapshotSettings(
+            log_bytes_min=config.snapshot.log_bytes_min,
+            log_ratio_percent=config.snapshot.log_ratio_percent,
+            commands_min=config.snapshot.commands_min,
+            keep=config.snapshot.keep,
+            retain_bytes=config.snapshot.retain_bytes,
+            retain_bytes_max=config.snapshot.retain_bytes_max,
+            send_bytes_per_s=config.snapshot.send_bytes_per_s,
+        ),
+        slow_fsync_ms=config.wal.slow_fsync_ms,
+        features=config.features_max,
+        observers={server: str(config.cluster[server]) for server in sorted(config.observers)},
+        entry_bytes_max=raft.batch_bytes_max,
+    )

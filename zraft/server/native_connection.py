@@ -1,0 +1,766 @@
+"""One native client's connection, without I/O: MessagePack maps in, answers and what is pushed out.
+
+Requests are answered in any order; writes take effect in the order in which they were sent, and everything leaves in
+zxid order. A linearizable read waits for a read index that was asked for after it came; all that came in one turn
+share one. Nothing is kept per request but a tuple until it is answered: no task, no future.
+
+Source: docs/PROTOCOL-NATIVE.md.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from typing import TYPE_CHECKING, Any, Final
+
+from zraft.address import parse_address
+from zraft.errors import Code, ConfigError, MarshallingError
+from zraft.ids import SERVER_ID_MAX, SERVER_ID_MIN, ServerId
+from zraft.server.authentication import logged_in_ids, meets, proved_ids
+from zraft.server.client_connection import ClientConnection, Phase
+from zraft.server.native_feeds import PathSubscription
+from zraft.server.native_reads import Failure, Listings, answer, state_of
+from zraft.server.native_view import ClusterView
+from zraft.server.sasl import AuthenticationError, DigestMd5
+from zraft.tree.acl import WRITE, Ids, permits
+from zraft.tree.events import AddWatchMode
+from zraft.tree.features import LEVEL_OF_NATIVE
+from zraft.tree.machine import Machine
+from zraft.tree.members import PARTICIPANT, REMOVE
+from zraft.tree.node import CONFIG
+from zraft.tree.outcomes import outcome_of
+from zraft.tree.sessions import Session
+from zraft.tree.txn import CLOSE_SESSION, MEMBERS, ONCE, Command
+from zraft.wire import native_answers as answers
+from zraft.wire import native_requests as requests
+from zraft.wire.connect import ConnectRequest
+from zraft.wire.native_framing import NativeFramingError, NativeReader, map_decoder
+from zraft.wire.requests import Auth
+
+if TYPE_CHECKING:
+    from zraft.server.clients import Clients
+
+OUTSTANDING_MAX: Final = 4_096
+"""Requests of one connection that are not answered; beyond it nothing more is read."""
+
+SUBSCRIPTIONS_MAX: Final = 256
+
+BACKLOG_BYTES_MAX: Final = 4 * 1024 * 1024
+"""Requests kept undecoded while there is no room for them; beyond it the socket is not read."""
+
+ANSWERS_BYTES_MAX: Final = 4 * 1024 * 1024
+"""Answers to reads gathered for one turn; further reads wait."""
+
+SUBMIT_BYTES_MAX: Final = 128 * 1024
+"""Writes handed to the origin stream at once, at least one always; below the size of a batch, which none may exceed."""
+
+NO_CONTACT: Final = "this server has no contact with a quorum of its cluster; ask another one"
+
+BEFORE: Final = (requests.Hello, requests.Ping, requests.Close, requests.Authenticate)
+"""What anybody may ask where auth.required_schemes is set."""
+
+Waiting = tuple[int | None, str, Command]
+"""(id, type, command) of a write on its way; no id: Zatt's form."""
+
+
+class ReadBatch:
+    """Linearizable reads of one connection that came in one turn."""
+
+    __slots__ = ("connection", "reads")
+
+    def __init__(self, connection: NativeConnection, reads: list[requests.Read]) -> None:
+        self.connection = connection
+        self.reads = reads
+
+    def complete_sync(self) -> None:
+        """All that was committed when they came is applied here."""
+        self.connection.on_read_index(self.reads)
+
+
+class NativeConnection(ClientConnection):
+    """One client that speaks the native protocol; see `Clients.native`."""
+
+    __slots__ = (
+        "_decoder",
+        "_fed",
+        "_floors",
+        "_hello_id",
+        "_is_let_in",
+        "_login",
+        "_reader",
+        "_ready",
+        "_watches",
+        "last_id",
+        "last_kind",
+        "unpushed",
+        "waiting_reads",
+    )
+
+    queue: deque[Waiting]
+
+    def __init__(self, clients: Clients, address: str, ids: Ids, message_bytes_max: int) -> None:
+        super().__init__(clients, address, ids)
+        self._reader = NativeReader(message_bytes_max)
+        self._decoder: Any = None
+        """Holds what is complete and not looked at yet; None while that is nothing."""
+        self._fed = 0
+        self._ready: deque[requests.Read] = deque()
+        """Reads whose turn it is, as soon as there is room for their answers."""
+        self._floors: list[tuple[requests.Read, int]] = []
+        """(read, when it is given up) of those that wait for this server to have applied more."""
+        self.waiting_reads = 0
+        """Reads that wait for a read index."""
+        self._watches: dict[int, PathSubscription] = {}
+        self._hello_id = 0
+        self._login: DigestMd5 | None = None
+        self._is_let_in = not clients.auth.required_schemes
+        self.unpushed = False
+        """Something was changed that this client subscribed to and was not told yet; see `Feeds`."""
+        self.last_kind = "NA"
+        self.last_id = -1
+
+    @property
+    def machine(self) -> Machine:
+        return self._clients.machine
+
+    @property
+    def view(self) -> ClusterView:
+        view = self._clients.view
+        assert view is not None, "nobody told the clients what server this is"
+        return view
+
+    @property
+    def listings(self) -> Listings:
+        return self._clients.listings
+
+    @property
+    def reply_bytes_max(self) -> int:
+        return self._clients.reply_bytes_max
+
+    @property
+    def last_operation(self) -> str:
+        return self.last_kind
+
+    @property
+    def last_number(self) -> int:
+        return self.last_id
+
+    @property
+    def outstanding(self) -> int:
+        """Requests that are not answered."""
+        return len(self.queue) + self.waiting_reads + len(self._floors) + len(self._ready)
+
+    @property
+    def idle(self) -> bool:
+        return not self.outstanding and not self.out and self._decoder is None
+
+    @property
+    def holds_promises(self) -> bool:
+        # Without a session and with nothing asked, there is nothing to lose: whoever asks now is told to go elsewhere.
+        if self.closing:
+            return False
+        return self.phase in (Phase.ATTACHING, Phase.ATTACHED) or (
+            self.phase is Phase.OPEN
+            and bool(self.outstanding or self._watches or self._clients.feeds.has(self))
+        )
+
+    # -- input
+
+    @property
+    def _undecoded(self) -> int:
+        return 0 if self._decoder is None else self._fed - self._decoder.tell()
+
+    @property
+    def wants_read(self) -> bool:
+        return self._undecoded < BACKLOG_BYTES_MAX
+
+    @property
+    def wants_flush(self) -> bool:
+        return self.out_bytes >= ANSWERS_BYTES_MAX
+
+    def data_received(self, data: bytes) -> None:
+        if self.phase is Phase.CLOSED or self.ending or self.closing:
+            return
+        try:
+            complete = self._reader.feed(data)
+        except NativeFramingError as error:
+            self._break_off(str(error))
+            return
+        if self.phase is Phase.ATTACHED:
+            self._clients.touch(self.session)
+        if not complete:
+            return
+        count = self._reader.count
+        self.received += count
+        self._clients.received_total += count
+        self._clients.bytes_received_total += len(data)
+        if self.asked_at is None:
+            self.asked_at = self._clients.arrived
+        idle = self._decoder is None
+        if idle:
+            self._decoder = map_decoder()
+            self._fed = 0
+        self._decoder.feed(complete)
+        self._fed += len(complete)
+        if idle and self.phase is not Phase.ATTACHING and not self._clients.full and not self._ready:
+            self._take()
+        else:
+            self._clients.on_backlog(self)
+
+    def take_backlog(self) -> None:
+        self._answer_ready()
+        if self._ready:
+            self._clients.on_backlog(self)
+        elif self._decoder is not None and self.phase is not Phase.ATTACHING and not self.ending:
+            self._take()
+
+    def _take(self) -> None:
+        """Handle what is complete, in order. The hot path: one call for all that one read of the socket brought."""
+        clients = self._clients
+        decoder = self._decoder
+        queue = self.queue
+        room = min(clients.room, OUTSTANDING_MAX - self.outstanding)
+        commands: list[Command] = []
+        reads: list[requests.Read] = []
+        size = taken = 0
+        before = decoder.tell()
+        while taken < room and not self.ending and not self.closing and self.phase is not Phase.ATTACHING:
+            try:
+                message = next(decoder)
+            except StopIteration:
+                self._decoder = None
+                break
+            except (ValueError, TypeError) as error:
+                self._break_off(f"a message that Python cannot hold: {error}")
+                break
+            taken += 1
+            after = decoder.tell()
+            weight, before = after - before, after
+            try:
+                request = self._decode(message)
+            except MarshallingError as error:
+                self._malformed(message, str(error))
+                continue
+            if request.__class__ is requests.Write:
+                command = self._admit(request)
+                if command is None:
+                    continue
+                if size + weight > SUBMIT_BYTES_MAX and commands:
+                    clients.submit(self, commands, size)
+                    commands = []
+                    size = 0
+                commands.append(command)
+                size += weight
+                queue.append((request.id, request.kind, command))
+            elif request.__class__ is requests.Read:
+                self._sort_read(request, reads)
+            else:
+                if commands:
+                    # They were sent before, so they go with the ids of before.
+                    clients.submit(self, commands, size)
+                    commands = []
+                    size = 0
+                self._act(request)
+        clients.taken += taken
+        if commands:
+            clients.submit(self, commands, size)
+        if reads:
+            self.waiting_reads += len(reads)
+            clients.request_sync(ReadBatch(self, reads))
+        self._answer_ready()
+        if self.ending:
+            self._decoder = None
+        elif self._ready or (self._decoder is not None and self.phase is not Phase.ATTACHING):
+            clients.on_backlog(self)
+
+    def _decode(self, message: Any) -> requests.Request:
+        """Raises MarshallingError."""
+        number = requests.id_of(message)
+        if number is None:
+            # Zatt's clients ask once and wait for the end.
+            self.ending = True
+            request: requests.Request = requests.decode_one_shot(message)
+        else:
+            self.last_id = number
+            request = requests.decode_request(message)
+        self.last_kind = requests.shown_type(message)
+        if not self._is_let_in:
+            self._guard(request)
+        if self.phase is Phase.NEW and request.__class__ is not requests.Hello:
+            self._clients.opened(self)
+        return request
+
+    def _guard(self, request: requests.Request) -> None:
+        """Raises MarshallingError if the client must say first who it is (auth.required_schemes)."""
+        required = self._clients.auth.required_schemes
+        if meets(self.ids_of_writes, required):
+            self._is_let_in = True
+        elif not isinstance(request, BEFORE):
+            self.ending = True
+            raise UnprovedError(
+                f"a request before authentication by {' or '.join(sorted(required))} (auth.required_schemes)"
+            )
+
+    def _malformed(self, message: Any, why: str) -> None:
+        """Answer what is no request; one without an id ends the connection, as nobody could tell what it was about."""
+        if self.phase is Phase.NEW:
+            self._clients.opened(self)
+        try:
+            number = requests.id_of(message)
+        except MarshallingError:
+            number = None
+        code = Code.BAD_ARGUMENTS
+        if self.ending and not self._is_let_in:
+            code = Code.SESSION_CLOSED_REQUIRE_SASL_AUTH
+            self._clients.notice(self, why)
+        self._write_answer(answers.encode_error(number, code, why))
+        if number is None or self.ending:
+            self._end()
+
+    def _break_off(self, why: str) -> None:
+        """The stream cannot be followed: say so, and close."""
+        self._clients.notice(self, why)
+        self._write_answer(answers.encode_error(None, Code.BAD_ARGUMENTS, why))
+        self._end()
+
+    def _end(self) -> None:
+        """What was said so far is the last."""
+        self.ending = self.closing = True
+        self._decoder = None
+        if not self.dirty:
+            self._clients.mark_dirty(self)
+
+    # -- writes
+
+    def _admit(self, write: requests.Write) -> Command | None:
+        """The command to submit; None if the write was answered already."""
+        clients = self._clients
+        number = write.id
+        view = clients.view
+        if not write.forward and view is not None and not view.leads:
+            leader = view.leader_address()
+            if leader is not None:
+                self._write_answer(answers.encode_redirect(number, *leader))
+                self._end_one_shot(number)
+            else:
+                self._refuse(number, Code.CONNECTION_LOSS, "no leader is known now; try again")
+            return None
+        if not clients.serving:
+            self._refuse(number, Code.CONNECTION_LOSS, NO_CONTACT)
+            return None
+        level = clients.machine.feature_level
+        if level < LEVEL_OF_NATIVE:
+            self._refuse(
+                number,
+                Code.UNIMPLEMENTED,
+                f"the cluster works at feature level {level}, native writes need {LEVEL_OF_NATIVE}: it rises by itself, "
+                "about a second after all members run a release that knows it; try again",
+                retriable=True,
+            )
+            return None
+        if write.seq is None:
+            if write.kind == "will" and not self.session:
+                self._refuse(number, Code.BAD_ARGUMENTS, "will: it needs a session; say hello first")
+                return None
+            return write.command
+        if not self.session:
+            self._refuse(number, Code.BAD_ARGUMENTS, f"{write.kind}: seq needs a session; say hello first")
+            return None
+        return ONCE, write.seq, write.floor, write.command
+
+    def _refuse(self, number: int | None, code: Code, why: str, *, retriable: bool | None = None) -> None:
+        """A request that was not taken: nothing of it has happened."""
+        if number is None:
+            self._write_answer(answers.encode_zatt_result(False, {"code": code.name, "error": why}))
+            self._end()
+        else:
+            self._write_answer(answers.encode_error(number, code, why, retriable=retriable))
+
+    def _end_one_shot(self, number: int | None) -> None:
+        if number is None:
+            self._end()
+
+    def complete(self, result: Any, zxid: int) -> None:
+        if self.closing:
+            return  # something before it ended the connection: nothing more is said
+        queue = self.queue
+        number, kind, command = queue.popleft()
+        if self.unpushed:
+            self._clients.feeds.push_to(self)
+        if command[0] == CLOSE_SESSION:
+            self._write(answers.encode_result(number or 0, zxid))
+            self._end()
+            return
+        outcome = outcome_of(command, result, zxid, self._clients.machine.position)
+        inner: Command = command[3] if command[0] == ONCE else command
+        if number is None:
+            self._complete_one_shot(kind, inner, outcome[2])
+        elif outcome[2] == Code.BAD_ARGUMENTS and command[0] == ONCE and self._is_forgotten(command):
+            why = f"seq {command[1]} is not above the floor that this session has told: it was answered, and is forgotten"
+            self._write(answers.encode_error(number, Code.BAD_ARGUMENTS, f"{kind}: {why}"))
+        elif inner[0] == MEMBERS and not outcome[2]:
+            self._write(answers.encode_result(number, zxid, {"server": inner[3][0][0]}))
+        else:
+            self.out.append(answers.encode_outcome(number, inner, outcome))
+            if not self.dirty:
+                self._clients.mark_dirty(self)
+        if self._decoder is not None and not queue and not self._clients.full and not self.wants_flush:
+            self.take_backlog()
+
+    def _is_forgotten(self, command: Command) -> bool:
+        """Whether a numbered command's answer is one that the client has said it received."""
+        session = self.machine.sessions.get(self.session)
+        kept = session.kept if session is not None else None
+        return bool(command[1] <= max(command[2], 0 if kept is None else kept.floor))
+
+    def _complete_one_shot(self, kind: str, command: Command, code: int) -> None:
+        further: dict[str, Any] = {}
+        success = not code
+        if kind == "config":
+            further["server"] = command[3][0][0]
+        elif kind == "append" and code == Code.NO_NODE:
+            success = True  # what was to be deleted is not there
+        if not success:
+            further |= {"code": Code(code).name, "error": answers.failure_text(Code(code), command)}
+        self._write(answers.encode_zatt_result(success, further))
+        self._end()
+
+    # -- reads
+
+    def _sort_read(self, read: requests.Read, waiting: list[requests.Read]) -> None:
+        if read.linearizable:
+            if self._clients.serving:
+                waiting.append(read)
+            elif read.id is None:
+                self._clients.refuse(self, NO_CONTACT)
+            else:
+                self._write_answer(answers.encode_error(read.id, Code.CONNECTION_LOSS, NO_CONTACT))
+        else:
+            self._ripe(read)
+
+    def on_read_index(self, reads: list[requests.Read]) -> None:
+        """All that was committed when these came is applied here."""
+        if self.phase is Phase.CLOSED:
+            return
+        self.waiting_reads -= len(reads)
+        for read in reads:
+            self._ripe(read)
+        self._answer_ready()
+        if self._ready or self._decoder is not None:
+            self._clients.on_backlog(self)
+
+    def _ripe(self, read: requests.Read) -> None:
+        """Nothing but its floor can keep it now."""
+        if read.floor > self._clients.machine.last_zxid:
+            self._floors.append((read, self._clients.now + read.timeout_ms))
+            self._clients.on_floor(self)
+        else:
+            self._ready.append(read)
+
+    def answer_floors(self) -> bool:
+        """Once per turn: what may be answered or is too late; False if nothing waits any longer."""
+        zxid = self._clients.machine.last_zxid
+        now = self._clients.now
+        floors, self._floors = self._floors, []
+        for read, until in floors:
+            if read.floor <= zxid:
+                self._ready.append(read)
+            elif now >= until:
+                assert read.id is not None, "Zatt's messages have no floor"
+                self._write_answer(
+                    answers.encode_error(
+                        read.id,
+                        Code.OPERATION_TIMEOUT,
+                        f"{read.kind}: this server has applied up to zxid {zxid:#x}, the floor is {read.floor:#x}, and "
+                        f"timeout_ms = {read.timeout_ms} have passed",
+                    )
+                )
+            else:
+                self._floors.append((read, until))
+        self._answer_ready()
+        if self._ready or self._decoder is not None:
+            self._clients.on_backlog(self)
+        return bool(self._floors)
+
+    def _answer_ready(self) -> None:
+        """Answer reads whose turn it is, as far as there is room."""
+        ready = self._ready
+        while ready and not self.wants_flush and not self.closing:
+            read = ready.popleft()
+            if read.id is None:
+                self._answer_zatt(read)
+            else:
+                self._write_answer(answer(self, read))
+
+    def _answer_zatt(self, read: requests.Read) -> None:
+        if read.kind == "diagnostic":
+            self._write(answers.encode_zatt_map(self.view.diagnostic()))
+        else:
+            assert isinstance(read.query, requests.GetState)
+            try:
+                self._write(answers.map_of(state_of(self, read.query.directory)))
+            except Failure as failure:
+                # Any map would pass for the state.
+                self._clients.refuse(self, failure.text)
+                return
+        self._end()
+
+    # -- everything else
+
+    def _act(self, request: requests.Request) -> None:
+        match request:
+            case requests.Ping():
+                self._write_answer(answers.encode_result(request.id, self.machine.last_zxid))
+            case requests.Hello():
+                self._greet(request)
+            case requests.Close():
+                self._close(request.id)
+            case requests.Authenticate():
+                self._authenticate(request)
+            case requests.Config():
+                self._configure(request)
+            case requests.Credit():
+                if not self._clients.feeds.grant(self, request.subscription, request.bytes):
+                    # It may have ended on the way; nobody waits for an answer.
+                    self.last_kind = "credit"
+            case requests.Unsubscribe():
+                self._unsubscribe(request)
+            case requests.SubscribeDictionary() | requests.SubscribeLog() | requests.SubscribePath():
+                self._subscribe(request)
+            case requests.Write() | requests.Read():
+                raise AssertionError(f"{request} is handled where it is read")
+
+    def _greet(self, hello: requests.Hello) -> None:
+        if self.phase is not Phase.NEW:
+            self._refuse(hello.id, Code.BAD_ARGUMENTS, "hello: it must be the first request of a connection")
+            return
+        self._hello_id = hello.id
+        self.request = ConnectRequest(
+            0, hello.last_zxid, hello.timeout_ms, hello.session, hello.password, None
+        )
+        self._clients.attach(self, self.request)
+
+    def attached(self, session: Session) -> None:
+        self.phase = Phase.ATTACHED
+        self.session = session.id
+        self.timeout_ms = session.timeout_ms
+        self.third_ms = session.timeout_ms // 3
+        fields = {
+            "session": session.id,
+            "password": session.password,
+            "timeout_ms": session.timeout_ms,
+            "server": self.view.server if self._clients.view is not None else 0,
+            "cluster": self.view.cluster if self._clients.view is not None else None,
+        }
+        self._write_answer(answers.encode_result(self._hello_id, self.machine.last_zxid, fields))
+        self.take_backlog()
+
+    def refuse_session(self, request: ConnectRequest) -> None:
+        self._write_answer(
+            answers.encode_error(
+                self._hello_id, Code.SESSION_EXPIRED, f"hello: {answers.text_of(Code.SESSION_EXPIRED)}"
+            )
+        )
+        self._end()
+
+    def send_elsewhere(self) -> None:
+        assert self.request is not None, "it asked for a session"
+        zxid = self.machine.last_zxid
+        why = (
+            NO_CONTACT
+            if not self._clients.serving
+            else f"hello: this server has applied up to zxid {zxid:#x}, the client has seen "
+            f"{self.request.last_zxid_seen:#x}; ask another one, or this one later"
+        )
+        self._write_answer(answers.encode_error(self._hello_id, Code.CONNECTION_LOSS, why))
+        self._end()
+
+    def _close(self, number: int) -> None:
+        self.ending = True
+        if not self.session:
+            self._write_answer(answers.encode_result(number, self.machine.last_zxid))
+            self._end()
+        elif self._clients.serving:
+            self.queue.append((number, "close", (CLOSE_SESSION,)))
+            self._clients.submit(self, [(CLOSE_SESSION,)], 1)
+        else:
+            self._refuse(number, Code.CONNECTION_LOSS, NO_CONTACT)
+            self._end()
+
+    def _authenticate(self, offer: requests.Authenticate) -> None:
+        token = None
+        try:
+            if offer.scheme == "sasl":
+                ids, token = self._log_in(offer.credentials)
+            else:
+                proved = proved_ids(
+                    Auth(offer.scheme, offer.credentials), self.ids_of_writes, self._clients.auth
+                )
+                if proved is None:
+                    raise AuthenticationError(f"authentication with scheme {offer.scheme!r} failed")
+                ids = proved
+        except AuthenticationError as error:
+            self._clients.notice(self, str(error))
+            self._write_answer(answers.encode_error(offer.id, Code.AUTH_FAILED, f"auth: {error}"))
+            self._end()
+            return
+        self.ids = self.ids_of_writes = ids
+        fields = None if token is None else {"token": token}
+        self._write_answer(answers.encode_result(offer.id, self.machine.last_zxid, fields))
+
+    def _log_in(self, token: bytes) -> tuple[Ids, bytes]:
+        """One step of a SASL login: the ids after it, and the answer. Raises AuthenticationError."""
+        login = self._login or self._clients.begin_login()
+        if login is None:
+            raise AuthenticationError("SASL is not configured; set auth.sasl_users_file")
+        step = login.respond(token)
+        if step.user is None:
+            self._login = login
+            return self.ids_of_writes, step.token
+        self._login = None
+        ids = logged_in_ids(step.user, self.ids_of_writes, self._clients.auth)
+        if ids is None:
+            raise AuthenticationError("SASL: too many ids on one connection")
+        return ids, step.token
+
+    def _configure(self, config: requests.Config) -> None:
+        """Add or delete a member; as security demands, nobody may unless the operator has said so."""
+        clients = self._clients
+        if not clients.reconfig_enabled:
+            code = Code.RECONFIG_DISABLED
+            self._refuse(config.id, code, answers.text_of(code))
+            return
+        if config.id is None and clients.view is not None and not clients.view.leads:
+            leader = clients.view.leader_address()
+            if leader is not None:
+                self._write_answer(answers.encode_redirect(None, *leader))
+                self._end()
+                return
+        if not clients.serving:
+            self._refuse(config.id, Code.CONNECTION_LOSS, NO_CONTACT)
+            return
+        node = self.machine.find(CONFIG)
+        # A run without a session is not asked for this right when it is applied: those are operators' too.
+        if node is None or not permits(node.acl, WRITE, self.ids_of_writes):
+            self._refuse(config.id, Code.NO_AUTH, answers.text_of(Code.NO_AUTH, CONFIG))
+            return
+        try:
+            address = str(parse_address(config.address, "config: address"))
+        except ConfigError as error:
+            self._refuse(config.id, Code.BAD_ARGUMENTS, str(error))
+            return
+        change = self._change_of_members(config, address)
+        if change is None:
+            return
+        command: Command = (MEMBERS, False, -1, (change,))
+        self.queue.append((config.id, "config", command))
+        clients.submit(self, [command], len(address))
+
+    def _change_of_members(self, config: requests.Config, address: str) -> tuple[int, int, str] | None:
+        """(server, part, address) of the change; None if there is none, which is answered already."""
+        members = self.machine.members
+        if not members:
+            code = Code.RECONFIG_IN_PROGRESS
+            self._refuse(config.id, code, answers.text_of(code))
+            return None
+        at = next((server for server, member in members.items() if member.address == address), None)
+        if not config.add:
+            if at is None or config.server not in (None, at):
+                self._refuse(config.id, Code.BAD_ARGUMENTS, f"config: no such member at {address}")
+                return None
+            return at, REMOVE, ""
+        server = config.server
+        if server is None:
+            server = at
+        if server is None:
+            free = (n for n in range(SERVER_ID_MIN, SERVER_ID_MAX + 1) if ServerId(n) not in members)
+            server = next(free, None)
+        if server is None:
+            self._refuse(
+                config.id, Code.BAD_ARGUMENTS, f"config: all server ids up to {SERVER_ID_MAX} are taken"
+            )
+            return None
+        return server, PARTICIPANT, address
+
+    # -- subscriptions
+
+    def _subscribe(
+        self, request: requests.SubscribeDictionary | requests.SubscribeLog | requests.SubscribePath
+    ) -> None:
+        clients = self._clients
+        feeds = clients.feeds
+        if request.id in self._watches or feeds.has(self, request.id):
+            self._refuse(
+                request.id, Code.BAD_ARGUMENTS, f"subscribe: id {request.id} is that of another subscription"
+            )
+            return
+        if len(self._watches) + feeds.count_of(self) >= SUBSCRIPTIONS_MAX:
+            self._refuse(
+                request.id,
+                Code.BAD_ARGUMENTS,
+                f"subscribe: this connection has {SUBSCRIPTIONS_MAX} subscriptions, more are not allowed",
+            )
+            return
+        if not clients.serving:
+            self._refuse(request.id, Code.CONNECTION_LOSS, NO_CONTACT)
+            return
+        match request:
+            case requests.SubscribePath(path=path, recursive=recursive):
+                watch = self._watches[request.id] = PathSubscription(self, request.id, path)
+                mode = AddWatchMode.PERSISTENT_RECURSIVE if recursive else AddWatchMode.PERSISTENT
+                clients.watches.add_lasting(path, watch, mode)
+            case requests.SubscribeDictionary(directory=directory, credit=credit):
+                code = feeds.subscribe_dictionary(self, request.id, directory, credit)
+                if code is not Code.OK:
+                    self._refuse(request.id, code, answers.text_of(code, directory))
+                    return
+            case requests.SubscribeLog(directory=directory, prefix=prefix, first=first, credit=credit):
+                code = feeds.subscribe_log(self, request.id, directory, prefix, first, credit)
+                if code is not Code.OK:
+                    self._refuse(request.id, code, answers.text_of(code, directory))
+                    return
+        self._write(answers.encode_result(request.id, self.machine.last_zxid))
+
+    def _unsubscribe(self, request: requests.Unsubscribe) -> None:
+        number = request.subscription
+        watch = self._watches.pop(number, None)
+        if watch is not None:
+            self._clients.watches.remove_watcher(watch)
+        elif not self._clients.feeds.unsubscribe(self, number):
+            self._refuse(request.id, Code.NO_WATCHER, f"unsubscribe: there is no subscription {number}")
+            return
+        self._write_answer(answers.encode_result(request.id, self.machine.last_zxid))
+
+    def on_release(self) -> None:
+        for watch in self._watches.values():
+            self._clients.watches.remove_watcher(watch)
+        self._watches.clear()
+        self._clients.release_native(self)
+        self._decoder = None
+        self._ready.clear()
+        self._floors.clear()
+
+    # -- output
+
+    def push(self, message: bytes) -> None:
+        """An event, behind what else was changed before it."""
+        self._write_answer(message)
+
+    def write_pushed(self, message: bytes) -> None:
+        """A part of a subscription; what must come before it was written."""
+        self._write(message)
+
+    def _write_answer(self, message: bytes) -> None:
+        """Behind everything that the client is to be told of before."""
+        if self.unpushed:
+            self._clients.feeds.push_to(self)
+        self._write(message)
+
+    def _write(self, message: bytes) -> None:
+        self.out.append(message)
+        self.out_bytes += len(message)
+        if not self.dirty:
+            self._clients.mark_dirty(self)
+
+
+class UnprovedError(MarshallingError):
+    """The client has not said who it is, and must."""

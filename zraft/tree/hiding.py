@@ -1,0 +1,28 @@
+"""Which znodes are hidden: those below the `first` of a truncated directory, and all below them (D-20).
+
+They are in memory until `zraft.tree.truncation` comes to them, and nothing that is asked for may find them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from zraft.tree.children import ManyNames
+
+Hidden = dict[str, ManyNames]
+"""Paths of truncated directories with hidden children, and their names.
+
+A directory may be deleted before all of its hidden children are out of memory. It stays in here, and whoever creates it
+anew meanwhile goes on where it ended: its numbers begin at `first`.
+"""
+
+
+def is_hidden(hidden: Mapping[str, ManyNames], path: str) -> bool:
+    """Is one of the znodes on the way to `path` gone? Ask only while `hidden` holds anything."""
+    end = len(path)
+    while (slash := path.rfind("/", 0, end)) >= 0:
+        names = hidden.get(path[:slash] or "/")
+        if names is not None and names.is_gone(path[slash + 1 : end]):
+            return True
+        end = slash
+    return False

@@ -1,0 +1,51 @@
+"""What a command came to, as plain values that MessagePack can carry: what clients are told, and sessions remember."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from zraft.errors import Code
+from zraft.tree.multi import MultiFailed
+from zraft.tree.node import Znode
+from zraft.tree.txn import MULTI, ONCE, Command
+
+Outcome = tuple[int, int, int, Any]
+"""(zxid, position, code, body). The code is 0, or below 0 for a failure, whose body is nil.
+
+Bodies by command: creates [path, stat]; SET_DATA, SET_ACL, PUT stat; ADD [value, stat]; MULTI a list of [code, body],
+one per part, also when it failed; all others nil. A stat is ZooKeeper's eleven numbers, in the order of
+`zraft.tree.node.Stat`.
+"""
+
+_OK: Final = 0
+
+
+def outcome_of(command: Command, result: object, zxid: int, position: int) -> Outcome:
+    """Of what `Machine.execute` returned for `command`, before the next one is executed.
+
+    `zxid` and `position` are the command's own; the Outcome of a ONCE that is repeated has those of the first time.
+    """
+    if result.__class__ is Code:
+        return zxid, position, int(result), None
+    if isinstance(result, Znode):
+        return zxid, position, _OK, tuple(result.stat())
+    if isinstance(result, MultiFailed):
+        return zxid, position, int(result.code), tuple((int(code), None) for code in result.results)
+    if result.__class__ is not tuple:  # a session: only its origin is told of it
+        return zxid, position, _OK, None
+    assert isinstance(result, tuple)
+    if command[0] == ONCE:
+        return result
+    if command[0] == MULTI:
+        return zxid, position, _OK, tuple(map(_part, result))
+    first, node = result
+    return zxid, position, _OK, (first, tuple(node.stat()))
+
+
+def _part(result: Any) -> tuple[int, Any]:
+    """Of one part of a multi that succeeded: OK, a Stat, or (path or value, Stat)."""
+    if result.__class__ is Code:
+        return _OK, None
+    if result.__class__ is tuple:
+        return _OK, (result[0], tuple(result[1]))
+    return _OK, tuple(result)
