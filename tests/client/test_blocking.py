@@ -10,6 +10,7 @@ import signal
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -152,7 +153,7 @@ def test_an_interrupt_ends_the_wait_and_gives_the_call_up(fake: ClusterThread) -
 
         def interrupt() -> None:
             while "put" not in fake.requests():
-                pass
+                time.sleep(0.001)
             os.kill(os.getpid(), signal.SIGINT)
 
         interrupting = threading.Thread(target=interrupt)

@@ -88,7 +88,12 @@ class Ensemble:
     def __init__(self, tree: Settings | None = None) -> None:
         self.schedule = Schedule()
         self.network = Network(
-            self.schedule, _CALM, random.Random("traps/network"), encode_datagram, self._deliver
+            self.schedule,
+            _CALM,
+            random.Random("traps/network"),
+            encode_datagram,
+            self._deliver,
+            lambda server: self.servers[server].sender,
         )
         self._rng = random.Random("traps/sockets")
         self._sockets = 0

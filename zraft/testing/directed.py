@@ -32,6 +32,7 @@ from zraft.testing.profile import Mode, roll
 from zraft.testing.simulation import Simulation, scaled
 from zraft.transport.messages import PeerMessage, Sender
 from zraft.tree import txn
+from zraft.tree.features import FEATURE_LEVEL_MAX
 from zraft.tree.members import OBSERVER, PARTICIPANT, REMOVE
 
 SEED: Final = 0
@@ -110,7 +111,7 @@ class Scene:
         servers: int = 3,
         *,
         clients: int = 1,
-        features: tuple[int, ...] = (2, 2, 2, 2, 2),
+        features: tuple[int, ...] = (FEATURE_LEVEL_MAX,) * 5,
         seed: int = SEED,
         trace: bool = False,
         **profile: Any,

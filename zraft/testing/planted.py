@@ -909,9 +909,9 @@ def blind_reap() -> Sequence[Patch]:
 def lifetimes_by_wall_clock() -> Sequence[Patch]:
     original = Leadership.lead
 
-    def lead(self: Leadership, raft: Raft, now_ms: int, run_ms: int, wall_ms: int) -> object:
+    def lead(self: Leadership, raft: Raft, now_ms: int, run_ms: int, wall_ms: int, **settled: bool) -> object:
         self._log_time_base = wall_ms - run_ms + self._began
-        return original(self, raft, now_ms, run_ms, wall_ms)
+        return original(self, raft, now_ms, run_ms, wall_ms, **settled)
 
     return [(Leadership, "lead", lead)]
 

@@ -27,6 +27,7 @@ from zraft.testing.process import Process
 from zraft.testing.profile import RUN_MS, Mode, roll
 from zraft.testing.simulation import Simulation, scaled
 from zraft.tree import txn
+from zraft.tree.features import FEATURE_LEVEL_MAX
 from zraft.tree.members import PARTICIPANT, REMOVE
 
 TROUBLES: Final = (Trouble.DIE_BEFORE, Trouble.DIE_DURING, Trouble.DIE_AFTER)
@@ -45,6 +46,8 @@ ASK_AGAIN_MS: Final = 400
 
 SCRIPT_MS: Final = RUN_MS
 """Far more than the script takes with any cut; a cluster that is not through by then is stuck."""
+
+WRITES_FIRST: Final = 12
 
 SETTLE_MS: Final = 300
 
@@ -168,7 +171,7 @@ class CutSimulation(Simulation):
             read_only_mode=False,
             operators=False,
             disk_faults=False,
-            features=(2,) * 5,
+            features=(FEATURE_LEVEL_MAX,) * 5,
             snapshot_bytes=3_000,
             snapshot_commands=10,
             snapshot_keep=1,
@@ -208,6 +211,8 @@ class CutSimulation(Simulation):
             for process in self.processes[: len(self._founders)]:
                 schedule.at(10 * process.server, process.boot)
             self._until("the founders to be written down", lambda: bool(self.history.wanted))
+            # So that there is more to be caught up with than what a log keeps.
+            self._until("some writes", lambda: self.client_checks.writes >= WRITES_FIRST)
             self._add()
             self._lose()
             self._condemn()
