@@ -68,6 +68,9 @@ class _Waiting(Errand):
         self.out_bytes = 0
         self.dirty = self.closing = True
 
+    def on_release(self) -> None:
+        """Nothing else keeps it."""
+
 
 class NativeClient:
     """One application. It repeats every command under its number until it is answered, here or there."""
