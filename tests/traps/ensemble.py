@@ -31,8 +31,8 @@ from zraft.transport.messages import PeerMessage, Sender
 from zraft.tree.settings import Settings
 
 SERVERS: Final = (ServerId(1), ServerId(2), ServerId(3))
-SESSION_MS: Final = 1_000
-"""The timeout that every client asks for: five ticks."""
+SESSION_MS: Final = 3_000
+"""The timeout that every client asks for: a third of it, after which a server gives its clients up, outlasts two elections."""
 
 EXPIRY_MS: Final = SESSION_MS + 2 * TICK_TIME_MS + 400
 """How long after its last touch a session may stand: a report, a scan, a round and a commit."""

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
-from zraft.raft.messages import (
-    AppendEntriesReply,
-    HeartbeatReply,
-)
+from typing import Final
+
+from zraft.raft.messages import AppendEntriesReply, EntryKind, HeartbeatReply
 from zraft.testing import jute
 from zraft.testing.directed import Scene, raft_of
 from zraft.testing.directed_registry import breaks
+from zraft.testing.process import Process
 from zraft.testing.profile import ELECTION_TIMEOUT_MS
 from zraft.transport.messages import OriginBatch, SnapshotOffer, TouchAck
+from zraft.tree import txn
+
+SLICE_BYTES_MAX: Final = 1_000_000
 
 
 @breaks("snapshot clients:")
@@ -160,6 +163,22 @@ def touch_while_expiring() -> None:
         scene.heal()
 
 
+def _has_proposed(leader: Process, opcode: int) -> bool:
+    """Whether the leader's log has a command of this kind that is not committed."""
+    raft = raft_of(leader)
+    if raft.commit_index == raft.log.last_index:
+        return False
+    entries = raft.log.slice(raft.commit_index + 1, raft.log.last_index + 1, SLICE_BYTES_MAX)
+    return any(
+        command[0] == opcode
+        for entry in entries
+        if entry.kind is EntryKind.COMMANDS
+        for batch in txn.unpack_entry(entry.payload)[2]
+        for _, _, commands in batch[4]
+        for command in commands
+    )
+
+
 @breaks("acknowledged:")
 def blind_reap() -> None:
     """A znode with a time to live is written to; that is in the log, not committed, when the leader proposes its end."""
@@ -171,9 +190,8 @@ def blind_reap() -> None:
         scene.until(lambda: client.idle, "it is there")
         scene.run(450)
         commits = scene.hold(AppendEntriesReply)
-        end = raft_of(leader).log.last_index
         client.set("/a", -1)
-        scene.until(lambda: raft_of(leader).log.last_index >= end + 2, "the write and the end are in the log")
+        scene.until(lambda: _has_proposed(leader, txn.REAP), "the write and the end are in the log")
         scene.release(commits)
         client.set("/a", -1)
         scene.until(lambda: client.idle, "it is written to again")
