@@ -38,7 +38,7 @@ KNOWN_SEEDS = {
     "stale_next": 3,
     "old_boot": 2,
     "gap": 0,
-    "keep_old_connection": 9,
+    "keep_old_connection": 6,
     "old_snapshot_accepted": 6,
     "nothing_held": 10,
     "event_after_reply": 0,

@@ -32,7 +32,7 @@ from zraft.tree.settings import Settings
 
 SERVERS: Final = (ServerId(1), ServerId(2), ServerId(3))
 SESSION_MS: Final = 3_000
-"""The timeout that every client asks for: a third of it, after which a server gives its clients up, outlasts two elections."""
+"""The timeout that every client asks for. A third of it, after which a server gives its clients up, outlasts an election."""
 
 EXPIRY_MS: Final = SESSION_MS + 2 * TICK_TIME_MS + 400
 """How long after its last touch a session may stand: a report, a scan, a round and a commit."""

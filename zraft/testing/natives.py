@@ -45,8 +45,6 @@ KINDS: Final = (
     "native answer",
     "native repeat",
     "native repeat elsewhere",
-    "native moved",
-    "native refused",
     "native read",
     "native read over hidden",
     "will done",
