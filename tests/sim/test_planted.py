@@ -56,7 +56,6 @@ KNOWN_SEEDS = {
     "lasting_watch_consumed": 0,
     "lasting_watch_catches_up": 0,
     "event_without_read": 0,
-    "silent_readers": 11,
     "uncommitted_to_readers": 0,
     "once_forgets_on_attach": 6,
     "will_dropped": 3,

@@ -212,3 +212,20 @@ def snapshot_keeps_clients() -> None:
         assert third.adoptions.silenced, "its client stayed until then"
         scene.release(appends, lose=True)
         scene.heal()
+
+
+@breaks("watch:")
+def silent_readers() -> None:
+    """A server whose reports nobody acknowledges serves a reader, and goes on applying what the others write."""
+    with Scene(clients=1, read_only_mode=True) as scene:
+        leader, _, third = scene.found()
+        worker, reader = scene.clients
+        scene.connect(worker, leader)
+        scene.work(10, [worker])
+        acks = scene.hold(TouchAck, to=third)
+        scene.until(lambda: third.driver is not None and not third.driver.serving, "it is not in touch")
+        scene.connect(reader, third)
+        assert reader.read_only
+        scene.work(40, [worker, reader])
+        scene.release(acks, lose=True)
+        scene.heal()

@@ -970,7 +970,7 @@ def event_without_read() -> Sequence[Patch]:
     return [(clients_module, "permits", lambda acl, permission, ids: True)]
 
 
-@_plant("watches", "readers of a server without a quorum are told no events (found by seed 0)")
+@_plant("watches", "readers of a server without a quorum are told no events (found by seed 0)", Mode.READS)
 def silent_readers() -> Sequence[Patch]:
     def publish(self: Clients, events: Any, zxid: int) -> None:
         for event_type, path, acl in events:
