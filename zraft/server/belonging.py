@@ -57,7 +57,8 @@ class Belonging:
             identity.instance,
             [peer for peer in peers if peer not in settings.observers],
             stored.roster,
-            founded=stored.log.last_index > 0,
+            # Also if no entry reached it: no founder has a term before it knows that all agreed on the roster.
+            founded=stored.log.last_index > 0 or (stored.roster is not None and stored.hard_state.term > 0),
             cluster=identity.cluster,
             founds=identity.server not in settings.observers,
         )
