@@ -69,7 +69,7 @@ class Announcements:
         elif self._leaderless_since is not None:
             self._process.elections.add(now - self._leaderless_since)
             self._leaderless_since = None
-        self._show_role(round(now * 1000, 3))
+        self._show_role()
         self._compare_settings()
         known = driver.raft.membership if driver.raft is not None else driver.belonging.joining.members
         if known is not None and known is not self._members_known:
@@ -91,7 +91,22 @@ class Announcements:
             log.warning("quota exceeded", paths=sorted(exceeded)[:QUOTAS_SHOWN_MAX], count=len(exceeded))
             exceeded.clear()
 
-    def _show_role(self, monotonic_ms: float) -> None:
+    def role_changed(self, now_ms: float) -> None:
+        """A turn ended at `now_ms` in another role than the one before.
+
+        Elections are measured by these lines, and one takes less than the time between two calls of `show`; the clock
+        is one for all processes of a machine.
+        """
+        raft = self._driver.raft
+        if raft is None or raft.role is Role.FOLLOWER:
+            return
+        at = round(now_ms, 3)
+        if raft.role is Role.LEADER:
+            log.info("became leader", term=raft.term, last_index=raft.log.last_index, monotonic_ms=at)
+        else:
+            log.info("stands for election", role=ROLE_NAMES[raft.role], term=raft.term, monotonic_ms=at)
+
+    def _show_role(self) -> None:
         driver = self._driver
         shown = (driver.role, driver.leader, driver.problem, driver.cluster)
         if shown != self._shown:
@@ -103,20 +118,8 @@ class Announcements:
                 log.info("member of cluster", cluster=driver.cluster.hex())
             if driver.problem is not None and (not before or before[2] != driver.problem):
                 log.error("server stays out", problem=driver.problem)
-            if raft is not None:
-                if raft.role is Role.LEADER:
-                    log.info(
-                        "became leader",
-                        term=raft.term,
-                        last_index=raft.log.last_index,
-                        monotonic_ms=monotonic_ms,
-                    )
-                elif raft.role is not Role.FOLLOWER:
-                    # What elections are measured by: the clock is one for all processes of a machine.
-                    name = ROLE_NAMES[raft.role]
-                    log.info("stands for election", role=name, term=raft.term, monotonic_ms=monotonic_ms)
-                elif driver.leader is not None:
-                    log.info("follows", leader=driver.leader, term=raft.term)
+            if raft is not None and raft.role is Role.FOLLOWER and driver.leader is not None:
+                log.info("follows", leader=driver.leader, term=raft.term)
 
     def _compare_settings(self) -> None:
         driver = self._driver

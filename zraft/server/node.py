@@ -168,6 +168,7 @@ class Node:
         # What was restored is out of sight from here on, too.
         self._collector = Collector()
         self._last_tick = time.monotonic()
+        self._role = self.driver.role
         self._announcements = Announcements(
             self.driver, config, directory, self._process, self._peers.set_members, self._last_tick
         )
@@ -400,6 +401,10 @@ class Node:
         ended = now_ms_exactly()
         driver.latencies.answered(ended)
         self._process.turns.add((ended - began) / 1000)
+        role = driver.role
+        if role is not self._role:
+            self._role = role
+            self._announcements.role_changed(time.monotonic() * 1000)
         if effects.wake_at <= now or (self._tls is not None and self._tls.handshakes.ready):
             self.schedule()
 
