@@ -97,6 +97,8 @@ class FakeCluster:
         self.nodes: dict[str, Node] = {"/": Node(b"", 0, 0)}
         self.sessions: dict[int, KeptSession] = {}
         self.requests: list[Mapping[str, Any]] = []
+        self.transports: set[asyncio.Transport] = set()
+        """All that are not lost yet, whatever was said on them."""
         self.connections: set[FakeConnection] = set()
         self.accepted = 0
         self.faults: dict[str, deque[Fault]] = {}
@@ -125,6 +127,13 @@ class FakeCluster:
         for server in self.servers:
             server.close()
         self.cut()
+        # Also those that were taken this moment, or are closed and wait for a client to read: the loop is about to end.
+        for _ in range(5):
+            await asyncio.sleep(0)
+        for transport in list(self.transports):
+            transport.abort()
+        for _ in range(5):
+            await asyncio.sleep(0)
 
     @property
     def hosts(self) -> str:
@@ -481,15 +490,19 @@ class FakeConnection(asyncio.Protocol):
         self.cluster = cluster
         self.session = 0
         self._transport: asyncio.Transport | None = None
+        self._opened: asyncio.Transport | None = None
         self._unpacker = msgpack.Unpacker(use_list=False, strict_map_key=False)
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         assert isinstance(transport, asyncio.Transport)
-        self._transport = transport
+        self._transport = self._opened = transport
+        self.cluster.transports.add(transport)
         self.cluster.connections.add(self)
         self.cluster.accepted += 1
 
     def connection_lost(self, exc: Exception | None) -> None:
+        assert self._opened is not None
+        self.cluster.transports.discard(self._opened)
         self._forget()
 
     def _forget(self) -> None:
