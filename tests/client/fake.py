@@ -121,18 +121,16 @@ class FakeCluster:
             self.addresses.append(server.sockets[0].getsockname()[:2])
 
     async def stop_listening(self, number: int) -> None:
-        self.servers[number].close()
+        await _stop_listening(self.servers[number])
 
     async def close(self) -> None:
         for server in self.servers:
-            server.close()
+            await _stop_listening(server)
         self.cut()
-        # Also those that were taken this moment, or are closed and wait for a client to read: the loop is about to end.
-        for _ in range(5):
-            await asyncio.sleep(0)
+        # Also those that are closed and wait for a client to read: the loop is about to end.
         for transport in list(self.transports):
             transport.abort()
-        for _ in range(5):
+        for _ in range(LOOP_TURNS):
             await asyncio.sleep(0)
 
     @property
@@ -478,9 +476,22 @@ class FakeCluster:
         return begin
 
 
+LOOP_TURNS: Final = 5
+"""More than a transport takes to be made, or to be lost."""
+
 WRITES: Final = frozenset(
     ("put", "delete", "increment", "append", "create", "set", "remove", "multi", "truncate", "will")
 )
+
+
+async def _stop_listening(server: asyncio.Server) -> None:
+    """Close it, but not between the two steps in which asyncio takes a client: that leaves a socket without an owner."""
+    loop = asyncio.get_running_loop()
+    for socket in server.sockets:
+        loop.remove_reader(socket.fileno())
+    for _ in range(LOOP_TURNS):
+        await asyncio.sleep(0)
+    server.close()
 
 
 class FakeConnection(asyncio.Protocol):

@@ -304,8 +304,6 @@ def test_a_write_that_no_server_takes_ends_at_one_deadline_however_many_attempts
             mine["k"] = 1
 
 
-@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
-# So much is allocated here that the garbage of tests before it is found: a socket of one of them, not yet known which.
 def test_more_entries_than_may_wait_are_updated_all_the_same(fake: ClusterThread) -> None:
     with DistributedDict.connect(fake.hosts, pending_max=5_000) as mine:
         mine.update({n: n for n in range(12_000)})
