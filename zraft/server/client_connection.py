@@ -8,8 +8,10 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections import deque
 from enum import Enum
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Final, Protocol
 
+from zraft.server.authentication import logged_in_ids
+from zraft.server.sasl import AuthenticationError, DigestMd5
 from zraft.server.statistics import ConnectionLatency
 from zraft.tree.acl import Ids
 from zraft.tree.sessions import Session
@@ -17,6 +19,15 @@ from zraft.wire.connect import ConnectRequest
 
 if TYPE_CHECKING:
     from zraft.server.clients import Clients
+
+BACKLOG_BYTES_MAX: Final = 4 * 1024 * 1024
+"""Requests kept while there is no room for them; beyond it the socket is not read."""
+
+ANSWERS_BYTES_MAX: Final = 4 * 1024 * 1024
+"""Answers to reads gathered for one turn; further reads wait. A request of 20 bytes can ask for a megabyte."""
+
+SUBMIT_BYTES_MAX: Final = 128 * 1024
+"""Writes handed to the origin stream at once, at least one always; below the size of a batch, which none may exceed."""
 
 
 class Phase(Enum):
@@ -48,6 +59,7 @@ class ClientConnection(ABC):
 
     __slots__ = (
         "_clients",
+        "_login",
         "address",
         "asked_at",
         "closing",
@@ -72,6 +84,7 @@ class ClientConnection(ABC):
 
     def __init__(self, clients: Clients, address: str, ids: Ids) -> None:
         self._clients = clients
+        self._login: DigestMd5 | None = None
         self.address = address
         self.ids = ids
         self.ids_of_writes = ids
@@ -145,13 +158,37 @@ class ClientConnection(ABC):
         """False while the shell must not read more from this client."""
 
     @property
-    @abstractmethod
     def wants_flush(self) -> bool:
         """True while so much is to be written that no more requests are answered."""
+        return self.out_bytes >= ANSWERS_BYTES_MAX
 
     @abstractmethod
     def data_received(self, data: bytes) -> None:
         """Bytes arrived."""
+
+    def _count(self, requests: int, size: int) -> None:
+        """So many complete requests arrived in one read of `size` bytes."""
+        clients = self._clients
+        self.received += requests
+        clients.received_total += requests
+        clients.bytes_received_total += size
+        if self.asked_at is None:
+            self.asked_at = clients.arrived
+
+    def _log_in(self, token: bytes) -> tuple[Ids, bytes]:
+        """One step of a SASL login: the ids after it, and the answer. Raises AuthenticationError."""
+        login = self._login or self._clients.begin_login()
+        if login is None:
+            raise AuthenticationError("SASL is not configured; set auth.sasl_users_file")
+        step = login.respond(token)
+        if step.user is None:
+            self._login = login
+            return self.ids_of_writes, step.token
+        self._login = None  # a client may log in again, with a new challenge
+        ids = logged_in_ids(step.user, self.ids_of_writes, self._clients.auth)
+        if ids is None:
+            raise AuthenticationError("SASL: too many ids on one connection")
+        return ids, step.token
 
     @abstractmethod
     def take_backlog(self) -> None:

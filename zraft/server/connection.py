@@ -13,10 +13,10 @@ import struct
 from typing import TYPE_CHECKING, Any, Final
 
 from zraft.errors import Code, MarshallingError, ProtocolError
-from zraft.server.authentication import logged_in_ids, proved_ids
-from zraft.server.client_connection import ClientConnection, Phase
+from zraft.server.authentication import proved_ids
+from zraft.server.client_connection import BACKLOG_BYTES_MAX, SUBMIT_BYTES_MAX, ClientConnection, Phase
 from zraft.server.queries import QUERIES
-from zraft.server.sasl import AuthenticationError, DigestMd5
+from zraft.server.sasl import AuthenticationError
 from zraft.tree import reads, txn
 from zraft.tree.acl import Ids
 from zraft.tree.node import SHARD_COUNT
@@ -42,17 +42,8 @@ if TYPE_CHECKING:
 HEADER: Final = struct.Struct(">ii").unpack_from
 PING_FRAME: Final = struct.pack(">ii", XID_PING, Opcode.PING)
 
-BACKLOG_BYTES_MAX: Final = 4 * 1024 * 1024
-"""Requests kept per connection while the origin stream is full, or behind a write; beyond it the socket is not read."""
-
 REQUEST_OVERHEAD_BYTES: Final = 128
 """Counted per kept request for its objects, so that a flood of tiny ones cannot cheat."""
-
-ANSWERS_BYTES_MAX: Final = 4 * 1024 * 1024
-"""Answers to reads gathered for one turn; further reads wait. A request of 20 bytes can ask for a megabyte."""
-
-SUBMIT_BYTES_MAX: Final = 128 * 1024
-"""Writes handed to the origin stream at once, at least one always; below the size of a batch, which none may exceed."""
 
 WRITES: Final = frozenset(int(opcode) for opcode in opcodes.WRITES)
 RECONFIG: Final = int(Opcode.RECONFIG)
@@ -103,7 +94,6 @@ class Connection(ClientConnection):
     __slots__ = (
         "_backlog",
         "_backlog_bytes",
-        "_login",
         "_queued_bytes",
         "_reader",
         "held",
@@ -119,7 +109,6 @@ class Connection(ClientConnection):
         self._backlog: list[bytes] = []
         self._backlog_bytes = 0
         self._queued_bytes = 0
-        self._login: DigestMd5 | None = None
         self.held = False
         """A request at the end of the queue takes more than one turn; what is behind it waits in the backlog."""
         self.last_opcode = 0
@@ -140,11 +129,6 @@ class Connection(ClientConnection):
         """False while the shell must not read more from this client."""
         return self._backlog_bytes + self._queued_bytes < BACKLOG_BYTES_MAX
 
-    @property
-    def wants_flush(self) -> bool:
-        """True while so much is to be written that no more requests are answered."""
-        return self.out_bytes >= ANSWERS_BYTES_MAX
-
     def data_received(self, data: bytes) -> None:
         """Bytes arrived."""
         if self.phase is Phase.CLOSED or self.ending or self.closing:
@@ -160,11 +144,7 @@ class Connection(ClientConnection):
             return
         if not frames:
             return
-        self.received += len(frames)
-        self._clients.received_total += len(frames)
-        self._clients.bytes_received_total += len(data)
-        if self.asked_at is None:
-            self.asked_at = self._clients.arrived
+        self._count(len(frames), len(data))
         if self.phase is Phase.ATTACHED and not self._backlog and not self.held and not self._clients.full:
             self._take(frames)
         elif self.phase is Phase.READ_ONLY and not self._backlog and not self._clients.full:
@@ -353,21 +333,6 @@ class Connection(ClientConnection):
             self._turn_away(xid, Code.AUTH_FAILED, str(error))
         else:
             self._proved(ids, replies.encode_token_reply(xid, 0, token))
-
-    def _log_in(self, token: bytes) -> tuple[Ids, bytes]:
-        """One step of a SASL login: the ids after it, and the answer. Raises AuthenticationError."""
-        login = self._login or self._clients.begin_login()
-        if login is None:
-            raise AuthenticationError("SASL is not configured; set auth.sasl_users_file")
-        step = login.respond(token)
-        if step.user is None:
-            self._login = login
-            return self.ids_of_writes, step.token
-        self._login = None  # a client may log in again, with a new challenge
-        ids = logged_in_ids(step.user, self.ids_of_writes, self._clients.auth)
-        if ids is None:
-            raise AuthenticationError("SASL: too many ids on one connection")
-        return ids, step.token
 
     def _turn_away(self, xid: int, code: Code, why: str) -> None:
         """The last answer of this connection, in its turn."""

@@ -12,21 +12,18 @@ from __future__ import annotations
 from collections import deque
 from typing import TYPE_CHECKING, Any, Final
 
-from zraft.address import parse_address
-from zraft.errors import Code, ConfigError, MarshallingError
-from zraft.ids import SERVER_ID_MAX, SERVER_ID_MIN, ServerId
-from zraft.server.authentication import logged_in_ids, meets, proved_ids
-from zraft.server.client_connection import ClientConnection, Phase
+from zraft.errors import Code, MarshallingError
+from zraft.server.authentication import meets, proved_ids
+from zraft.server.client_connection import BACKLOG_BYTES_MAX, SUBMIT_BYTES_MAX, ClientConnection, Phase
 from zraft.server.native_feeds import PathSubscription
+from zraft.server.native_members import change_of
 from zraft.server.native_reads import Failure, Listings, answer, state_of
 from zraft.server.native_view import ClusterView
-from zraft.server.sasl import AuthenticationError, DigestMd5
-from zraft.tree.acl import WRITE, Ids, permits
+from zraft.server.sasl import AuthenticationError
+from zraft.tree.acl import Ids
 from zraft.tree.events import AddWatchMode
 from zraft.tree.features import LEVEL_OF_NATIVE
 from zraft.tree.machine import Machine
-from zraft.tree.members import PARTICIPANT, REMOVE
-from zraft.tree.node import CONFIG
 from zraft.tree.outcomes import outcome_of
 from zraft.tree.sessions import Session
 from zraft.tree.txn import CLOSE_SESSION, MEMBERS, ONCE, Command
@@ -43,15 +40,6 @@ OUTSTANDING_MAX: Final = 4_096
 """Requests of one connection that are not answered; beyond it nothing more is read."""
 
 SUBSCRIPTIONS_MAX: Final = 256
-
-BACKLOG_BYTES_MAX: Final = 4 * 1024 * 1024
-"""Requests kept undecoded while there is no room for them; beyond it the socket is not read."""
-
-ANSWERS_BYTES_MAX: Final = 4 * 1024 * 1024
-"""Answers to reads gathered for one turn; further reads wait."""
-
-SUBMIT_BYTES_MAX: Final = 128 * 1024
-"""Writes handed to the origin stream at once, at least one always; below the size of a batch, which none may exceed."""
 
 NO_CONTACT: Final = "this server has no contact with a quorum of its cluster; ask another one"
 
@@ -85,7 +73,6 @@ class NativeConnection(ClientConnection):
         "_floors",
         "_hello_id",
         "_is_let_in",
-        "_login",
         "_reader",
         "_ready",
         "_watches",
@@ -111,7 +98,6 @@ class NativeConnection(ClientConnection):
         """Reads that wait for a read index."""
         self._watches: dict[int, PathSubscription] = {}
         self._hello_id = 0
-        self._login: DigestMd5 | None = None
         self._is_let_in = not clients.auth.required_schemes
         self.unpushed = False
         """Something was changed that this client subscribed to and was not told yet; see `Feeds`."""
@@ -173,10 +159,6 @@ class NativeConnection(ClientConnection):
     def wants_read(self) -> bool:
         return self._undecoded < BACKLOG_BYTES_MAX
 
-    @property
-    def wants_flush(self) -> bool:
-        return self.out_bytes >= ANSWERS_BYTES_MAX
-
     def data_received(self, data: bytes) -> None:
         if self.phase is Phase.CLOSED or self.ending or self.closing:
             return
@@ -189,12 +171,7 @@ class NativeConnection(ClientConnection):
             self._clients.touch(self.session)
         if not complete:
             return
-        count = self._reader.count
-        self.received += count
-        self._clients.received_total += count
-        self._clients.bytes_received_total += len(data)
-        if self.asked_at is None:
-            self.asked_at = self._clients.arrived
+        self._count(self._reader.count, len(data))
         idle = self._decoder is None
         if idle:
             self._decoder = map_decoder()
@@ -607,23 +584,8 @@ class NativeConnection(ClientConnection):
         fields = None if token is None else {"token": token}
         self._write_answer(answers.encode_result(offer.id, self.machine.last_zxid, fields))
 
-    def _log_in(self, token: bytes) -> tuple[Ids, bytes]:
-        """One step of a SASL login: the ids after it, and the answer. Raises AuthenticationError."""
-        login = self._login or self._clients.begin_login()
-        if login is None:
-            raise AuthenticationError("SASL is not configured; set auth.sasl_users_file")
-        step = login.respond(token)
-        if step.user is None:
-            self._login = login
-            return self.ids_of_writes, step.token
-        self._login = None
-        ids = logged_in_ids(step.user, self.ids_of_writes, self._clients.auth)
-        if ids is None:
-            raise AuthenticationError("SASL: too many ids on one connection")
-        return ids, step.token
-
     def _configure(self, config: requests.Config) -> None:
-        """Add or delete a member; as security demands, nobody may unless the operator has said so."""
+        """Add or delete a member: nobody may unless the operator has said so, and then who may write /zookeeper/config."""
         clients = self._clients
         if not clients.reconfig_enabled:
             code = Code.RECONFIG_DISABLED
@@ -638,48 +600,13 @@ class NativeConnection(ClientConnection):
         if not clients.serving:
             self._refuse(config.id, Code.CONNECTION_LOSS, NO_CONTACT)
             return
-        node = self.machine.find(CONFIG)
-        # A run without a session is not asked for this right when it is applied: those are operators' too.
-        if node is None or not permits(node.acl, WRITE, self.ids_of_writes):
-            self._refuse(config.id, Code.NO_AUTH, answers.text_of(Code.NO_AUTH, CONFIG))
-            return
-        try:
-            address = str(parse_address(config.address, "config: address"))
-        except ConfigError as error:
-            self._refuse(config.id, Code.BAD_ARGUMENTS, str(error))
-            return
-        change = self._change_of_members(config, address)
-        if change is None:
+        change = change_of(config, self.machine.members)
+        if len(change) == 2:
+            self._refuse(config.id, *change)
             return
         command: Command = (MEMBERS, False, -1, (change,))
         self.queue.append((config.id, "config", command))
-        clients.submit(self, [command], len(address))
-
-    def _change_of_members(self, config: requests.Config, address: str) -> tuple[int, int, str] | None:
-        """(server, part, address) of the change; None if there is none, which is answered already."""
-        members = self.machine.members
-        if not members:
-            code = Code.RECONFIG_IN_PROGRESS
-            self._refuse(config.id, code, answers.text_of(code))
-            return None
-        at = next((server for server, member in members.items() if member.address == address), None)
-        if not config.add:
-            if at is None or config.server not in (None, at):
-                self._refuse(config.id, Code.BAD_ARGUMENTS, f"config: no such member at {address}")
-                return None
-            return at, REMOVE, ""
-        server = config.server
-        if server is None:
-            server = at
-        if server is None:
-            free = (n for n in range(SERVER_ID_MIN, SERVER_ID_MAX + 1) if ServerId(n) not in members)
-            server = next(free, None)
-        if server is None:
-            self._refuse(
-                config.id, Code.BAD_ARGUMENTS, f"config: all server ids up to {SERVER_ID_MAX} are taken"
-            )
-            return None
-        return server, PARTICIPANT, address
+        clients.submit(self, [command], len(config.address))
 
     # -- subscriptions
 

@@ -436,8 +436,9 @@ class Machine:
     def _change_members(self, command: Command, zxid: int) -> Znode | Code:
         """[MEMBERS, replace, version, [[server, part, address], ...]]: the znode /zookeeper/config as changed.
 
-        `version` is what the wish must be of (the zxid of its last change), -1 for any. A client needs the right to
-        write the configuration; servers and the leader, whose operators hold the cluster's key, do not.
+        `version` is what the wish must be of (the zxid of its last change), -1 for any. A client, with a session or
+        without one, needs the right to write the configuration; servers and the leader, whose operators hold the
+        cluster's key, have no ids and need none.
         RECONFIG_IN_PROGRESS before the leader has written down the members that the cluster was founded with.
         """
         if self.feature_level < LEVEL_OF_MEMBERS:
@@ -459,7 +460,8 @@ class Machine:
             before = {member.address for member in self.members.values()}
             if any(m.address.startswith(EVERYWHERE) and m.address not in before for m in members.values()):
                 members = Code.BAD_ARGUMENTS
-        allowed = self._tree.session is None or permits(node.acl, WRITE, self._tree.ids)
+        by_client = self._tree.session is not None or self._tree.ids
+        allowed = not by_client or permits(node.acl, WRITE, self._tree.ids)
         if isinstance(members, Code):
             # What is refused here only, such as a number above those of our servers, ZooKeeper would have let pass up
             # to here; what nobody can read is an empty tuple.

@@ -8,7 +8,7 @@ import pytest
 
 from tests.unit.server.one_server import OneServer, create
 from zraft.errors import Code
-from zraft.server.connection import BACKLOG_BYTES_MAX, SUBMIT_BYTES_MAX
+from zraft.server.client_connection import BACKLOG_BYTES_MAX, SUBMIT_BYTES_MAX
 from zraft.server.origin import OriginSettings
 from zraft.tree.txn import CLOSE_SESSION, DELETE, MULTI, SET_DATA
 from zraft.wire.client import Pong, Reply, WatchEvent

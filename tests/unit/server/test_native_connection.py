@@ -11,8 +11,8 @@ import pytest
 from tests.unit.server.native import Map, NativeClient, started
 from tests.unit.server.test_sasl import response_to
 from zraft.errors import Code
+from zraft.server import client_connection, native_connection
 from zraft.server import clients as clients_module
-from zraft.server import native_connection
 from zraft.server.authentication import AuthSettings
 from zraft.server.client_connection import Phase
 from zraft.testing.fuzz.one_server import FRAME_BYTES_MAX, OneServer
@@ -553,7 +553,7 @@ def test_a_client_that_only_sends_is_not_read_for_ever(client: NativeClient) -> 
     while client.connection.wants_read:
         client.raw(chunk)
         fed += len(chunk)
-        assert fed < 3 * native_connection.BACKLOG_BYTES_MAX
+        assert fed < 3 * client_connection.BACKLOG_BYTES_MAX
         client.server.turn()
 
 
@@ -563,7 +563,7 @@ def test_answers_of_large_reads_wait_for_the_client_to_take_them(client: NativeC
     answers: list[Map] = []
     for _ in range(500):
         size = client.server.turn()
-        assert size <= native_connection.ANSWERS_BYTES_MAX + 100_000
+        assert size <= client_connection.ANSWERS_BYTES_MAX + 100_000
         answers += client.taken()
         if len(answers) == 1_000:
             break

@@ -15,7 +15,8 @@ from zraft.address import Address
 from zraft.errors import Code, ConfigError
 from zraft.ids import COORDINATION_GROUP, Instance
 from zraft.raft.messages import AppendEntries, Entry, EntryKind, Heartbeat
-from zraft.server.connection import BACKLOG_BYTES_MAX, Connection
+from zraft.server.client_connection import BACKLOG_BYTES_MAX
+from zraft.server.connection import Connection
 from zraft.server.native_connection import NativeConnection
 from zraft.testing import jute
 from zraft.testing.broken import BrokenPromiseError

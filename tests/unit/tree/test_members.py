@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from tests.unit.tree.scenario import Scenario
+from tests.unit.tree.scenario import ONE, Scenario
 from zraft.errors import Code
 from zraft.tree.events import NODE_DATA_CHANGED
 from zraft.tree.members import OBSERVER, PARTICIPANT, REMOVE
@@ -107,3 +107,16 @@ def test_removing_who_is_no_member_changes_nothing_else(scenario: Scenario) -> N
 def test_what_is_no_change_changes_nothing(scenario: Scenario, change: Any) -> None:
     assert as_client(scenario, FOUR, change) is Code.BAD_ARGUMENTS
     assert members(scenario) == [1, 2, 3]
+
+
+def test_a_client_without_a_session_needs_the_right_to_change_members_as_one_with_a_session_does(
+    scenario: Scenario,
+) -> None:
+    """Judged at apply, from what the log says (D-5): its run has ids, those of servers and operators have none."""
+    command = (MEMBERS, False, -1, (FOUR,))
+    scenario.batch(ONE)
+    assert scenario.machine.begin_run(0, (("ip", "10.0.0.9"),)) is Code.OK
+    assert scenario.machine.execute(command) is Code.NO_AUTH
+    scenario.batch(ONE)
+    assert scenario.machine.begin_run(0, SUPER) is Code.OK
+    assert not isinstance(scenario.machine.execute(command), Code)

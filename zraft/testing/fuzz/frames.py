@@ -16,7 +16,8 @@ from typing import Final
 from attrs import evolve, frozen
 
 from zraft.errors import Code
-from zraft.server.connection import ANSWERS_BYTES_MAX, BACKLOG_BYTES_MAX, Connection
+from zraft.server.client_connection import ANSWERS_BYTES_MAX, BACKLOG_BYTES_MAX
+from zraft.server.connection import Connection
 from zraft.testing import jute
 from zraft.testing.broken import BrokenPromiseError
 from zraft.testing.fuzz.documented import (

@@ -14,8 +14,8 @@ from typing import Any, Final
 import msgpack
 
 from zraft.errors import Code
-from zraft.server.client_connection import Phase
-from zraft.server.native_connection import ANSWERS_BYTES_MAX, BACKLOG_BYTES_MAX, NativeConnection
+from zraft.server.client_connection import ANSWERS_BYTES_MAX, BACKLOG_BYTES_MAX, Phase
+from zraft.server.native_connection import NativeConnection
 from zraft.testing.broken import BrokenPromiseError
 from zraft.testing.fuzz.mutation import INTEGERS, mutate_bytes
 from zraft.testing.fuzz.one_server import OUTPUT_BYTES_MAX, Client, OneServer
