@@ -16,7 +16,8 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 
 from zraft import __version__
-from zraft.errors import ConfigError, ZraftError
+from zraft.command_group import CommandGroup
+from zraft.errors import ConfigError
 from zraft.key_command import key
 from zraft.member_command import member
 from zraft.settings_command import settings as settings_group
@@ -25,24 +26,11 @@ if TYPE_CHECKING:
     from zraft.zoo_cfg import Note
 
 EXIT_FAILED: Final = 1
-EXIT_USAGE: Final = 2
 
 
-class _Misuse(click.ClickException):
-    exit_code = EXIT_USAGE
-
-
-class _Group(click.Group):
-    """Prints a declared error as one message instead of a traceback; any other is a bug and keeps its own."""
-
-    def invoke(self, ctx: click.Context) -> Any:
-        try:
-            return super().invoke(ctx)
-        except ZraftError as error:
-            raise (_Misuse if isinstance(error, ConfigError) else click.ClickException)(str(error)) from error
-
-
-@click.group(cls=_Group, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110})
+@click.group(
+    cls=CommandGroup, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110}
+)
 @click.version_option(__version__, prog_name="zraft")
 def main() -> None:
     """A Raft-replicated coordination service that ZooKeeper clients can use.

@@ -11,6 +11,7 @@ import re
 import socket
 import ssl
 import time
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Final
 
@@ -127,3 +128,18 @@ def server_status(
         UnreachableError: see `ask`.
     """
     return parse_srvr(ask(address, "srvr", timeout_s, tls))
+
+
+def sole_leader(addresses: Mapping[int, Address], timeout_s: float) -> int | None:
+    """Which server leads, if all of these serve and exactly one of them leads; else None, also if one is out of reach."""
+    leaders = []
+    for number, address in addresses.items():
+        try:
+            status = server_status(address, timeout_s)
+        except UnreachableError:
+            return None
+        if status is None or status.mode not in (*LEADING_MODES, "follower"):
+            return None
+        if status.mode in LEADING_MODES:
+            leaders.append(number)
+    return leaders[0] if len(leaders) == 1 else None

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Final, Protocol, TypeVar
 
 from zraft.address import Address
-from zraft.status import LEADING_MODES, UnreachableError, server_status
+from zraft.status import sole_leader
 from zraft_bench.processes import HOST, ServerError, ServerProcess, end_all, free_ports, total_cpu_s
 
 READY_TIMEOUT_S: Final = 120.0
@@ -143,18 +143,9 @@ class LocalCluster:
         return wait_until(lambda: self._leader_of(expected), f"servers {expected} to serve with one leader")
 
     def _leader_of(self, numbers: Sequence[int]) -> int | None:
-        leaders = []
         for number in numbers:
             self.processes[number].require_running()
-            try:
-                status = server_status(self.addresses[number], ASK_TIMEOUT_S)
-            except UnreachableError:
-                return None
-            if status is None or status.mode not in (*LEADING_MODES, "follower"):
-                return None
-            if status.mode in LEADING_MODES:
-                leaders.append(number)
-        return leaders[0] if len(leaders) == 1 else None
+        return sole_leader({number: self.addresses[number] for number in numbers}, ASK_TIMEOUT_S)
 
     def restart(self) -> None:
         """End all and start them again on their directories, until they serve.

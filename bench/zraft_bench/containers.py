@@ -15,7 +15,7 @@ from typing import Any, Final
 
 from zraft.address import Address
 from zraft.errors import ConfigError
-from zraft.status import LEADING_MODES, UnreachableError, server_status
+from zraft.status import sole_leader
 from zraft_bench.cluster import ASK_TIMEOUT_S, new_key, wait_until
 from zraft_bench.processes import HOST, ServerError
 
@@ -109,7 +109,7 @@ class ContainerCluster:
         for container in self._containers.values():
             container.start()
         self._learn_ports()
-        wait_until(self._serve, "the containers to serve with one leader")
+        wait_until(self._leader, "the containers to serve with one leader")
 
     def _learn_ports(self) -> None:
         for number, container in self._containers.items():
@@ -128,22 +128,13 @@ class ContainerCluster:
             )
         self._docker.images.build(path=str(root), tag=self._image, rm=True)
 
-    def _serve(self) -> bool | None:
-        leaders = 0
-        for number, address in self._addresses.items():
-            container = self._containers[number]
+    def _leader(self) -> int | None:
+        for container in self._containers.values():
             container.reload()
             if container.status in ("exited", "dead"):
                 tail = container.logs(tail=LOG_TAIL_LINES).decode(errors="replace")
                 raise ServerError(f"container {container.name} has ended:\n{tail}")
-            try:
-                status = server_status(address, ASK_TIMEOUT_S)
-            except UnreachableError:
-                return None
-            if status is None or status.mode not in (*LEADING_MODES, "follower"):
-                return None
-            leaders += status.mode in LEADING_MODES
-        return True if leaders == 1 else None
+        return sole_leader(self._addresses, ASK_TIMEOUT_S)
 
     def cpu_s(self) -> float | None:
         """As the engine counts it, user and system."""
@@ -157,7 +148,7 @@ class ContainerCluster:
         for container in self._containers.values():
             container.restart(timeout=STOP_S)
         self._learn_ports()
-        wait_until(self._serve, "the containers to serve with one leader")
+        wait_until(self._leader, "the containers to serve with one leader")
 
     def stop(self) -> None:
         """Remove containers with their volumes, then the network."""

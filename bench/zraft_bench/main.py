@@ -6,14 +6,13 @@ A composition root: it may import anything and nothing imports it. What a comman
 from __future__ import annotations
 
 from importlib import import_module
-from typing import Any, Final
+from typing import Final
 
 import click
 
 from zraft import __version__
-from zraft.errors import ConfigError, ZraftError
+from zraft.command_group import CommandGroup
 
-EXIT_USAGE: Final = 2
 COMMANDS: Final = {
     "local": "zraft_bench.local_command:local",
     "head": "zraft_bench.distributed_command:head",
@@ -26,12 +25,8 @@ COMMANDS: Final = {
 }
 
 
-class _Misuse(click.ClickException):
-    exit_code = EXIT_USAGE
-
-
-class _Group(click.Group):
-    """Imports a command when it is called, and prints a declared error as one message."""
+class _Group(CommandGroup):
+    """Imports a command when it is called."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         return list(COMMANDS)
@@ -41,12 +36,6 @@ class _Group(click.Group):
             return None
         module, _, attribute = COMMANDS[cmd_name].partition(":")
         return getattr(import_module(module), attribute)  # type: ignore[no-any-return]
-
-    def invoke(self, ctx: click.Context) -> Any:
-        try:
-            return super().invoke(ctx)
-        except ZraftError as error:
-            raise (_Misuse if isinstance(error, ConfigError) else click.ClickException)(str(error)) from error
 
 
 @click.group(cls=_Group, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110})

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Final
 
 from zraft.address import Address
-from zraft.status import LEADING_MODES, UnreachableError, server_status
+from zraft.status import sole_leader
 from zraft_bench.cluster import ASK_TIMEOUT_S, wait_until
 from zraft_bench.processes import HOST, ServerError, ServerProcess, end_all, free_ports, total_cpu_s
 
@@ -57,13 +57,13 @@ class ZooKeeperServers:
         for number in range(1, self.count + 1):
             self._processes.append(self._prepare(number))
             self._processes[-1].start()
-        wait_until(self._serve, "ZooKeeper to serve with one leader")
+        wait_until(self._leader, "ZooKeeper to serve with one leader")
 
     def restart(self) -> None:
         self.stop()
         for process in self._processes:
             process.start()
-        wait_until(self._serve, "ZooKeeper to serve with one leader")
+        wait_until(self._leader, "ZooKeeper to serve with one leader")
 
     def _prepare(self, number: int) -> ServerProcess:
         place = self._directory / f"zookeeper-{number}"
@@ -92,18 +92,10 @@ class ZooKeeperServers:
             place / "log",
         )
 
-    def _serve(self) -> bool | None:
-        leaders = 0
-        for process, port in zip(self._processes, self._ports, strict=True):
+    def _leader(self) -> int | None:
+        for process in self._processes:
             process.require_running()
-            try:
-                status = server_status(Address(HOST, port), ASK_TIMEOUT_S)
-            except UnreachableError:
-                return None
-            if status is None or status.mode not in (*LEADING_MODES, "follower"):
-                return None
-            leaders += status.mode in LEADING_MODES
-        return True if leaders == 1 else None
+        return sole_leader({n: Address(HOST, port) for n, port in enumerate(self._ports, 1)}, ASK_TIMEOUT_S)
 
     def cpu_s(self) -> float | None:
         return total_cpu_s(self._processes)

@@ -8,6 +8,8 @@ from typing import Any, Generic, TypeVar
 
 from attrs import frozen
 
+from zraft.wire.stat import Stat as Stat  # the eleven fields of a znode, in ZooKeeper's order
+
 T = TypeVar("T")
 
 
@@ -29,23 +31,6 @@ class Consistency(StrEnum):
     """All that was acknowledged, to anybody, before it was asked."""
     LOCAL = "local"
     """What the connected server has applied, never older than anything this client saw before."""
-
-
-@frozen
-class Stat:
-    """The eleven fields of a znode. Zxids; times in milliseconds since 1970; `data_length` in bytes."""
-
-    czxid: int
-    mzxid: int
-    ctime: int
-    mtime: int
-    version: int
-    cversion: int
-    aversion: int
-    ephemeral_owner: int
-    data_length: int
-    num_children: int
-    pzxid: int
 
 
 @frozen

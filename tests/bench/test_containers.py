@@ -103,7 +103,7 @@ def serving(monkeypatch: pytest.MonkeyPatch) -> None:
         mode = "leader" if address.port % 10 == 1 else "follower"
         return ServerStatus("zraft", mode, 1, 1, 1)
 
-    monkeypatch.setattr(containers, "server_status", status)
+    monkeypatch.setattr("zraft.status.server_status", status)
     monkeypatch.setattr(containers, "new_key", lambda path: path.write_bytes(KEY))
 
 
@@ -193,7 +193,7 @@ def test_a_container_that_ends_is_told_with_the_end_of_its_log() -> None:
     cluster.start()
     engine.made[0].status = "exited"
     with pytest.raises(ServerError, match=r"has ended:\nError: data: something"):
-        cluster._serve()
+        cluster._leader()
 
 
 def test_without_an_engine_the_command_says_so(tmp_path: Path) -> None:

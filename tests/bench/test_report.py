@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 from pathlib import Path
 
 import pytest
@@ -16,8 +15,6 @@ from zraft_bench.main import main
 from zraft_bench.result_files import ResultFile
 from zraft_bench.results import ElectionTrial, Run
 from zraft_bench.workload import Workload
-
-HAS_PLOTS = importlib.util.find_spec("matplotlib") is not None
 
 
 def page_of(run: Run) -> str:
@@ -91,7 +88,6 @@ def test_elections_show_both_definitions_and_the_claim() -> None:
     assert "87% below 80 ms, 98% below 100 ms in 1000 elections of 5 servers" in page
 
 
-@pytest.mark.skipif(not HAS_PLOTS, reason="matplotlib is of the extra `bench`")
 def test_plots_are_png_and_every_kind_of_run_has_its_own() -> None:
     cells = tuple(
         combined([part(100)], workload=Workload(entries=entries, workers=100)) for entries in (1000, 5000)
@@ -107,14 +103,19 @@ def test_plots_are_png_and_every_kind_of_run_has_its_own() -> None:
     assert {plot.png[:8] for plot in (*tests, *elections)} == {b"\x89PNG\r\n\x1a\n"}
 
 
-def test_the_command_writes_a_page_and_a_file_per_plot(tmp_path: Path) -> None:
+@pytest.mark.parametrize("has_plots", [True, False])
+def test_the_command_writes_a_page_and_a_file_per_plot(
+    has_plots: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Without matplotlib a page with tables, which says so."""
+    monkeypatch.setattr(plots, "available", lambda: has_plots)
     file = ResultFile(tmp_path, a_run(), "one.json")
     file.save(file.run)
     answer = CliRunner().invoke(main, ["report", str(file.path), "--out", str(tmp_path / "out")])
     assert answer.exit_code == 0, answer.output
     page = (tmp_path / "out" / "report.html").read_text()
     pictures = sorted(path.name for path in (tmp_path / "out").glob("*.png"))
-    if HAS_PLOTS:
+    if has_plots:
         assert "one-throughput.png" in pictures
         assert "data:image/png;base64," in page
     else:

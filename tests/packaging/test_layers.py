@@ -47,6 +47,7 @@ ALLOWED: Final[dict[str, tuple[str, ...]]] = {
     "zraft.testing": (*SHARED, *SETTINGS, *STATE, *EDGES, "zraft.server"),
     # the outside of a server: they talk to it through its port
     "zraft.status": (*SHARED, *SETTINGS),
+    "zraft.command_group": SHARED,
     "zraft.status_table": (*SHARED, *SETTINGS, "zraft.status"),
     "zraft.dev": (*SHARED, *SETTINGS, "zraft.status", "zraft.transport.keys"),
     "zraft.shell": (
@@ -81,7 +82,7 @@ ALLOWED: Final[dict[str, tuple[str, ...]]] = {
     "zraft.__main__": ("zraft.main",),
     # what people import, and what measures through it: the outside of a server, in packages of their own
     "zraft_client": (*SHARED, "zraft.address", "zraft.wire"),
-    "zraft_bench": (*SHARED, *SETTINGS, "zraft.status", "zraft_client"),
+    "zraft_bench": (*SHARED, *SETTINGS, "zraft.command_group", "zraft.status", "zraft_client"),
     "zraft_bench.zookeeper_target": (*SHARED, *SETTINGS, "zraft.wire", "zraft_bench"),
 }
 

@@ -251,16 +251,21 @@ class Scene:
         """Whether another's state is on its way to a server."""
         return server.driver is not None and server.driver.snapshots.receiver.active
 
-    def leave_behind(self, server: Process, leader: Process, *, in_contact: bool = False) -> Held | None:
-        """The leader forgets the log after a server's end: that one is cut off, or only gets no entries.
+    def leave_behind(self, server: Process, leader: Process) -> None:
+        """That server is cut off until the leader has forgotten the log after its end.
 
-        The first client writes meanwhile, so it must not be at that server. Returns the entries kept back, if so.
+        The first client writes meanwhile, so it must not be at that server.
         """
-        held: Held | None = None
-        if in_contact:
-            held = self.hold(AppendEntries, to=server)
-        else:
-            self.cut(server, [other for other in self.processes if other is not server])
+        self.cut(server, [other for other in self.processes if other is not server])
+        self._outgrow(server, leader)
+
+    def starve(self, server: Process, leader: Process) -> Held:
+        """The same, but it stays in contact, and keeps its clients: it only gets no entries, which are returned."""
+        entries = self.hold(AppendEntries, to=server)
+        self._outgrow(server, leader)
+        return entries
+
+    def _outgrow(self, server: Process, leader: Process) -> None:
         end = raft_of(server).log.last_index
         assert leader.driver is not None
         keeper = leader.driver.snapshots.keeper
@@ -271,7 +276,6 @@ class Scene:
             self.until(lambda taken=taken: keeper.taken_total > taken, "the leader writes a snapshot")  # type: ignore[misc]
             self.until(lambda: not keeper.writing, "it is done")
             self.run(2 * COMPACT_INTERVAL_MS)
-        return held
 
     # -- the network
 

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from typing import Final
 
+from attrs import frozen
+
 from zraft.raft.messages import AppendEntriesReply, EntryKind, HeartbeatReply
 from zraft.testing import jute
-from zraft.testing.directed import Scene, raft_of
+from zraft.testing.clients import SimulatedClient
+from zraft.testing.directed import Held, Scene, raft_of
 from zraft.testing.directed_registry import breaks
 from zraft.testing.process import Process
 from zraft.testing.profile import ELECTION_TIMEOUT_MS
@@ -16,18 +19,34 @@ from zraft.tree import txn
 SLICE_BYTES_MAX: Final = 1_000_000
 
 
+@frozen
+class _Starved:
+    """A server with a client that lacks so many entries that only a snapshot helps; both are kept from it."""
+
+    leader: Process
+    worker: SimulatedClient
+    server: Process
+    client: SimulatedClient
+    entries: Held
+    offers: Held
+
+
+def _starve(scene: Scene) -> _Starved:
+    leader, _, third = scene.found()
+    worker, client = scene.clients
+    scene.connect(worker, leader)
+    scene.connect(client, third)
+    offers = scene.hold(SnapshotOffer, to=third)
+    return _Starved(leader, worker, third, client, scene.starve(third, leader), offers)
+
+
 @breaks("snapshot clients:")
 def snapshot_says_more() -> None:
     """A server has not been in touch since it woke up, so it holds an answer back; then a snapshot replaces its state."""
     with Scene(clients=2, retain_bytes_max=0) as scene:
-        leader, _, third = scene.found()
-        worker, reader = scene.clients
-        scene.connect(worker, leader)
-        scene.connect(reader, third)
-        offers = scene.hold(SnapshotOffer, to=third)
-        appends = scene.leave_behind(third, leader, in_contact=True)
-        assert appends is not None
-        scene.release(offers)
+        starved = _starve(scene)
+        third, reader = starved.server, starved.client
+        scene.release(starved.offers)
         scene.until(lambda: scene.receives(third), "the snapshot is on its way")
         acknowledged = scene.hold(TouchAck, to=third)
         third.stop(scene.schedule.now_ms + 2 * ELECTION_TIMEOUT_MS)
@@ -35,7 +54,7 @@ def snapshot_says_more() -> None:
         scene.until(lambda: scene.restored(third), "it takes the snapshot over")
         assert third.adoptions.silenced, "its client stayed until then"
         scene.release(acknowledged, lose=True)
-        scene.release(appends, lose=True)
+        scene.release(starved.entries, lose=True)
         scene.heal()
 
 
@@ -43,21 +62,16 @@ def snapshot_says_more() -> None:
 def uncovered_batches_dropped() -> None:
     """A client writes at a server that is behind; the write is lost on the way, then a snapshot replaces the state."""
     with Scene(clients=2, retain_bytes_max=0) as scene:
-        leader, _, third = scene.found()
-        worker, writer = scene.clients
-        scene.connect(worker, leader)
-        scene.connect(writer, third)
-        offers = scene.hold(SnapshotOffer, to=third)
-        appends = scene.leave_behind(third, leader, in_contact=True)
-        assert appends is not None
+        starved = _starve(scene)
+        third, writer = starved.server, starved.client
         batches = scene.hold(OriginBatch, sender=third)
         writer.create("/a", 0)
         scene.until(lambda: len(batches.messages) > 0, "the write leaves")
-        scene.release(offers)
+        scene.release(starved.offers)
         scene.until(lambda: scene.restored(third), "it takes the snapshot over")
         assert third.adoptions.silenced, "its client stayed until then"
         scene.release(batches, lose=True)
-        scene.release(appends, lose=True)
+        scene.release(starved.entries, lose=True)
         scene.until(lambda: third.adoptions.repeated > 0, "the write leaves again")
         scene.heal()
 
@@ -66,22 +80,17 @@ def uncovered_batches_dropped() -> None:
 def covered_batches_kept() -> None:
     """A client writes at a server that gets no entries; the snapshot that replaces its state has the write."""
     with Scene(clients=2, retain_bytes_max=0) as scene:
-        leader, _, third = scene.found()
-        worker, writer = scene.clients
-        scene.connect(worker, leader)
-        scene.connect(writer, third)
-        offers = scene.hold(SnapshotOffer, to=third)
-        appends = scene.leave_behind(third, leader, in_contact=True)
-        assert appends is not None
+        starved = _starve(scene)
+        third, writer = starved.server, starved.client
         writer.create("/a", 0)
         scene.until(lambda: "/a" in scene.simulation.history.nodes, "the write is done")
-        scene.work(20, [worker])
-        scene.snapshot(leader)
+        scene.work(20, [starved.worker])
+        scene.snapshot(starved.leader)
         scene.run(500)
-        scene.release(offers)
+        scene.release(starved.offers)
         scene.until(lambda: scene.restored(third), "it takes the snapshot over")
         assert third.adoptions.silenced, "its client stayed until then"
-        scene.release(appends, lose=True)
+        scene.release(starved.entries, lose=True)
         scene.heal()
 
 
@@ -202,15 +211,12 @@ def blind_reap() -> None:
 def snapshot_keeps_clients() -> None:
     """A server that has clients gets no entries for long, then the state as a whole."""
     with Scene(clients=2, retain_bytes_max=0) as scene:
-        leader, _, third = scene.found()
-        worker, reader = scene.clients
-        scene.connect(worker, leader)
-        scene.connect(reader, third)
-        appends = scene.leave_behind(third, leader, in_contact=True)
-        assert appends is not None
+        starved = _starve(scene)
+        third = starved.server
+        scene.release(starved.offers)
         scene.until(lambda: scene.restored(third), "it takes the snapshot over")
         assert third.adoptions.silenced, "its client stayed until then"
-        scene.release(appends, lose=True)
+        scene.release(starved.entries, lose=True)
         scene.heal()
 
 

@@ -6,7 +6,7 @@ from collections.abc import Collection
 from struct import Struct
 from typing import Final, Protocol
 
-from zraft.tree.node import Stat
+from zraft.tree.node import Stat as Stat
 from zraft.wire.jute import JuteReader
 
 STAT_FIELDS: Final = "qqqqiiiqiiq"

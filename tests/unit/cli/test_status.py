@@ -13,9 +13,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.unit.cli.fake_server import SRVR
+from zraft import status
 from zraft.address import Address
 from zraft.main import main
-from zraft.status import ServerStatus, UnreachableError, ask, parse_mntr, parse_srvr
+from zraft.status import ServerStatus, UnreachableError, ask, parse_mntr, parse_srvr, sole_leader
 from zraft.status_table import show_status
 
 HOST = "127.0.0.1"
@@ -155,3 +156,30 @@ def test_tls_options_that_cannot_be_used_are_told(options: list[str], named: str
     result = CliRunner().invoke(main, ["status", "--connect", "127.0.0.1:1", *options])
     assert result.exit_code == 2
     assert named in result.output
+
+
+@pytest.mark.parametrize(
+    ("modes", "leader"),
+    [
+        (("leader", "follower", "follower"), 1),
+        (("follower", "follower", "leader"), 3),
+        (("standalone",), 1),
+        (("follower", "follower", "follower"), None),
+        (("leader", "leader", "follower"), None),
+        (("leader", "follower", None), None),
+        (("leader", "follower", UnreachableError("gone")), None),
+        (("leader", "follower", "read-only"), None),
+    ],
+)
+def test_the_sole_leader_is_told_only_if_all_serve(
+    modes: tuple[str | UnreachableError | None, ...], leader: int | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def answer(address: Address, timeout_s: float) -> ServerStatus | None:
+        mode = modes[address.port - 1]
+        if isinstance(mode, UnreachableError):
+            raise mode
+        return None if mode is None else ServerStatus("zraft", mode, 1, 1, 1)
+
+    monkeypatch.setattr(status, "server_status", answer)
+    addresses = {number: Address("127.0.0.1", number) for number in range(1, len(modes) + 1)}
+    assert sole_leader(addresses, 1.0) == leader
