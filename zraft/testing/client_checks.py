@@ -101,6 +101,8 @@ class ClientChecks:
         self._live_ms = live_ms
         self._renewed_ms: dict[str, int] = {}
         """When the write was sent that last began a znode's time to live, if it is known whose it was."""
+        self.used_ms: dict[int, int] = {}
+        """When a client last sent anything in a session, reads and pings as well: each of them keeps it alive."""
         self.clients: list[SimulatedClient] = []
         self.natives: Natives | None = None
         self.acknowledged_zxid = 0
@@ -141,6 +143,7 @@ class ClientChecks:
 
     def invoked(self, client: SimulatedClient, socket: Socket, call: Call) -> None:
         self.commands += call.opcode != jute.PING
+        self.used_ms[client.session] = self._now_ms()
         call.floor = self.acknowledged_zxid
         if call.signature is not None and not client.doomed and not client.read_only:
             self._trails[socket.number].sent.append(call)

@@ -223,7 +223,7 @@ class CutSimulation(Simulation):
             if self._was_cut and self.client_checks.writes == self._writes_before:
                 self._write()  # the power failed after the last write
             self._until("all members to have applied the same", self._are_equal)
-            self._final(silent_since=0)
+            self._final(silent_since=0, silent_since_ms=0)
             return self._outcome()
 
     def _add(self) -> None:

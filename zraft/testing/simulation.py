@@ -358,12 +358,12 @@ class Simulation:
             client.calm = True
         tree = self._settings.tree
         schedule.run_until(end_ms - tree.session_timeout_ms_max - 2 * tree.tick_time_ms - EXPIRY_SLACK_MS)
-        silent_since = self.history.position
+        silent_since, silent_since_ms = self.history.position, schedule.now_ms
         schedule.run_until(end_ms - FINALE_MS)
         for client in self.clients:
             client.finale = True
         schedule.run_until(end_ms)
-        self._final(silent_since)
+        self._final(silent_since, silent_since_ms)
 
     def report(self) -> Report:
         checks = self.client_checks
@@ -393,10 +393,11 @@ class Simulation:
             ),
         )
 
-    def _final(self, silent_since: int) -> None:
+    def _final(self, silent_since: int, silent_since_ms: int) -> None:
         """After healing nothing is stuck, nothing differs, nothing of the dead is left.
 
-        `silent_since` is a position: sessions without a command after it have had the time to expire.
+        `silent_since` is a position, `silent_since_ms` its time: sessions without a command after the one, of which
+        nothing was sent after the other, have had the time to expire.
         """
         fail = self.raft_checks.fail
         wanted = self.history.wanted or dict.fromkeys(self._founders, (True, ""))
@@ -440,7 +441,9 @@ class Simulation:
         left = sorted(
             number
             for number, session in self.history.sessions.items()
-            if number not in living and max(session.attach_position, session.write_position) <= silent_since
+            if number not in living
+            and max(session.attach_position, session.write_position) <= silent_since
+            and self.client_checks.used_ms.get(number, 0) <= silent_since_ms
         )
         if left:
             fail("progress", f"sessions {[f'{s:x}' for s in left]} of nobody never expire")
