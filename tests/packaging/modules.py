@@ -9,6 +9,7 @@ from typing import Final
 
 REPOSITORY: Final = Path(__file__).parents[2]
 ROOTS: Final = {
+    "onyxlog": REPOSITORY / "onyxlog",
     "zraft": REPOSITORY / "zraft",
     "zraft_bench": REPOSITORY / "bench" / "zraft_bench",
     "zraft_client": REPOSITORY / "client" / "zraft_client",

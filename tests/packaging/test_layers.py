@@ -80,6 +80,14 @@ ALLOWED: Final[dict[str, tuple[str, ...]]] = {
     # composition roots
     "zraft.main": ("zraft",),
     "zraft.__main__": ("zraft.main",),
+    # peers that play a log: through the client library; never a server's inside
+    "onyxlog": (),
+    "onyxlog.errors": SHARED,
+    "onyxlog.ids": (),
+    "onyxlog.scheduling": ("onyxlog.ids", "onyxlog.errors"),
+    "onyxlog.replica": ("onyxlog.ids", "onyxlog.errors", "onyxlog.scheduling"),
+    "onyxlog.jobs": (*SHARED, "onyxlog.ids", "onyxlog.errors", "onyxlog.scheduling"),
+    "onyxlog.peer": (*SHARED, *SETTINGS, "zraft_client", "onyxlog"),
     # what people import, and what measures through it: the outside of a server, in packages of their own
     "zraft_client": (*SHARED, "zraft.address", "zraft.wire"),
     "zraft_bench": (*SHARED, *SETTINGS, "zraft.command_group", "zraft.status", "zraft_client"),
@@ -87,6 +95,7 @@ ALLOWED: Final[dict[str, tuple[str, ...]]] = {
 }
 
 PURE: Final = (
+    *("onyxlog.ids", "onyxlog.scheduling", "onyxlog.replica"),
     *("zraft.raft", "zraft.tree", "zraft.wire", "zraft.properties", "zraft.zoo_cfg", "zraft.zoo_env"),
     *("zraft.operator.requests", "zraft.operator.protocol"),
     *("zraft.log_report", "zraft.offline.founders", "zraft.offline.walking"),

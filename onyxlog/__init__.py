@@ -1,0 +1,1 @@
+"""Masterless coordination: peers that play one totally ordered log into immutable replicas."""

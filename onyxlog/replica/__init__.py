@@ -1,0 +1,1 @@
+"""The immutable replica that every peer computes from the log, and the meaning of each kind of entry."""

@@ -1,0 +1,114 @@
+"""What a peer has to do in the world because of an entry: values, which the runtime carries out.
+
+Each is idempotent: carrying it out again, or after a restart of the runtime, does no harm. The runtime knows from
+which position it came.
+"""
+
+from __future__ import annotations
+
+from attrs import frozen
+
+from onyxlog.ids import GroupId, JobId, PeerId, Position, TaskName
+from onyxlog.replica.commands import Command
+
+
+@frozen
+class WatchPulse:
+    """Watch a group's pulse instead of any that was watched before; write its GroupLeave once it is gone.
+
+    If it is gone already, that is at once.
+    """
+
+    subject: GroupId
+
+
+@frozen
+class WatchNobody:
+    """Stop watching: the ring has one member."""
+
+
+@frozen
+class LeaveIfGone:
+    """Look at a group's pulse once; write its GroupLeave if it is gone."""
+
+    subject: GroupId
+
+
+@frozen
+class DetectFailure:
+    """Look at the pulse of who is to help with a join, once a second, until told to stop; write its GroupLeave if it
+    is gone.
+
+    Without it two groups that join at the same time can wait for each other for ever (Onyx' issue 416).
+    """
+
+    subject: GroupId
+
+
+@frozen
+class StopDetecting:
+    """The helper answered: its pulse need not be looked at any more."""
+
+
+@frozen
+class AppendLater:
+    """Append a command after a random back-off, of 200 ms on average; never by sleeping where entries are applied."""
+
+    command: Command
+
+
+@frozen
+class RestartGroup:
+    """This group is out although it lives: begin again under a new id."""
+
+
+@frozen
+class RestartPeer:
+    """This virtual peer is out although it lives: begin again under a new id."""
+
+    peer: PeerId
+
+
+@frozen
+class StartTask:
+    """This virtual peer runs a task from now on, instead of what it ran before.
+
+    `version`: the position at which the job's allocations last changed: all workers of the job begin again from there.
+    """
+
+    peer: PeerId
+    job: JobId
+    task: TaskName
+    slot: int
+    version: Position
+
+
+@frozen
+class StopTask:
+    """This virtual peer has no task any more. `why`: reallocated, killed, completed, left."""
+
+    peer: PeerId
+    job: JobId
+    why: str
+
+
+@frozen
+class StoreOrigin:
+    """Store the replica as of `position` as origin, and truncate the log to begin after it, in one step."""
+
+    position: Position
+
+
+Effect = (
+    WatchPulse
+    | WatchNobody
+    | LeaveIfGone
+    | DetectFailure
+    | StopDetecting
+    | AppendLater
+    | RestartGroup
+    | RestartPeer
+    | StartTask
+    | StopTask
+    | StoreOrigin
+)

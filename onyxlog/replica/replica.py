@@ -1,0 +1,97 @@
+"""The replica: what all peers know after the same prefix of the log, as one frozen value.
+
+The keys are those of Onyx' replica, flattened: a nested map there is a table here whose keys are tuples. What can be
+computed from other keys
+(which peers a group has, which task a peer runs) is not kept.
+"""
+
+from __future__ import annotations
+
+from enum import StrEnum
+
+from attrs import field, frozen
+
+from onyxlog.ids import BEFORE_ALL, GroupId, JobId, PeerId, Position, Site, TaskName
+from onyxlog.replica.table import Table
+from onyxlog.scheduling.requirements import JobRequirements, JobScheduler
+
+
+class JoinMode(StrEnum):
+    """How groups come and go; one for the whole cluster."""
+
+    RING = "ring"
+    """Onyx' three entries: each group watches the pulse of another, in a ring."""
+    DIRECT = "direct"
+    """One entry; the leave is the will of the group's session."""
+
+
+@frozen
+class Parameters:
+    """What all peers must agree on: written once, when the log is begun, and part of every origin."""
+
+    job_scheduler: JobScheduler = JobScheduler.BALANCED
+    join: JoinMode = JoinMode.DIRECT
+    version: int = 1
+    """Of the meaning of entries; a peer refuses a log of one that it does not know."""
+
+
+@frozen
+class VirtualPeer:
+    group: GroupId
+    site: Site
+    tags: tuple[str, ...] = ()
+
+
+class PeerState(StrEnum):
+    """Of a virtual peer: what the thesis' entries signal-ready and backpressure change."""
+
+    IDLE = "idle"
+    WARMING_UP = "warming-up"
+    """It has a task, which has not said that it runs."""
+    ACTIVE = "active"
+    BACKPRESSURE = "backpressure"
+
+
+@frozen
+class Job:
+    requirements: JobRequirements
+    submitted: Position
+
+
+@frozen
+class Replica:
+    """All tables are immutable; their order is that of their keys."""
+
+    parameters: Parameters = Parameters()
+    version: Position = BEFORE_ALL
+    """The position of the entry that was applied last."""
+
+    groups: Table[GroupId, Position] = field(factory=Table)
+    """Those that have joined, and when."""
+    pairs: Table[GroupId, GroupId] = field(factory=Table)
+    """Who watches whom: one cycle over all groups, if there are at least two and they join by the ring."""
+    prepared: Table[GroupId, GroupId] = field(factory=Table)
+    """watcher -> joiner: it was asked to watch the joiner."""
+    accepted: Table[GroupId, GroupId] = field(factory=Table)
+    """watcher -> joiner: it does, and the joiner is to accept."""
+    aborted: Table[GroupId, Position] = field(factory=Table)
+    """Whose join was given up, and which may try again."""
+    left: Table[GroupId, Position] = field(factory=Table)
+    """Those that are gone, until garbage collection may forget them: a late entry of theirs does nothing."""
+
+    peers: Table[PeerId, VirtualPeer] = field(factory=Table)
+    """Of groups that have joined."""
+    orphans: Table[PeerId, VirtualPeer] = field(factory=Table)
+    """Of groups that have not joined yet."""
+    peer_states: Table[PeerId, PeerState] = field(factory=Table)
+
+    jobs: Table[JobId, Job] = field(factory=Table)
+    killed: Table[JobId, Position] = field(factory=Table)
+    completed: Table[JobId, Position] = field(factory=Table)
+    allocations: Table[tuple[JobId, TaskName], tuple[PeerId, ...]] = field(factory=Table)
+    slots: Table[tuple[JobId, TaskName, PeerId], int] = field(factory=Table)
+    """The smallest free number of a task, kept as long as the peer stays on it: state of grouped tasks hangs on it."""
+    coordinators: Table[JobId, PeerId] = field(factory=Table)
+    allocation_versions: Table[JobId, Position] = field(factory=Table)
+    exhausted: Table[tuple[JobId, TaskName], Position] = field(factory=Table)
+    sealed: Table[tuple[JobId, TaskName], Position] = field(factory=Table)

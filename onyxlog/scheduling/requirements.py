@@ -1,0 +1,92 @@
+"""What schedulers decide from: the workers that there are, and what jobs ask for."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from enum import StrEnum
+
+from attrs import field, frozen
+
+from onyxlog.ids import JobId, PeerId, Site, TaskName
+
+
+class JobScheduler(StrEnum):
+    """How workers are divided between jobs; one for the whole cluster, a parameter of the log."""
+
+    GREEDY = "greedy"
+    BALANCED = "balanced"
+    PERCENTAGE = "percentage"
+
+
+class TaskScheduler(StrEnum):
+    """How a job's workers are divided between its tasks; each job names its own."""
+
+    BALANCED = "balanced"
+    PERCENTAGE = "percentage"
+    COLOCATED = "colocated"
+
+
+class FluxPolicy(StrEnum):
+    """What happens to a grouped task, whose state hangs on how many workers it has, when one of them leaves."""
+
+    KILL = "kill"
+    """The job is killed."""
+    CONTINUE = "continue"
+    """The others go on; the task may get workers again."""
+    RECOVER = "recover"
+    """The task gets workers again up to its minimum, from wherever they can be had."""
+
+
+@frozen
+class TaskRequirements:
+    """A task as schedulers see it. `percentage`: only for the percentage task scheduler. `max_peers` None: no bound."""
+
+    name: TaskName
+    min_peers: int = 1
+    max_peers: int | None = None
+    percentage: int | None = None
+    grouped: bool = False
+    flux_policy: FluxPolicy = FluxPolicy.CONTINUE
+    required_tags: tuple[str, ...] = ()
+    input: bool = False
+    output: bool = False
+
+
+@frozen
+class JobRequirements:
+    """A job as schedulers see it: what a submit-job entry carries. The rest of the job is in znodes of its own.
+
+    `hash` is of the whole job, so that an id which is used again for another job is told apart from a repetition.
+    `edges` are
+    (from, to) of the workflow. `percentage`: only for the percentage job scheduler.
+    """
+
+    id: JobId
+    hash: bytes
+    tasks: tuple[TaskRequirements, ...]
+    edges: tuple[tuple[TaskName, TaskName], ...] = ()
+    task_scheduler: TaskScheduler = TaskScheduler.BALANCED
+    percentage: int | None = None
+
+
+@frozen
+class Worker:
+    """A virtual peer as schedulers see it."""
+
+    id: PeerId
+    site: Site
+    tags: frozenset[str] = frozenset()
+
+
+Allocations = Mapping[tuple[JobId, TaskName], tuple[PeerId, ...]]
+"""Workers of each task, sorted. A task without any is absent; a job has either workers on each of its tasks or on none."""
+
+
+@frozen
+class Problem:
+    """`workers` sorted by id; `jobs` in the order in which they were submitted; `present` may name workers that are gone."""
+
+    scheduler: JobScheduler
+    workers: tuple[Worker, ...]
+    jobs: tuple[JobRequirements, ...]
+    present: Allocations = field(factory=dict)
