@@ -173,7 +173,7 @@ class _Decision:
         """Jobs cannot have their minimum, though there are enough workers, because of tags: somebody has to wait.
 
         If it is for workers that chunks took, the colocated job that was submitted last, but not before the one that
-        needs them; else the jobs themselves.
+        needs them, does with half of its chunks; else the jobs themselves wait.
         """
         without_chunks = uncovered(Seating(self._workforce.supply(pool), self._workforce.able), jobs, wanted)
         chunky = [
@@ -185,7 +185,9 @@ class _Decision:
             and (index > failed[0] or jobs[failed[0]].pinned)
         ]
         if not without_chunks and chunky:
-            self._limits[jobs[chunky[-1]].job.id] = 0
+            last = chunky[-1]
+            step = jobs[last].step
+            self._limits[jobs[last].job.id] = division.counts[last] // step // 2 * step
             return
         for index in without_chunks or failed:
             if jobs[index].pinned:

@@ -1,4 +1,4 @@
-"""Random problems, from a seed, and what must hold of what is decided about them. Checkers know nothing of the schedulers."""
+"""Random problems, from a seed, and what must hold of every plan. The checker knows nothing of how it is made."""
 
 from __future__ import annotations
 
@@ -98,7 +98,8 @@ def check(problem: Problem, allocations: Allocations) -> None:
         assert list(peers) == sorted(peers)
         assert all(able(workers[peer], tasks[key]) for peer in peers), key
         most = tasks[key].max_peers
-        assert peers and (most is None or len(peers) <= most), (key, peers)
+        assert peers, key
+        assert most is None or len(peers) <= most, (key, peers)
     for job in problem.jobs:
         counts = [len(allocations.get((job.id, task.name), ())) for task in job.tasks]
         assert not any(counts) or all(
