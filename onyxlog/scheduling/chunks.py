@@ -1,7 +1,7 @@
 """Which sites the chunks of colocated jobs lie on, and who is in them.
 
 A chunk is one worker for each task of a job, all on one site. Jobs have their minimum first, by order; then one chunk
-after the other goes to the job that ranks first, always to the site where the fewest workers have to move for it.
+after the other goes to the job that ranks first, always on the site where the fewest workers have to move for it.
 """
 
 from __future__ import annotations
@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from heapq import heapify, heappop, heappush
+from itertools import takewhile
 from typing import Any, Final
 
 from attrs import frozen
@@ -22,10 +23,14 @@ from onyxlog.scheduling.seating import Seating
 
 @frozen
 class Wish:
-    """`count`: how many chunks the job is to have. `pinned`: how many each site has to keep; none but these, if any."""
+    """`count`: how many chunks the job is to have; `first`: how many of them before jobs after it have any.
+
+    `pinned`: how many chunks each site has to keep; the job has none but these, if any.
+    """
 
     demand: JobDemand
     count: int
+    first: int
     pinned: Mapping[Site, int]
     rank: Callable[[int], Any]
     """Of the job when it has so many workers: the lowest has the next chunk."""
@@ -99,8 +104,9 @@ class _Picking:
                 self._keep(index)
         unpinned = [index for index, wish in enumerate(self._wishes) if not wish.pinned]
         for index in unpinned:
-            least = self._wishes[index].demand.lower // self._wishes[index].demand.step
-            if not all(self._next(index) for _ in range(least)):
+            wish = self._wishes[index]
+            got = sum(1 for _ in takewhile(bool, (self._next(index) for _ in range(wish.first))))
+            if got * wish.demand.step < wish.demand.lower:
                 self._release(index)
         heap = [(self._rank(index), index) for index in unpinned if self.chosen[index]]
         heapify(heap)

@@ -13,15 +13,16 @@ from onyxlog.scheduling.job_schedulers.rule import JobRule
 
 @frozen
 class Division:
-    """Of each job, in their order: how many workers it has, and how many its scheduler offered it."""
+    """Of each job, in their order: how many workers it has, and its share: what it is offered when nobody is pinned."""
 
     counts: tuple[int, ...]
-    offers: tuple[int, ...]
+    shares: tuple[int, ...]
 
 
 def divide(rule: JobRule, workers: int, jobs: Sequence[JobDemand]) -> Division:
     """Counts sum to at most `workers`; each is 0 or within its job's bounds."""
-    offers, fixed = _offers(rule, workers, jobs)
+    shares = rule.offers(workers, jobs, {})
+    offers, fixed = _offers(rule, workers, jobs, shares)
     counts = [
         fixed[index] if index in fixed else _claim(job, offer)
         for index, (job, offer) in enumerate(zip(jobs, offers, strict=True))
@@ -40,18 +41,20 @@ def divide(rule: JobRule, workers: int, jobs: Sequence[JobDemand]) -> Division:
             if jobs[index].lower <= min(spare, jobs[index].upper):
                 counts[index] = jobs[index].lower
                 spare -= jobs[index].lower
-        _spread(rule, counts, offers, jobs, spare)
-    return Division(tuple(counts), tuple(offers))
+        _spread(rule, counts, shares, jobs, spare)
+    return Division(tuple(counts), tuple(shares))
 
 
-def _offers(rule: JobRule, workers: int, jobs: Sequence[JobDemand]) -> tuple[list[int], dict[int, int]]:
+def _offers(
+    rule: JobRule, workers: int, jobs: Sequence[JobDemand], shares: list[int]
+) -> tuple[list[int], dict[int, int]]:
     """A job whose pinned workers are more than it is offered has just these and what they need; the others share the rest.
 
     If there are not enough even for that, it has nobody: who called must give up its pins.
     """
     fixed: dict[int, int] = {}
+    offers = shares
     while True:
-        offers = rule.offers(workers, jobs, fixed)
         short = [
             index
             for index, job in enumerate(jobs)
@@ -63,6 +66,7 @@ def _offers(rule: JobRule, workers: int, jobs: Sequence[JobDemand]) -> tuple[lis
             lower = jobs[index].lower
             possible = lower <= min(jobs[index].upper, workers - sum(fixed.values()))
             fixed[index] = lower if possible else 0
+        offers = rule.offers(workers, jobs, fixed)
 
 
 def _claim(job: JobDemand, offer: int) -> int:
@@ -80,10 +84,10 @@ def _raise(counts: list[int], index: int, job: JobDemand, spare: int) -> int:
 
 
 def _spread(
-    rule: JobRule, counts: list[int], offers: Sequence[int], jobs: Sequence[JobDemand], spare: int
+    rule: JobRule, counts: list[int], shares: Sequence[int], jobs: Sequence[JobDemand], spare: int
 ) -> None:
     """Step by step to the running job that ranks first."""
-    heap = [(rule.rank(i, counts[i], offers[i]), i) for i in range(len(jobs)) if counts[i]]
+    heap = [(rule.rank(i, counts[i], shares[i]), i) for i in range(len(jobs)) if counts[i]]
     heapify(heap)
     while spare and heap:
         _, index = heappop(heap)
@@ -91,4 +95,4 @@ def _spread(
         if step <= spare and counts[index] + step <= jobs[index].upper:
             counts[index] += step
             spare -= step
-            heappush(heap, (rule.rank(index, counts[index], offers[index]), index))
+            heappush(heap, (rule.rank(index, counts[index], shares[index]), index))

@@ -126,7 +126,7 @@ def _spend(
     """Workers that are still free, one at a time to the job and task that rank first."""
 
     def rank(index: int) -> tuple[object, int]:
-        return rule.rank(index, sum(counts[index]), division.offers[index]), index
+        return rule.rank(index, sum(counts[index]), division.shares[index]), index
 
     heap = [rank(index) for index in range(len(jobs)) if any(counts[index])]
     heapify(heap)

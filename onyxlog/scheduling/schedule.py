@@ -92,8 +92,9 @@ class _Decision:
             Wish(
                 job,
                 division.counts[index] // job.step,
+                (division.counts[index] if self._rule.spare_in_order else job.lower) // job.step,
                 pinned_chunks(job.job, pins, self._sites),
-                partial(self._ranked, index, division.offers[index]),
+                partial(self._ranked, index, division.shares[index]),
             )
             for index, job in enumerate(jobs)
             if division.counts[index] and is_colocated(job.job)
@@ -118,8 +119,8 @@ class _Decision:
         )
         return None if short else chunks.placed
 
-    def _ranked(self, index: int, offer: int, count: int) -> object:
-        return self._rule.rank(index, count, offer)
+    def _ranked(self, index: int, share: int, count: int) -> object:
+        return self._rule.rank(index, count, share)
 
     def _others(
         self,

@@ -21,7 +21,7 @@ def _offers(workers: int, jobs: Sequence[JobDemand], fixed: Fixed) -> list[int]:
     return offers
 
 
-def _rank(index: int, count: int, _offer: int) -> tuple[int, int]:
+def _rank(index: int, count: int, _share: int) -> tuple[int, int]:
     return count, index
 
 

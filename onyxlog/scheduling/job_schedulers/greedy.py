@@ -20,7 +20,7 @@ def _offers(workers: int, jobs: Sequence[JobDemand], fixed: Fixed) -> list[int]:
     return offers
 
 
-def _rank(index: int, _count: int, _offer: int) -> int:
+def _rank(index: int, _count: int, _share: int) -> int:
     return index
 
 

@@ -19,8 +19,8 @@ class JobRule:
 
     `offers(workers, jobs, fixed)`: how many workers each job is offered; those that are fixed are offered what they
     have, and the others share the rest.
-    `rank(index, count, offer)`: a job that runs gets spare workers before others with a greater rank. It does not fall
-    when `count` grows.
+    `rank(index, count, share)`: a job that runs gets spare workers before others with a greater rank. It does not fall
+    when `count` grows. `share`: what the job is offered when nothing is fixed.
     `waiting(jobs)`: those that get nothing at all now, however many workers are spare.
     """
 
