@@ -10,12 +10,13 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from heapq import heapify, heappop, heappush
 from itertools import takewhile
-from typing import Any, Final
+from typing import Final
 
 from attrs import frozen
 
 from onyxlog.ids import JobId, PeerId, Site
 from onyxlog.scheduling.demand import JobDemand, Key
+from onyxlog.scheduling.job_schedulers.rule import Rank
 from onyxlog.scheduling.placement import Pool, Seats, place
 from onyxlog.scheduling.requirements import Allocations, Slots
 from onyxlog.scheduling.seating import Seating
@@ -32,7 +33,7 @@ class Wish:
     count: int
     first: int
     pinned: Mapping[Site, int]
-    rank: Callable[[int], Any]
+    rank: Callable[[int], Rank]
     """Of the job when it has so many workers: the lowest has the next chunk."""
 
 
@@ -115,7 +116,7 @@ class _Picking:
             if sum(self.chosen[index].values()) < self._wishes[index].count and self._next(index):
                 heappush(heap, (self._rank(index), index))
 
-    def _rank(self, index: int) -> Any:
+    def _rank(self, index: int) -> Rank:
         return self._wishes[index].rank(sum(self.chosen[index].values()) * self._wishes[index].demand.step)
 
     def _keep(self, index: int) -> None:

@@ -8,27 +8,23 @@ from heapq import heapify, heappop, heappush
 from attrs import frozen
 
 from onyxlog.scheduling.demand import JobDemand
-from onyxlog.scheduling.job_schedulers.rule import JobRule
+from onyxlog.scheduling.job_schedulers.rule import JobRule, Rank
 
 
 @frozen
 class Division:
-    """Of each job, in their order: how many workers it has, and its share: what it is offered when nobody is pinned."""
+    """Of each job, in their order: how many workers it has, and how many its scheduler offered it."""
 
     counts: tuple[int, ...]
-    shares: tuple[int, ...]
+    offers: tuple[int, ...]
 
 
 def divide(rule: JobRule, workers: int, jobs: Sequence[JobDemand]) -> Division:
     """Counts sum to at most `workers`; each is 0 or within its job's bounds."""
-    shares = rule.offers(workers, jobs, {})
-    offers, fixed = _offers(rule, workers, jobs, shares)
-    counts = [
-        fixed[index] if index in fixed else _claim(job, offer)
-        for index, (job, offer) in enumerate(zip(jobs, offers, strict=True))
-    ]
-    assert sum(counts) <= workers, f"{sum(counts)} claimed of {workers}"
-    spare = workers - sum(counts)
+    offers = rule.offers(workers, jobs)
+    assert sum(offers) <= workers, f"{sum(offers)} offered of {workers}"
+    counts = [_claim(job, offer) for job, offer in zip(jobs, offers, strict=True)]
+    spare = _reserve(rule, counts, offers, jobs, workers - sum(counts))
     waiting = rule.waiting(jobs)
     open_jobs = [index for index in range(len(jobs)) if index not in waiting or counts[index]]
     if rule.spare_in_order:
@@ -41,32 +37,43 @@ def divide(rule: JobRule, workers: int, jobs: Sequence[JobDemand]) -> Division:
             if jobs[index].lower <= min(spare, jobs[index].upper):
                 counts[index] = jobs[index].lower
                 spare -= jobs[index].lower
-        _spread(rule, counts, shares, jobs, spare)
-    return Division(tuple(counts), tuple(shares))
+        _spread(rule, counts, offers, jobs, spare)
+    return Division(tuple(counts), tuple(offers))
 
 
-def _offers(
-    rule: JobRule, workers: int, jobs: Sequence[JobDemand], shares: list[int]
-) -> tuple[list[int], dict[int, int]]:
-    """A job whose pinned workers are more than it is offered has just these and what they need; the others share the rest.
+def _reserve(
+    rule: JobRule, counts: list[int], offers: Sequence[int], jobs: Sequence[JobDemand], spare: int
+) -> int:
+    """Give jobs whose pinned workers, and what they need beside them, are more than their claim just that; what is spare.
 
-    If there are not enough even for that, it has nobody: who called must give up its pins.
+    If too few are spare for it, other jobs give some up. A pinned job for which even that is not enough has nobody: who
+    called must give up its pins.
     """
-    fixed: dict[int, int] = {}
-    offers = shares
-    while True:
-        short = [
-            index
-            for index, job in enumerate(jobs)
-            if job.pinned and index not in fixed and _claim(job, offers[index]) < job.lower
-        ]
-        if not short:
-            return offers, fixed
-        for index in short:
-            lower = jobs[index].lower
-            possible = lower <= min(jobs[index].upper, workers - sum(fixed.values()))
-            fixed[index] = lower if possible else 0
-        offers = rule.offers(workers, jobs, fixed)
+    givers = [
+        (_last_first(rule.rank(i, counts[i], offers[i])), i)
+        for i, job in enumerate(jobs)
+        if counts[i] and not job.pinned
+    ]
+    heapify(givers)
+    for index, job in enumerate(jobs):
+        if not job.pinned or counts[index] or job.upper < job.lower:
+            continue
+        while spare < job.lower and givers:
+            _, giver = heappop(givers)
+            less = counts[giver] - jobs[giver].step
+            less = less if less >= jobs[giver].lower else 0
+            spare += counts[giver] - less
+            counts[giver] = less
+            if less:
+                heappush(givers, (_last_first(rule.rank(giver, less, offers[giver])), giver))
+        if spare >= job.lower:
+            counts[index] = job.lower
+            spare -= job.lower
+    return spare
+
+
+def _last_first(rank: Rank) -> Rank:
+    return -rank[0], -rank[1]
 
 
 def _claim(job: JobDemand, offer: int) -> int:
@@ -84,10 +91,10 @@ def _raise(counts: list[int], index: int, job: JobDemand, spare: int) -> int:
 
 
 def _spread(
-    rule: JobRule, counts: list[int], shares: Sequence[int], jobs: Sequence[JobDemand], spare: int
+    rule: JobRule, counts: list[int], offers: Sequence[int], jobs: Sequence[JobDemand], spare: int
 ) -> None:
     """Step by step to the running job that ranks first."""
-    heap = [(rule.rank(i, counts[i], shares[i]), i) for i in range(len(jobs)) if counts[i]]
+    heap = [(rule.rank(i, counts[i], offers[i]), i) for i in range(len(jobs)) if counts[i]]
     heapify(heap)
     while spare and heap:
         _, index = heappop(heap)
@@ -95,4 +102,4 @@ def _spread(
         if step <= spare and counts[index] + step <= jobs[index].upper:
             counts[index] += step
             spare -= step
-            heappush(heap, (rule.rank(index, counts[index], shares[index]), index))
+            heappush(heap, (rule.rank(index, counts[index], offers[index]), index))

@@ -1,19 +1,20 @@
 """From how many workers jobs should have to how many each task has, when some workers can do only some tasks.
 
 Without tags, or when tags are in nobody's way, that is what job and task schedulers want. Else jobs get their minimum
-first, by order; then tasks what was wanted for them, the smallest first; then what is still free goes to whoever can use
-it, as the schedulers would have it. Taking one at a time is exact, see `seating`.
+first, by order; then what was wanted for them; then what is still free goes to whoever can use it: one worker at a time,
+as the schedulers rank jobs and tasks. Taking one at a time is exact, see `seating`.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from heapq import heapify, heappop, heappush
+from typing import Final
 
 from onyxlog.scheduling import task_schedulers
 from onyxlog.scheduling.demand import JobDemand, TaskDemand
 from onyxlog.scheduling.division import Division
-from onyxlog.scheduling.job_schedulers.rule import JobRule
+from onyxlog.scheduling.job_schedulers.rule import JobRule, Rank
 from onyxlog.scheduling.seating import Seating
 
 Counts = list[list[int]]
@@ -58,9 +59,10 @@ def fill(
         [task.least for task in job.tasks] if any(of_tasks) else [0] * len(job.tasks)
         for job, of_tasks in zip(jobs, wanted, strict=True)
     ]
-    dead = _towards(seating, jobs, counts, wanted)
+    growth = _Growth(seating, rule, jobs, division, counts)
+    growth.up_to(wanted)
     _cover(seating, rule, jobs, counts)
-    _spend(seating, rule, jobs, division, counts, dead)
+    growth.up_to([[task.most for task in job.tasks] for job in jobs])
     return counts
 
 
@@ -74,30 +76,6 @@ def _by_kind(tasks: Sequence[TaskDemand], amounts: Sequence[int]) -> dict[int, i
         if amount:
             found[task.kind] = found.get(task.kind, 0) + amount
     return found
-
-
-def _towards(seating: Seating, jobs: Sequence[JobDemand], counts: Counts, wanted: Counts) -> set[int]:
-    """One at a time to the task with the fewest, up to what was wanted; kinds of which there are no more."""
-    dead: set[int] = set()
-    heap = [
-        (counts[i][j], i, j)
-        for i, job in enumerate(jobs)
-        for j in range(len(job.tasks))
-        if counts[i][j] < wanted[i][j]
-    ]
-    heapify(heap)
-    while heap:
-        count, i, j = heappop(heap)
-        kind = jobs[i].tasks[j].kind
-        if kind in dead:
-            continue
-        if not seating.take(kind, 1):
-            dead.add(kind)
-            continue
-        counts[i][j] += 1
-        if count + 1 < wanted[i][j]:
-            heappush(heap, (count + 1, i, j))
-    return dead
 
 
 def _cover(seating: Seating, rule: JobRule, jobs: Sequence[JobDemand], counts: Counts) -> None:
@@ -115,33 +93,41 @@ def _cover(seating: Seating, rule: JobRule, jobs: Sequence[JobDemand], counts: C
             counts[index][:] = [task.least for task in job.tasks]
 
 
-def _spend(
-    seating: Seating,
-    rule: JobRule,
-    jobs: Sequence[JobDemand],
-    division: Division,
-    counts: Counts,
-    dead: set[int],
-) -> None:
-    """Workers that are still free, one at a time to the job and task that rank first."""
+class _Growth:
+    """One worker at a time to the job, and in it to the task, that rank first. Not a value: of one decision."""
 
-    def rank(index: int) -> tuple[object, int]:
-        return rule.rank(index, sum(counts[index]), division.shares[index]), index
+    def __init__(
+        self, seating: Seating, rule: JobRule, jobs: Sequence[JobDemand], division: Division, counts: Counts
+    ) -> None:
+        self._seating: Final = seating
+        self._rule: Final = rule
+        self._jobs: Final = jobs
+        self._offers: Final = division.offers
+        self._counts: Final = counts
+        self._dead: Final[set[int]] = set()
+        """Kinds of which there are no more workers."""
 
-    heap = [rank(index) for index in range(len(jobs)) if any(counts[index])]
-    heapify(heap)
-    while heap and seating.free:
-        _, index = heappop(heap)
-        job = jobs[index]
-        by_rank = task_schedulers.RULES[job.job.task_scheduler].rank
-        growing = sorted(
-            (by_rank(j, counts[index][j], task), j)
-            for j, task in enumerate(job.tasks)
-            if counts[index][j] < task.most and task.kind not in dead
-        )
-        for _, j in growing:
-            if seating.take(job.tasks[j].kind, 1):
-                counts[index][j] += 1
-                heappush(heap, rank(index))
-                break
-            dead.add(job.tasks[j].kind)
+    def up_to(self, bounds: Counts) -> None:
+        """Of jobs that run."""
+        heap = [(self._rank(index), index) for index in range(len(self._jobs)) if any(self._counts[index])]
+        heapify(heap)
+        while heap and self._seating.free:
+            _, index = heappop(heap)
+            if self._grow(index, bounds[index]):
+                heappush(heap, (self._rank(index), index))
+
+    def _rank(self, index: int) -> Rank:
+        return self._rule.rank(index, sum(self._counts[index]), self._offers[index])
+
+    def _grow(self, index: int, bounds: Sequence[int]) -> bool:
+        counts, job = self._counts[index], self._jobs[index]
+        rank = task_schedulers.RULES[job.job.task_scheduler].rank
+        growing = [
+            j for j, task in enumerate(job.tasks) if counts[j] < bounds[j] and task.kind not in self._dead
+        ]
+        for j in sorted(growing, key=lambda j: rank(j, counts[j], job.tasks[j])):
+            if self._seating.take(job.tasks[j].kind, 1):
+                counts[j] += 1
+                return True
+            self._dead.add(job.tasks[j].kind)
+        return False

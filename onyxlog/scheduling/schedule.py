@@ -20,6 +20,7 @@ from onyxlog.scheduling.demand import (
 )
 from onyxlog.scheduling.division import Division, divide
 from onyxlog.scheduling.filling import Counts, fill, split, uncovered
+from onyxlog.scheduling.job_schedulers.rule import Rank
 from onyxlog.scheduling.placement import Pool, Seats, place
 from onyxlog.scheduling.requirements import Allocations, Problem
 from onyxlog.scheduling.seating import Seating
@@ -94,7 +95,7 @@ class _Decision:
                 division.counts[index] // job.step,
                 (division.counts[index] if self._rule.spare_in_order else job.lower) // job.step,
                 pinned_chunks(job.job, pins, self._sites),
-                partial(self._ranked, index, division.shares[index]),
+                partial(self._ranked, index, division.offers[index]),
             )
             for index, job in enumerate(jobs)
             if division.counts[index] and is_colocated(job.job)
@@ -119,8 +120,8 @@ class _Decision:
         )
         return None if short else chunks.placed
 
-    def _ranked(self, index: int, share: int, count: int) -> object:
-        return self._rule.rank(index, count, share)
+    def _ranked(self, index: int, offer: int, count: int) -> Rank:
+        return self._rule.rank(index, count, offer)
 
     def _others(
         self,

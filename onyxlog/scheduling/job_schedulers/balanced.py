@@ -5,23 +5,15 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from onyxlog.scheduling.demand import JobDemand
-from onyxlog.scheduling.job_schedulers.rule import Fixed, JobRule, nobody
+from onyxlog.scheduling.job_schedulers.rule import JobRule, Rank, nobody
 
 
-def _offers(workers: int, jobs: Sequence[JobDemand], fixed: Fixed) -> list[int]:
-    sharing = len(jobs) - len(fixed)
-    each, odd = divmod(workers - sum(fixed.values()), max(sharing, 1))
-    offers, met = [], 0
-    for index in range(len(jobs)):
-        if index in fixed:
-            offers.append(fixed[index])
-        else:
-            offers.append(each + (met < odd))
-            met += 1
-    return offers
+def _offers(workers: int, jobs: Sequence[JobDemand]) -> list[int]:
+    each, odd = divmod(workers, max(len(jobs), 1))
+    return [each + (index < odd) for index in range(len(jobs))]
 
 
-def _rank(index: int, count: int, _share: int) -> tuple[int, int]:
+def _rank(index: int, count: int, _offer: int) -> Rank:
     return count, index
 
 

@@ -5,23 +5,15 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from onyxlog.scheduling.demand import JobDemand
-from onyxlog.scheduling.job_schedulers.rule import Fixed, JobRule, nobody
+from onyxlog.scheduling.job_schedulers.rule import JobRule, Rank, nobody
 
 
-def _offers(workers: int, jobs: Sequence[JobDemand], fixed: Fixed) -> list[int]:
-    left = workers - sum(fixed.values())
-    offers = []
-    for index in range(len(jobs)):
-        if index in fixed:
-            offers.append(fixed[index])
-        else:
-            offers.append(left)
-            left = 0
-    return offers
+def _offers(workers: int, jobs: Sequence[JobDemand]) -> list[int]:
+    return [workers, *([0] * (len(jobs) - 1))] if jobs else []
 
 
-def _rank(index: int, _count: int, _share: int) -> int:
-    return index
+def _rank(index: int, count: int, _offer: int) -> Rank:
+    return index, count
 
 
 RULE = JobRule(_offers, _rank, nobody, spare_in_order=True)

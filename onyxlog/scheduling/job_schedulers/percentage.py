@@ -8,11 +8,10 @@ left goes to who is furthest below its share, so no worker idles because percent
 from __future__ import annotations
 
 from collections.abc import Sequence
-from heapq import heapify, heappop, heappush
 
 from onyxlog.scheduling.apportionment import largest_remainder
 from onyxlog.scheduling.demand import JobDemand
-from onyxlog.scheduling.job_schedulers.rule import Fixed, JobRule
+from onyxlog.scheduling.job_schedulers.rule import JobRule, Rank
 
 
 def _percentage(demand: JobDemand) -> int:
@@ -33,23 +32,15 @@ def _waiting(jobs: Sequence[JobDemand]) -> frozenset[int]:
     return frozenset(range(len(jobs))).difference(_accepted(jobs))
 
 
-def _offers(workers: int, jobs: Sequence[JobDemand], fixed: Fixed) -> list[int]:
+def _offers(workers: int, jobs: Sequence[JobDemand]) -> list[int]:
     accepted = _accepted(jobs)
     shares = largest_remainder(workers, [_percentage(jobs[index]) for index in accepted], 100)
-    offers = dict(zip(accepted, shares, strict=True)) | dict(fixed)
-    # What is fixed beyond its share is at the expense of all others alike, whose shares stay what they are.
-    level = [(0, -index) for index in accepted if index not in fixed and offers[index]]
-    heapify(level)
-    for _ in range(sum(offers.values()) - workers):
-        cut, negative = heappop(level)
-        offers[-negative] -= 1
-        if offers[-negative]:
-            heappush(level, (cut + 1, negative))
+    offers = dict(zip(accepted, shares, strict=True))
     return [offers.get(index, 0) for index in range(len(jobs))]
 
 
-def _rank(index: int, count: int, share: int) -> tuple[int, int]:
-    return count - share, index
+def _rank(index: int, count: int, offer: int) -> Rank:
+    return count - offer, index
 
 
 RULE = JobRule(_offers, _rank, _waiting)

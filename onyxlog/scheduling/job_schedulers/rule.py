@@ -2,33 +2,31 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from collections.abc import Callable, Sequence
 
 from attrs import frozen
 
 from onyxlog.scheduling.demand import JobDemand
 
-Fixed = Mapping[int, int]
-"""Index of a job -> how many workers it has whatever the offers are."""
+Rank = tuple[int, int]
 
 
 @frozen
 class JobRule:
-    """The three decisions in which job schedulers differ. Jobs are in the order in which they were submitted.
+    """The decisions in which job schedulers differ. Jobs are in the order in which they were submitted.
 
-    `offers(workers, jobs, fixed)`: how many workers each job is offered; those that are fixed are offered what they
-    have, and the others share the rest.
-    `rank(index, count, share)`: a job that runs gets spare workers before others with a greater rank. It does not fall
-    when `count` grows. `share`: what the job is offered when nothing is fixed.
+    `offers(workers, jobs)`: how many workers each job is offered; they sum to at most `workers`.
+    `rank(index, count, offer)`: a job that runs gets spare workers before others with a greater rank, and gives some up
+    after them. It grows with `count`.
     `waiting(jobs)`: those that get nothing at all now, however many workers are spare.
+    `spare_in_order`: spare workers go to jobs by their order alone, running or not; else jobs that do not run and could
+    come first, those with the least requirement before others.
     """
 
-    offers: Callable[[int, Sequence[JobDemand], Fixed], list[int]]
-    rank: Callable[[int, int, int], Any]
+    offers: Callable[[int, Sequence[JobDemand]], list[int]]
+    rank: Callable[[int, int, int], Rank]
     waiting: Callable[[Sequence[JobDemand]], frozenset[int]]
     spare_in_order: bool = False
-    """Whether spare workers go to jobs by their order alone, running or not; else those that do not run come first."""
 
 
 def nobody(_jobs: Sequence[JobDemand]) -> frozenset[int]:
