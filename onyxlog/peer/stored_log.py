@@ -112,7 +112,7 @@ class StoredLog(ABC):
             return False  # the writer of a newer one removes these parts
         if not await self._switch_origin(origin.position, head):
             return False
-        await self._large.clean(path, order)
+        await self._large.clean(path, head)
         return True
 
     # -- entries
