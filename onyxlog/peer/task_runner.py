@@ -66,7 +66,7 @@ class TaskRunner(Protocol):
         ...
 
     async def close(self) -> None:
-        """Everything of this incarnation ends; starts and stops will not be told any more."""
+        """Everything of this incarnation ends; starts and stops will not be told any more. May be called again."""
         ...
 
 

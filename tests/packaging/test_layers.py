@@ -88,6 +88,7 @@ ALLOWED: Final[dict[str, tuple[str, ...]]] = {
     "onyxlog.replica": ("onyxlog.ids", "onyxlog.errors", "onyxlog.scheduling"),
     "onyxlog.jobs": (*SHARED, "onyxlog.ids", "onyxlog.errors", "onyxlog.scheduling"),
     "onyxlog.peer": (*SHARED, *SETTINGS, "zraft_client", "onyxlog"),
+    "onyxlog.testing": (*SHARED, "zraft_client", "onyxlog"),
     # what people import, and what measures through it: the outside of a server, in packages of their own
     "zraft_client": (*SHARED, "zraft.address", "zraft.wire"),
     "zraft_bench": (*SHARED, *SETTINGS, "zraft.command_group", "zraft.status", "zraft_client"),

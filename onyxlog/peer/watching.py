@@ -1,0 +1,90 @@
+"""Looks after other groups' pulses: the one that the ring assigns, the helper of a join, and who is suspected at once."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Coroutine
+from typing import Any, Final
+
+from onyxlog.ids import GroupId
+from onyxlog.peer.log_port import LogPort
+
+DETECTOR_PERIOD_S: Final = 1.0
+Spawn = Callable[[Coroutine[Any, Any, None]], asyncio.Task[None]]
+
+
+class Watching:
+    """`gone` may be called more than once for a group, and for one that need not be watched any more."""
+
+    def __init__(
+        self,
+        port: LogPort,
+        gone: Callable[[GroupId], None],
+        spawn: Spawn,
+        period_s: float = DETECTOR_PERIOD_S,
+    ) -> None:
+        self._port = port
+        self._gone = gone
+        self._spawn = spawn
+        self._period_s = period_s
+        self._wanted: GroupId | None = None
+        self._watched: GroupId | None = None
+        self._unwatch: Callable[[], None] | None = None
+        self._moving = False
+        self._detector: asyncio.Task[None] | None = None
+        self._detected: GroupId | None = None
+
+    @property
+    def watched(self) -> GroupId | None:
+        """Whose pulse is watched for the ring."""
+        return self._wanted
+
+    @property
+    def detected(self) -> GroupId | None:
+        """Whose pulse is looked at once a period, while it is to help with a join."""
+        return self._detected
+
+    def watch(self, subject: GroupId | None) -> None:
+        """Watch this pulse instead of another; nobody's if None."""
+        self._wanted = subject
+        if not self._moving:
+            self._moving = True
+            self._spawn(self._move())
+
+    async def _move(self) -> None:
+        """One watch is set at a time; what was wanted in between is never asked for."""
+        while self._wanted != self._watched:
+            if self._unwatch is not None:
+                self._unwatch()
+                self._unwatch = None
+            subject = self._watched = self._wanted
+            if subject is not None:
+                self._unwatch = await self._port.watch_pulse(subject, self._teller(subject))
+        self._moving = False
+
+    def _teller(self, subject: GroupId) -> Callable[[], None]:
+        return lambda: self._gone(subject)
+
+    def look_once(self, subject: GroupId) -> None:
+        self._spawn(self._look(subject))
+
+    async def _look(self, subject: GroupId) -> None:
+        if not await self._port.is_alive(subject):
+            self._gone(subject)
+
+    def detect(self, subject: GroupId) -> None:
+        """Look at this pulse now and once a period, until it is gone or `stop_detecting`."""
+        if self._detected != subject:
+            self.stop_detecting()
+            self._detected = subject
+            self._detector = self._spawn(self._detect(subject))
+
+    async def _detect(self, subject: GroupId) -> None:
+        while await self._port.is_alive(subject):
+            await asyncio.sleep(self._period_s)
+        self._gone(subject)
+
+    def stop_detecting(self) -> None:
+        if self._detector is not None:
+            self._detector.cancel()
+        self._detector, self._detected = None, None
