@@ -25,7 +25,7 @@ class CollectingOutput:
     def __init__(self, context: PluginContext, name: str) -> None:
         self._list = collected(name)
 
-    async def open(self, states: Mapping[int, Any]) -> None:
+    async def open(self, states: Mapping[int, Any] | None) -> None:
         pass
 
     async def write(self, segments: Sequence[Any]) -> None:
@@ -44,7 +44,7 @@ class NullOutput:
     def __init__(self, context: PluginContext) -> None:
         pass
 
-    async def open(self, states: Mapping[int, Any]) -> None:
+    async def open(self, states: Mapping[int, Any] | None) -> None:
         pass
 
     async def write(self, segments: Sequence[Any]) -> None:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Mapping, Sequence
+from glob import escape
 from pathlib import Path
 from typing import Any, BinaryIO, Final
 
@@ -29,7 +30,9 @@ def _checked_format(context: PluginContext, form: str) -> bool:
 class LinesReader:
     """Lines that begin at `first` <= offset < `end`."""
 
-    def __init__(self, context: PluginContext, file: BinaryIO, position: int, end: int, as_json: bool) -> None:
+    def __init__(
+        self, context: PluginContext, file: BinaryIO, position: int, end: int, as_json: bool
+    ) -> None:
         self._context = context
         self._file = file
         self._position = position
@@ -74,7 +77,9 @@ class LinesInput:
         self._json = _checked_format(context, format)
         self._partitions = partitions
         if partitions < 1:
-            raise WorkflowError(f"{context.where}: plugin: partitions: expected at least 1, found {partitions}")
+            raise WorkflowError(
+                f"{context.where}: plugin: partitions: expected at least 1, found {partitions}"
+            )
 
     async def partitions(self) -> int:
         return self._partitions
@@ -86,7 +91,9 @@ class LinesInput:
         try:
             file = self._path.open("rb")
         except OSError as error:
-            raise WorkflowError(f"{self._context.where}: cannot read {self._path}: {error.strerror}") from error
+            raise WorkflowError(
+                f"{self._context.where}: cannot read {self._path}: {error.strerror}"
+            ) from error
         size = os.fstat(file.fileno()).st_size
         begin = size * partition // self._partitions
         end = size * (partition + 1) // self._partitions
@@ -102,17 +109,22 @@ class LinesInput:
 
 
 class LinesOutput:
-    """`path`: a directory; made if absent. Files are `<slot>.txt` or `<slot>.jsonl`."""
+    """`path`: a directory; made if absent. Files are `<job>-<task>-<slot>.txt` or `.jsonl`.
+
+    `key`: of the text in a segment, for format text.
+    """
 
     def __init__(self, context: PluginContext, path: str, format: str = "json", key: str = "line") -> None:
         self._context = context
         self._json = _checked_format(context, format)
         self._key = key
         self._directory = Path(path)
+        self._name = f"{context.job}-{context.task}-"
+        self._suffix = ".jsonl" if self._json else ".txt"
         self._file: BinaryIO | None = None
         self._length = 0
 
-    async def open(self, states: Mapping[int, Any]) -> None:
+    async def open(self, states: Mapping[int, Any] | None) -> None:
         await self._context.in_thread(lambda: self._open(states))
 
     async def write(self, segments: Sequence[Any]) -> None:
@@ -131,16 +143,21 @@ class LinesOutput:
             self._file = None
 
     def _path_of(self, slot: int) -> Path:
-        return self._directory / f"{slot}.{'jsonl' if self._json else 'txt'}"
+        return self._directory / f"{self._name}{slot}{self._suffix}"
 
-    def _open(self, states: Mapping[int, Any]) -> None:
+    def _open(self, states: Mapping[int, Any] | None) -> None:
         self._directory.mkdir(parents=True, exist_ok=True)
-        for slot, length in states.items():
-            path = self._path_of(slot)
-            if path.exists():
-                os.truncate(path, length)
+        if states is not None:
+            self._go_back(states)
         self._file = self._path_of(self._context.slot).open("ab")
         self._length = self._file.tell()
+
+    def _go_back(self, states: Mapping[int, Any]) -> None:
+        """Cut off what was written after the checkpoint, by this worker's slot and those that it adopts."""
+        for path in self._directory.glob(f"{escape(self._name)}*{self._suffix}"):
+            slot = path.name[len(self._name) : -len(self._suffix)]
+            if slot.isdigit() and self._context.adopts(int(slot)):
+                os.truncate(path, min(path.stat().st_size, states.get(int(slot), 0)))
 
     def _write(self, data: bytes) -> None:
         assert self._file is not None

@@ -27,7 +27,9 @@ class InThread(Protocol):
 
 @frozen
 class PluginContext:
-    """Whose plugin it is. `where` begins the message of a WorkflowError; `hosts` is where the log's servers are."""
+    """Whose plugin it is. `where` begins the message of a WorkflowError; `hosts` is where the log's servers are.
+    `adopts(slot)`: whether what the worker of this slot left behind is this worker's: its own slot, and some without worker.
+    """
 
     job: JobId
     task: TaskName
@@ -35,7 +37,8 @@ class PluginContext:
     slot: int
     where: str
     in_thread: InThread
-    hosts: str = ""
+    hosts: str
+    adopts: Callable[[int], bool]
 
 
 @frozen
@@ -79,9 +82,10 @@ class Input(Protocol):
 class Output(Protocol):
     """A worker's end of a sink."""
 
-    async def open(self, states: Mapping[int, Any]) -> None:
-        """Begin. `states`: what `flush` gave, by slot, for each worker whose part of the last checkpoint is this one's
-        now; what was written after that is written again, so an output that can forgets it now."""
+    async def open(self, states: Mapping[int, Any] | None) -> None:
+        """Begin. `states`: what `flush` gave at the last checkpoint, by slot, of the slots that this worker adopts. What
+        was written after it, or by a slot of which there is nothing, is written again: an output that can forgets it
+        now. None: there are no checkpoints, and what was written stays."""
         ...
 
     async def write(self, segments: Sequence[Any]) -> None: ...

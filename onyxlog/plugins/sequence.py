@@ -26,7 +26,9 @@ class StrideReader:
         begin = self._position
         end = self._position = max(begin, min(self._length, begin + count))
         first, stride = self._first, self._stride
-        return Chunk(self._get(range(first + begin * stride, first + end * stride, stride)), range(begin, end), end)
+        return Chunk(
+            self._get(range(first + begin * stride, first + end * stride, stride)), range(begin, end), end
+        )
 
     @property
     def exhausted(self) -> bool:

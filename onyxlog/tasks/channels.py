@@ -123,6 +123,11 @@ class Inlet:
         return len(self._queue)
 
     @property
+    def first(self) -> Item | None:
+        """What `take` would give."""
+        return self._queue[0] if self._queue else None
+
+    @property
     def is_full(self) -> bool:
         """The sender has to wait, or nearly."""
         return len(self._queue) >= self._window * 3 // 4

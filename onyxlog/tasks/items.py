@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from enum import StrEnum
 from typing import Any, Final
 
@@ -48,15 +48,22 @@ class Acks:
 
 
 @frozen
+class Retry:
+    """To the worker that read these roots: send them again at once."""
+
+    roots: Sequence[int]
+
+
+@frozen
 class Ask:
     """To the coordinator: this worker waits to be told where to begin."""
 
 
 @frozen
 class Recover:
-    """From the coordinator: begin at the checkpoint that this encoded manifest names."""
+    """From the coordinator: begin from this encoded checkpoint, or from nothing if it is empty."""
 
-    manifest: bytes
+    checkpoint: bytes
 
 
 @frozen
@@ -68,25 +75,20 @@ class Inject:
 
 @frozen
 class Stored:
-    """To the coordinator: this worker's part of checkpoint `epoch` is stored, in so many chunks."""
-
-    epoch: int
-    chunks: int
-
-
-@frozen
-class Complete:
-    """From the coordinator: checkpoint `epoch` cannot be lost any more."""
+    """To the coordinator: this worker's part of checkpoint `epoch` is stored."""
 
     epoch: int
 
 
 @frozen
 class Finished:
-    """To the coordinator: this worker has done all its work, and what it wrote is where it belongs."""
+    """To the coordinator: this worker has done all its work, what it wrote is where it belongs, and its last part is
+    stored under `epoch`."""
+
+    epoch: int
 
 
-Item = Batch | Barrier | End | Acks | Ask | Recover | Inject | Stored | Complete | Finished
+Item = Batch | Barrier | End | Acks | Retry | Ask | Recover | Inject | Stored | Finished
 
 _BATCH: Final = 0
 _TRACKED: Final = 1
@@ -97,8 +99,8 @@ _ASK: Final = 5
 _RECOVER: Final = 6
 _INJECT: Final = 7
 _STORED: Final = 8
-_COMPLETE: Final = 9
-_FINISHED: Final = 10
+_FINISHED: Final = 9
+_RETRY: Final = 10
 
 
 def to_wire(item: Item) -> list[Any]:
@@ -114,18 +116,18 @@ def to_wire(item: Item) -> list[Any]:
             return [_END]
         case Acks(values):
             return [_ACKS, values]
+        case Retry(roots):
+            return [_RETRY, list(roots)]
         case Ask():
             return [_ASK]
-        case Recover(manifest):
-            return [_RECOVER, manifest]
+        case Recover(checkpoint):
+            return [_RECOVER, checkpoint]
         case Inject(epoch):
             return [_INJECT, epoch]
-        case Stored(epoch, chunks):
-            return [_STORED, epoch, chunks]
-        case Complete(epoch):
-            return [_COMPLETE, epoch]
-        case Finished():
-            return [_FINISHED]
+        case Stored(epoch):
+            return [_STORED, epoch]
+        case Finished(epoch):
+            return [_FINISHED, epoch]
 
 
 def from_wire(fields: list[Any]) -> Item:
@@ -146,16 +148,16 @@ def from_wire(fields: list[Any]) -> Item:
             return Acks(values)
         case [5]:
             return Ask()
-        case [6, bytes(manifest)]:
-            return Recover(manifest)
+        case [6, bytes(checkpoint)]:
+            return Recover(checkpoint)
         case [7, int(epoch)]:
             return Inject(epoch)
-        case [8, int(epoch), int(chunks)]:
-            return Stored(epoch, chunks)
+        case [8, int(epoch)]:
+            return Stored(epoch)
         case [9, int(epoch)]:
-            return Complete(epoch)
-        case [10]:
-            return Finished()
+            return Finished(epoch)
+        case [10, list(roots)]:
+            return Retry(roots)
     raise ChannelError(f"item of a channel: expected one of kinds 0 to 10, found {str(fields)[:80]}")
 
 
@@ -165,6 +167,9 @@ class Purpose(StrEnum):
     DATA = "data"
     ACKS = "acks"
     COORDINATION = "coordination"
+    """To the worker that coordinates the job."""
+    DIRECTION = "direction"
+    """From it."""
 
 
 PURPOSES: Final = tuple(Purpose)
