@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import pairwise
 from typing import Any
 
 import pytest
@@ -380,7 +381,7 @@ def test_a_cycle_is_found_if_and_only_if_there_is_one(edges: list[tuple[str, str
         names = problem.removeprefix("workflow: a cycle: ").partition(";")[0].split(" -> ")
         path = [name.strip("'") for name in names]
         assert path[0] == path[-1]
-        assert set(zip(path, path[1:], strict=False)) <= set(edges)
+        assert set(pairwise(path)) <= set(edges)
     if not cycles:
         order = workflow.order(job)
         assert sorted(order) == sorted("abcdef")
