@@ -7,7 +7,7 @@ in Python are in the same bucket: 1, 1.0 and True are one key.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping
 from hashlib import blake2b
 from typing import Any, Final
 
@@ -44,11 +44,22 @@ def bucket_of_bytes(key: bytes) -> int:
     return int.from_bytes(blake2b(key, digest_size=8).digest(), "big") % BUCKETS
 
 
-def table_of(slots: Sequence[int]) -> tuple[int, ...]:
+def table_of(slots: Collection[int]) -> tuple[int, ...]:
     """The slot of each bucket: each slot has a run of them, none longer than another by more than one."""
     assert slots, "a task with no worker gets no segments"
     ordered = sorted(slots)
     return tuple(ordered[bucket * len(ordered) // BUCKETS] for bucket in range(BUCKETS))
+
+
+def sources_of(slot: int, slots: Collection[int], old: Collection[int], *, grouped: bool) -> tuple[int, ...]:
+    """Of which `old` slots the worker at `slot` has to read the state that they stored, to go on as one of `slots`.
+
+    With grouping it takes from each what is in its own buckets; without, all of it, and nobody else takes that.
+    """
+    if not grouped:
+        return tuple(sorted(old)[sorted(slots).index(slot) :: len(slots)])
+    before, after = table_of(old), table_of(slots)
+    return tuple(sorted({source for source, now in zip(before, after, strict=True) if now == slot}))
 
 
 def _number_free(key: Any) -> Any:
