@@ -1,9 +1,9 @@
 """Checkpoints in the log's service: parts of workers, which one is complete, and whose word on that counts.
 
 Below `state/`: `checkpoints/<job>/parts/…` (`onyxlog.jobs.checkpoints`), and `checkpoints/<job>/latest/<version>`, the
-last complete checkpoint as the coordinator of that allocation version sees it. A coordinator begins by writing its own; from then on what
-an older one, which has not heard of its end, still completes concerns nobody. The order of steps in `take_over` and
-`complete` is what makes this so; it is argued in docs/ONYXLOG.md, "Exactly once".
+last complete checkpoint as the coordinator of that allocation version sees it. A coordinator begins by writing its own;
+from then on what an older one, which has not heard of its end, still completes concerns nobody. The order of steps in
+`take_over` and `complete` is what makes this so; it is argued in docs/ONYXLOG.md, "Exactly once".
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ from onyxlog.ids import JobId, Position, TaskName
 from onyxlog.jobs.barriers import Barrier, WorkerKey
 from onyxlog.jobs.checkpoints import (
     Checkpoint,
+    Completed,
     decode_checkpoint,
     encode_checkpoint,
     latest_path,
     part_path,
-    superseded,
 )
 from onyxlog.peer.log_port import LogPort
 
@@ -55,18 +55,17 @@ class CheckpointStore:
             await self._port.put_state(self._latest(version), encode_checkpoint(found))
         return found
 
-    async def complete(self, version: Position, new: Checkpoint, old: Checkpoint | None) -> bool:
-        """All parts of `new` are stored: it is the one to begin from. False if a newer version has taken over."""
-        await self._port.put_state(self._latest(version), encode_checkpoint(new))
+    async def complete(self, version: Position, completed: Completed) -> bool:
+        """All parts are stored: it is the one to begin from. False if a newer version has taken over."""
+        await self._port.put_state(self._latest(version), encode_checkpoint(completed.checkpoint))
         versions = await self._versions()
         if versions and max(versions) > version:
             return False
         for other in versions:
             if other < version:
                 await self._port.remove_state(self._latest(other))
-        if old is not None and old.job == self._job:
-            for path in superseded(old, new):
-                await self._port.remove_state(path)
+        for path in completed.over:
+            await self._port.remove_state(path)
         return True
 
     async def put_part(self, barrier: Barrier, worker: WorkerKey, part: Mapping[str, Any]) -> int:

@@ -71,6 +71,10 @@ class Connection(asyncio.BufferedProtocol):
         stream = BulkConnection.accept(me=_ACCEPTOR, peers=(), ring=ring, entropy=entropy)
         return cls(owner, stream, b"")
 
+    @property
+    def closed(self) -> bool:
+        return self._lost
+
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = transport  # type: ignore[assignment]  # uvloop's transports are no subclasses
         peer = transport.get_extra_info("peername")
@@ -105,8 +109,8 @@ class Connection(asyncio.BufferedProtocol):
             self._owner.on_established(self)
             self._flush()
         for message in arrived.messages:
-            if self._lost:
-                return
+            if self.closed:
+                return  # what was before it ended the connection
             self._owner.on_message(self, message)
 
     def eof_received(self) -> bool:

@@ -6,19 +6,25 @@ from collections import deque
 
 from onyxlog.jobs.barriers import Alignment
 from onyxlog.jobs.barriers import Barrier as Cut
-from onyxlog.jobs.specification import TaskKind
+from onyxlog.jobs.specification import Job, TaskKind
 from onyxlog.plugins.plugin import Output, make_output
 from onyxlog.tasks.channels import Inlet
 from onyxlog.tasks.items import Barrier, Batch, ChannelError, End, Purpose
+from onyxlog.tasks.layout import Layout, Seat
 from onyxlog.tasks.processing import Outcome
-from onyxlog.tasks.worker import Part, TaskWorker, rooted
+from onyxlog.tasks.threads import TaskThread
+from onyxlog.tasks.worker import Part, Surroundings, TaskWorker, rooted
 
 
 class Consumer(TaskWorker):
     """Takes batches from its inlets in turn, but from none that brought a barrier which others have yet to bring."""
 
-    _alignment: Alignment[str]
-    _output: Output | None = None
+    def __init__(
+        self, job: Job, layout: Layout, seat: Seat, around: Surroundings, thread: TaskThread
+    ) -> None:
+        super().__init__(job, layout, seat, around, thread)
+        self._inlets: deque[Inlet] = deque()
+        self._output: Output | None = None
 
     def on_open(self, inlet: Inlet) -> None:
         if inlet.purpose is Purpose.DATA:
@@ -28,16 +34,9 @@ class Consumer(TaskWorker):
     def is_full(self) -> bool:
         return self.ready and any(inlet.is_full for inlet in self._inlets)
 
-    @property
-    def _inlets(self) -> deque[Inlet]:
-        found: deque[Inlet] | None = self.__dict__.get("_open_inlets")
-        if found is None:
-            found = self.__dict__["_open_inlets"] = deque()
-        return found
-
     async def _open(self, part: Part) -> None:
         senders = [seat.peer for name in self.job.upstream(self.task.name) for seat in self.layout.of(name)]
-        self._alignment = Alignment(self.layout.version, senders, self._cut)
+        self._alignment: Alignment[str] = Alignment(self.layout.version, senders, self._cut)
         if self.task.kind is TaskKind.OUTPUT:
             assert self.task.plugin is not None
             self._output = make_output(self.task.plugin, self._plugin_context())
@@ -78,7 +77,7 @@ class Consumer(TaskWorker):
         return None
 
     def _gathered(self, batch: Batch, inlet: Inlet) -> Batch:
-        """With the batches behind it in the same inlet, up to the task's batch size: small ones cost as much as large ones."""
+        """With the batches behind it, up to the task's batch size: small ones cost as much as large ones."""
         room = self.task.batch_size - len(batch.segments)
         if room <= 0 or not isinstance(following := inlet.first, Batch) or len(following.segments) > room:
             return batch

@@ -1,6 +1,6 @@
 """What the worker that coordinates a job does beside its task: where all begin, checkpoints, and the job's completion.
 
-`zraft`-free and log-free but for `CheckpointStore` and the commands it appends. One per attempt; docs/ONYXLOG.md, "Exactly once".
+One per attempt; docs/ONYXLOG.md, "Exactly once".
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import structlog
 
 from onyxlog.ids import PeerId
 from onyxlog.jobs.barriers import Barrier, WorkerKey
-from onyxlog.jobs.checkpoints import Checkpoint, CheckpointCoordinator, encode_checkpoint
+from onyxlog.jobs.checkpoints import CheckpointCoordinator, Completed, encode_checkpoint
 from onyxlog.jobs.specification import Delivery, Job, TaskKind
 from onyxlog.replica.commands import Command, CompleteJob, ExhaustInput, SealOutput
 from onyxlog.tasks.checkpoints import CheckpointStore
@@ -54,28 +54,27 @@ class Coordination:
             seat for task in job.catalog if task.kind is TaskKind.INPUT for seat in layout.of(task.name)
         ]
         self._core: CheckpointCoordinator | None = None
-        self._last: Checkpoint | None = None
         self._asked: list[Seat] = []
         self._recovery: Recover | None = None
         self._finished: set[PeerId] = set()
         self._completed = False
-        self._to_complete: asyncio.Queue[Checkpoint] = asyncio.Queue()
+        self._to_complete: asyncio.Queue[Completed] = asyncio.Queue()
         self.checkpoints = 0
 
     async def run(self) -> None:
         """For as long as the attempt lasts. Raises what the log's service raises."""
         if self._job.delivery is not Delivery.EXACTLY_ONCE_STATE:
             return
-        self._last = await self._store.take_over(self._layout.version, self._job.resume_from)
+        last = await self._store.take_over(self._layout.version, self._job.resume_from)
         self._core = CheckpointCoordinator(
             self._job.id,
             self._layout.version,
             [_key(seat) for seat in self._layout.seats],
             interval_ticks=self._job.checkpoint_interval_ms,
             timeout_ticks=self._job.checkpoint_timeout_ms,
-            last=self._last,
+            last=last,
         )
-        self._recovery = Recover(encode_checkpoint(self._last) if self._last else b"")
+        self._recovery = Recover(encode_checkpoint(last) if last else b"")
         for seat in self._asked:
             self._direct(seat, self._recovery)
         await asyncio.gather(self._complete_checkpoints(), self._begin_checkpoints(self._core))
@@ -100,9 +99,9 @@ class Coordination:
             case _:
                 log.warning("not for a coordinator", job=self._job.id, peer=peer, item=type(item).__name__)
 
-    def _note(self, checkpoint: Checkpoint | None) -> None:
-        if checkpoint is not None:
-            self._to_complete.put_nowait(checkpoint)
+    def _note(self, completed: Completed | None) -> None:
+        if completed is not None:
+            self._to_complete.put_nowait(completed)
 
     async def _begin_checkpoints(self, core: CheckpointCoordinator) -> None:
         while True:
@@ -114,11 +113,9 @@ class Coordination:
 
     async def _complete_checkpoints(self) -> None:
         while True:
-            checkpoint = await self._to_complete.get()
-            if not await self._store.complete(self._layout.version, checkpoint, self._last):
+            if not await self._store.complete(self._layout.version, await self._to_complete.get()):
                 log.info("another coordinator has taken over", job=self._job.id, version=self._layout.version)
                 return
-            self._last = checkpoint
             self.checkpoints += 1
 
     def _complete_job(self) -> None:

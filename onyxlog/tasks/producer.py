@@ -10,12 +10,15 @@ import structlog
 
 from onyxlog.errors import EntryError
 from onyxlog.jobs.lifecycles import Hook
+from onyxlog.jobs.specification import Job
 from onyxlog.plugins.plugin import Chunk, Input, make_input
 from onyxlog.tasks.checkpoints import position_path
 from onyxlog.tasks.items import Barrier, Batch, End
+from onyxlog.tasks.layout import Layout, Seat
 from onyxlog.tasks.processing import Outcome
 from onyxlog.tasks.reading import Partitions, Pending
-from onyxlog.tasks.worker import Part, TaskWorker, rooted
+from onyxlog.tasks.threads import TaskThread
+from onyxlog.tasks.worker import Part, Surroundings, TaskWorker, rooted
 
 POSITIONS_S: Final = 1.0
 """How often positions of inputs are stored, where no checkpoint does that."""
@@ -28,20 +31,29 @@ log = structlog.get_logger()
 class Producer(TaskWorker):
     """Reads as long as everybody may be sent more, and no worker of the job has said that its buffers are full."""
 
-    _source: Input | None = None
-    _partitions: Partitions
-    _pending_roots: Pending | None = None
+    def __init__(
+        self, job: Job, layout: Layout, seat: Seat, around: Surroundings, thread: TaskThread
+    ) -> None:
+        super().__init__(job, layout, seat, around, thread)
+        self._source: Input | None = None
+        self._opened: Partitions | None = None
+        self._pending_roots: Pending | None = None
+        self._injected: deque[int] = deque()
+        self._stored_positions: dict[int, int] = {}
+
+    @property
+    def _partitions(self) -> Partitions:
+        assert self._opened is not None
+        return self._opened
 
     async def _open(self, part: Part) -> None:
         assert self.task.plugin is not None
-        self._injected: deque[int] = deque()
-        self._stored_positions: dict[int, int] = {}
         source = self._source = make_input(self.task.plugin, self._plugin_context())
         workers = len(self.layout.of(self.task.name))
         positions = part.positions
         if not self._exactly_once:
             positions = self._stored_positions = await self._positions(source, workers)
-        self._partitions = await Partitions.open(source, self._index, workers, positions)
+        self._opened = await Partitions.open(source, self._index, workers, positions)
         if self._tracked:
             self._pending_roots = Pending(
                 self.layout.number_of(self.seat),
@@ -51,8 +63,8 @@ class Producer(TaskWorker):
             )
 
     async def _close_plugin(self) -> None:
-        if hasattr(self, "_partitions"):
-            await self._partitions.close()
+        if self._opened is not None:
+            await self._opened.close()
         if self._source is not None:
             await self._source.close()
 
@@ -161,10 +173,6 @@ class Producer(TaskWorker):
         if outcome.retries:
             self._on_retry(outcome.retries)
         await self._wait_credit()
-
-    async def _wait_credit(self) -> None:
-        while not all(channel.has_credit for channel in self._data.values()):
-            await self._wait(None)
 
     async def _inject(self, epoch: int) -> None:
         self._cut = epoch

@@ -1,7 +1,7 @@
 """How an input's worker reads its partitions, and what it remembers of segments until everybody is done with them.
 
 Three ways, by the job's delivery: positions only, which go into checkpoints (exactly-once-state); segments under way, by
-their roots, and the positions below which all is done (at-least-once); positions that are noted as segments are read (best-effort).
+their roots, and the positions below which all is done (at-least-once); positions as they are read (best-effort).
 """
 
 from __future__ import annotations

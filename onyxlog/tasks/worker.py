@@ -198,13 +198,17 @@ class TaskWorker(ABC):
         )
         self._processing = processing
         context = processing.context
-        while not await self._thread.run(
-            lambda: processing.guarded(Hook.START_TASK, lambda: found.may_start(context))
-        ):
-            await asyncio.sleep(START_RETRY_S)
+        while not await self._may_start(processing):
+            await self._wait(START_RETRY_S)
         self._started = True
         await self._thread.run(
             lambda: processing.guarded(Hook.BEFORE_TASK_START, lambda: found.before_task_start(context))
+        )
+
+    async def _may_start(self, processing: Processing) -> bool:
+        ask = processing.hooks.may_start
+        return await self._thread.run(
+            lambda: processing.guarded(Hook.START_TASK, lambda: ask(processing.context))
         )
 
     async def _recover(self) -> Part:
@@ -236,8 +240,10 @@ class TaskWorker(ABC):
         )
 
     def adopts(self, slot: int) -> bool:
-        """Whether what the worker of this slot held and is bound to no key is this worker's now: its own slot, and a share of
-        those that nobody has."""
+        """Whether what the worker of this slot held, and is bound to no key, is this worker's now.
+
+        That are its own slot, and a share of those that nobody has.
+        """
         slots = [seat.slot for seat in self.layout.of(self.task.name)]
         return slot == self.seat.slot or (slot not in slots and slot % len(slots) == self._index)
 
@@ -269,7 +275,8 @@ class TaskWorker(ABC):
     # -- channels
 
     def on_open(self, inlet: Inlet) -> None:
-        pass
+        """Most are taken as they come; a consumer keeps those with data."""
+        return
 
     def on_arrival(self, inlet: Inlet) -> None:
         if inlet.purpose is Purpose.DATA:
