@@ -1,0 +1,5 @@
+"""`python -m onyxlog`: the command `onyxlog`."""
+
+from onyxlog.main import main
+
+main()
