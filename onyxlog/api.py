@@ -1,8 +1,8 @@
 """What programs call: submit jobs and see what becomes of them, collect the log's garbage, read the log, run peers.
 
-    async with await connect(native_ports("127.0.0.1:2181", "default")) as client:
-        await client.submit_job(job)
-        assert await client.await_job_completion(job.id) is JobState.COMPLETED
+async with await connect(native_ports("127.0.0.1:2181", "default")) as client:
+    await client.submit_job(job)
+    assert await client.await_job_completion(job.id) is JobState.COMPLETED
 """
 
 from __future__ import annotations
@@ -160,7 +160,9 @@ class Client:
         known = replica.jobs.get(job.id)
         over = replica.completed.get(job.id, replica.killed.get(job.id))
         if over is not None:
-            raise JobIdTakenError(f"job {job.id}: is over since position {over}; submit under an id of its own")
+            raise JobIdTakenError(
+                f"job {job.id}: is over since position {over}; submit under an id of its own"
+            )
         if known is None:
             await self._port.put_job(job.id, encode_job(job))
             await self._follower.say(SubmitJob(requirements))

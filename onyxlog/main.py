@@ -84,11 +84,19 @@ def main() -> None:
 
 @main.command()
 @_service_options
-@click.option("--peers", default=1, show_default=True, type=click.IntRange(0, 1_000), help="Virtual peers per group.")
 @click.option(
-    "--groups", default=1, show_default=True, type=click.IntRange(1, 1_000), help="Groups, each with its own session."
+    "--peers", default=1, show_default=True, type=click.IntRange(0, 1_000), help="Virtual peers per group."
 )
-@click.option("--tags", default="", metavar="TAG,…", help="What these virtual peers have that jobs may require.")
+@click.option(
+    "--groups",
+    default=1,
+    show_default=True,
+    type=click.IntRange(1, 1_000),
+    help="Groups, each with its own session.",
+)
+@click.option(
+    "--tags", default="", metavar="TAG,…", help="What these virtual peers have that jobs may require."
+)
 @click.option("--name", help="What the groups' ids begin with.  [default: this machine's name]")
 @click.option(
     "--join",
@@ -113,12 +121,18 @@ def main() -> None:
     help="Where to listen for segments of other groups; port 0: any.",
 )
 @click.option("--advertise", metavar="HOST[:PORT]", help="Where others reach --address, if it is not that.")
-@click.option("--key", metavar="FILE", multiple=True, help="The cluster key that seals segments between groups.")
+@click.option(
+    "--key", metavar="FILE", multiple=True, help="The cluster key that seals segments between groups."
+)
 @click.option("--insecure-peers", is_flag=True, help="Listen beyond this machine without a key.")
 @click.option("--idle", is_flag=True, help="Take tasks but run nothing: to measure coordination alone.")
 @click.option("--metrics", metavar="HOST:PORT", help="Where to serve Prometheus metrics, health and status.")
 @click.option(
-    "--digests-every", default=1_000, show_default=True, type=click.IntRange(1), help="Entries between published digests."
+    "--digests-every",
+    default=1_000,
+    show_default=True,
+    type=click.IntRange(1),
+    help="Entries between published digests.",
 )
 @click.option(
     "--digest-after-quiet",
@@ -242,7 +256,9 @@ async def _run_fleet(fleet: Any, settings: Any, groups: int, listen: Address | N
 @_service_options
 @click.option("--wait", is_flag=True, help="Until the job is over; exit code 1 unless it completed.")
 @click.option("--timeout", metavar="SECONDS", type=click.FloatRange(0.1), help="Of --wait.")
-def submit_job(source: str, connect: str, tenancy: str, service: str, wait: bool, timeout: float | None) -> None:
+def submit_job(
+    source: str, connect: str, tenancy: str, service: str, wait: bool, timeout: float | None
+) -> None:
     """Submit a job: from a file (.json, .toml), or from what a Python module holds under a name.
 
     The same job again does nothing, so that a submission whose outcome is unknown can be repeated.
@@ -344,9 +360,7 @@ def _hosts(text: str) -> tuple[Address, ...]:
     return tuple(parse_address(part, "--connect") for part in text.split(","))
 
 
-def _with_client(
-    connect: str, tenancy: str, service: str, run: Callable[[Client], Awaitable[None]]
-) -> None:
+def _with_client(connect: str, tenancy: str, service: str, run: Callable[[Client], Awaitable[None]]) -> None:
     from onyxlog.api import connect as connected
 
     open_port: OpenPort = opener(Service(service), _hosts(connect), tenancy)

@@ -210,7 +210,8 @@ def as_json(status: FleetStatus) -> dict[str, Any]:
                 "coordinator": row.coordinator,
                 "tasks": {
                     task.task: [
-                        {"peer": peer, "slot": slot, "state": state.value} for peer, slot, state in task.workers
+                        {"peer": peer, "slot": slot, "state": state.value}
+                        for peer, slot, state in task.workers
                     ]
                     for task in row.tasks
                 },

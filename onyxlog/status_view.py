@@ -45,7 +45,9 @@ def _head(status: FleetStatus) -> Text:
 def _groups(status: FleetStatus) -> Table:
     table = Table(box=None, pad_edge=False)
     for name in ("GROUP", "WATCHES", "PEERS", "WORKING", "POSITION", "BEHIND", "DIGEST", "SITES"):
-        table.add_column(name, justify="right" if name in ("PEERS", "WORKING", "POSITION", "BEHIND") else "left")
+        table.add_column(
+            name, justify="right" if name in ("PEERS", "WORKING", "POSITION", "BEHIND") else "left"
+        )
     for row in status.groups[:GROUPS_SHOWN]:
         table.add_row(
             row.group,

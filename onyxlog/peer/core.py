@@ -1,7 +1,7 @@
 """One incarnation of a peer group, as decisions: entries and what happened in, appends and acts out. Pure.
 
-It plays the log, knows which of its own records the log has not shown yet, and what follows for it when entries were truncated
-before it could read them. The shell around it (`incarnation`) has the log, the clock and the tasks.
+It plays the log, knows which of its own records the log has not shown yet, and what follows for it when entries were
+truncated before it could read them. The shell around it (`incarnation`) has the log, the clock and the tasks.
 """
 
 from __future__ import annotations
@@ -96,7 +96,7 @@ class GroupCore:
     # -- acts of its own
 
     def begin(self, site: Site, now_ms: int) -> Turn:
-        """Ask to be taken in, and offer the virtual peers, which are reached at `site`. The pulse, or the will, must stand."""
+        """Ask to be taken in, and offer the virtual peers, reached at `site`. The pulse, or the will, must stand."""
         self._site = site
         ring = self.replica.parameters.join is JoinMode.RING
         join = PrepareJoin(self._group) if ring else JoinDirect(self._group)
@@ -163,7 +163,9 @@ class GroupCore:
             if sent.position is None or sent.position > origin.position
         }
         wanted = self._jump_effects(before)
-        commands = () if any(isinstance(e, RestartGroup) for e in wanted) else owed(self.replica, self._viewer)
+        commands = (
+            () if any(isinstance(e, RestartGroup) for e in wanted) else owed(self.replica, self._viewer)
+        )
         under_way = {sent.record.command for sent in self._unseen.values()}
         appends = self._append(
             [command for command in commands if command not in under_way], origin.position, now_ms
@@ -198,9 +200,7 @@ class GroupCore:
         self._viewer = evolve(self._viewer, peers=self._viewer.peers | {peer})
         return self.say(AddVirtualPeer(peer, self._group, self._site, tags), now_ms)
 
-    def _append(
-        self, commands: Iterable[Command], cause: Position | None, now_ms: int
-    ) -> tuple[Append, ...]:
+    def _append(self, commands: Iterable[Command], cause: Position | None, now_ms: int) -> tuple[Append, ...]:
         appends = []
         for command in commands:
             if self.over or self._said(command):

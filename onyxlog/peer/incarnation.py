@@ -1,7 +1,7 @@
 """One life of a peer group: from an open log until it left or has to begin again, with everything that runs in it.
 
-Everything happens on one event loop and every decision is the core's; this carries it out. Whatever fails ends the incarnation,
-and the group begins again under a new id (`onyxlog.peer.group`): only so is it sure that nothing half done is relied upon.
+Everything happens on one event loop and every decision is the core's; this carries it out. Whatever fails ends the
+incarnation, and the group begins again under a new id (`onyxlog.peer.group`): only so is nothing half done relied upon.
 """
 
 from __future__ import annotations
@@ -242,7 +242,9 @@ class Incarnation:
             except OvertakenError:
                 await self._jump()
                 continue
-            raise OnyxlogError(f"group {self._group}: the log's tail ended at {core.version}, expected no end")
+            raise OnyxlogError(
+                f"group {self._group}: the log's tail ended at {core.version}, expected no end"
+            )
 
     async def _jump(self) -> None:
         origin = await self._port.origin()

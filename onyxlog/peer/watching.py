@@ -100,7 +100,7 @@ class Watching:
             self._detector = self._spawn(self._detect(subject))
 
     async def _detect(self, subject: GroupId) -> None:
-        while await self._port.is_alive(subject):
+        while await self._port.is_alive(subject):  # noqa: ASYNC110  the pulse is in another process
             await asyncio.sleep(self._period_s)
         self._gone(subject)
 

@@ -1,4 +1,4 @@
-"""A TaskRunner that runs nothing: it says that tasks are ready, and keeps account. For tests, and to measure coordination."""
+"""A TaskRunner that runs nothing: it says that tasks are ready, and keeps account. To test and measure coordination."""
 
 from __future__ import annotations
 
