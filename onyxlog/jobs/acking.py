@@ -39,9 +39,9 @@ def owner_of(root: int) -> int:
     return root >> ROOT_BITS
 
 
-def fresh_ack(random: Random) -> int:
+def fresh_ack(rng: Random) -> int:
     """64 random bits that are not all zero: zero would hide a segment."""
-    while not (ack := random.getrandbits(64)):
+    while not (ack := rng.getrandbits(64)):
         pass
     return ack
 
@@ -49,14 +49,14 @@ def fresh_ack(random: Random) -> int:
 class AckBatch:
     """What a worker has to tell the owners of roots after a batch: one number for each root that it touched."""
 
-    def __init__(self, random: Random) -> None:
-        self._random = random
+    def __init__(self, rng: Random) -> None:
+        self._rng = rng
         self._values: dict[int, int] = {}
 
     def settle(self, parent: Lineage, children: int) -> list[Lineage]:
         """A segment was worked on, and `children` were made of it; what those carry."""
         root, value = parent
-        made = [Lineage(root, fresh_ack(self._random)) for _ in range(children)]
+        made = [Lineage(root, fresh_ack(self._rng)) for _ in range(children)]
         for child in made:
             value ^= child.ack
         self._values[root] = self._values.get(root, 0) ^ value
@@ -90,12 +90,12 @@ class Roots(Generic[T]):
     At most `pending_max` are under way: the input reads no more while it `is_full`.
     """
 
-    def __init__(self, owner: int, random: Random, *, timeout_ticks: int, pending_max: int) -> None:
+    def __init__(self, owner: int, rng: Random, *, timeout_ticks: int, pending_max: int) -> None:
         assert 0 <= owner < OWNERS_MAX, f"{owner=}"
         assert timeout_ticks > 0, f"{timeout_ticks=}"
         assert pending_max > 0, f"{pending_max=}"
         self._owner = owner << ROOT_BITS
-        self._random = random
+        self._rng = rng
         self._timeout = timeout_ticks
         self._pending_max = pending_max
         # In the order of their deadlines, as all have the same time and the clock goes forward.
@@ -113,9 +113,9 @@ class Roots(Generic[T]):
         """A segment is about to be sent for the `attempt`th time; what it carries."""
         assert now >= self._now, f"the clock went back from {self._now} to {now}"
         self._now = now
-        while (root := self._owner | self._random.getrandbits(ROOT_BITS)) in self._trees:
+        while (root := self._owner | self._rng.getrandbits(ROOT_BITS)) in self._trees:
             pass
-        ack = fresh_ack(self._random)
+        ack = fresh_ack(self._rng)
         self._trees[root] = _Tree(token, attempt, now + self._timeout, ack)
         return Lineage(root, ack)
 

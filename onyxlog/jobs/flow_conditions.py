@@ -147,5 +147,6 @@ def _route(condition: FlowCondition, downstream: Sequence[TaskName]) -> Route:
         return RETRY
     if condition.to == (NONE,):
         return NOWHERE
-    to = tuple(downstream) if condition.to == (ALL,) else condition.to
+    # A condition of all tasks may name one that some of them have no edge to: that task itself, for one.
+    to = tuple(name for name in downstream if condition.to == (ALL,) or name in condition.to)
     return Route(to, condition.exclude_keys)

@@ -21,6 +21,9 @@ from onyxlog.jobs.segments import plain_fault
 A = TypeVar("A")
 NAMES: Final[dict[Any, str]] = {str: "a string", int: "an integer", bool: "true or false", bytes: "bytes"}
 
+DEPTH_MAX: Final = 64
+"""What is read by recursion must not be as deep as whoever wrote it likes."""
+
 
 class PlainError(ValueError):
     """Something is not as expected; begins with where."""
@@ -60,11 +63,31 @@ def _default(field: attrs.Attribute[Any]) -> Any:
 
 
 def from_plain(cls: type[A], value: Any, where: str) -> A:
-    """An instance of a frozen class.
+    """An instance of a frozen class, from a value that is not nested deeper than `DEPTH_MAX`.
 
     Raises:
         PlainError: a field is unknown, missing or of another type; says where, what was found and what was expected.
     """
+    if not _is_shallow(value):
+        raise PlainError(f"{where}: nested deeper than {DEPTH_MAX} lists and maps")
+    return _from_plain(cls, value, where)
+
+
+def _is_shallow(value: Any) -> bool:
+    level = [value]
+    for _ in range(DEPTH_MAX):
+        level = [
+            item
+            for container in level
+            if isinstance(container, (list, tuple, Mapping))
+            for item in (container.values() if isinstance(container, Mapping) else container)
+        ]
+        if not level:
+            return True
+    return False
+
+
+def _from_plain(cls: type[A], value: Any, where: str) -> A:
     kind: Any = cls
     hints, known = _hints(kind), _names(kind)
     if not isinstance(value, Mapping):
@@ -107,7 +130,7 @@ def _read(kind: Any, value: Any, where: str) -> Any:
             raise PlainError(f"{where}: {fault}")
         return value
     if attrs.has(kind):
-        return from_plain(kind, value, where)
+        return _from_plain(kind, value, where)
     if issubclass(kind, StrEnum):
         values = [member.value for member in kind]
         if value not in values:
@@ -148,4 +171,4 @@ def _read_union(kinds: tuple[Any, ...], value: Any, where: str) -> Any:
     if not isinstance(tag, str) or tag not in tagged:
         guess = nearest(tag, list(tagged)) if isinstance(tag, str) else ""
         raise PlainError(f"{where}: type: expected one of {', '.join(tagged)}, found {tag!r}{guess}")
-    return from_plain(tagged[tag], fields, where)
+    return _from_plain(tagged[tag], fields, where)

@@ -78,8 +78,8 @@ class WindowState:
         ]
         self._by_time = [(i, rule) for i, rule in on if isinstance(rule, Watermark)]
         self._by_clock = [(i, rule.period_ms) for i, rule in on if isinstance(rule, Timer)]
-        self._timeless = isinstance(window.type, Global) and window.time_key is None
-        self._session = isinstance(window.type, Session)
+        self._timeless = isinstance(window.over, Global) and window.time_key is None
+        self._session = isinstance(window.over, Session)
 
     def __len__(self) -> int:
         """How many extents it holds, of all groups."""
@@ -133,7 +133,7 @@ class WindowState:
         group = self._groups.get(group_id)
         if group is None:
             group = self._groups[group_id] = _Group(key)
-        extents = window.type.extents(time)
+        extents = window.over.extents(time)
         if self._session:
             extents = (self._join(group, extents[0]),)
         for extent in extents:

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from enum import StrEnum
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Final
 
 from attrs import field, frozen
 
 from onyxlog.jobs.predicates import Predicate
 from onyxlog.jobs.windows import Extent
+
+RESULT: Final = "result"
+"""What `emit` is called that makes {"group", "start", "end", "result"} of a firing."""
 
 
 @frozen

@@ -116,7 +116,7 @@ class Window:
 
     id: str
     task: TaskName
-    type: WindowType
+    over: WindowType
     aggregation: Aggregation
     time_key: str | None = None
     extents_max: int = 1_000_000

@@ -97,6 +97,17 @@ ALLOWED: Final[dict[str, tuple[str, ...]]] = {
 
 PURE: Final = (
     *("onyxlog.ids", "onyxlog.scheduling", "onyxlog.replica"),
+    # what jobs are and decide; what reads files and what runs tasks is not here
+    *("onyxlog.jobs.acking", "onyxlog.jobs.aggregates", "onyxlog.jobs.barriers", "onyxlog.jobs.checkpoints"),
+    *("onyxlog.jobs.flow_conditions", "onyxlog.jobs.functions", "onyxlog.jobs.grouping"),
+    *("onyxlog.jobs.lifecycles", "onyxlog.jobs.plain", "onyxlog.jobs.predicates", "onyxlog.jobs.segments"),
+    *(
+        "onyxlog.jobs.specification",
+        "onyxlog.jobs.state",
+        "onyxlog.jobs.task_windows",
+        "onyxlog.jobs.transform",
+    ),
+    *("onyxlog.jobs.triggers", "onyxlog.jobs.validation", "onyxlog.jobs.windows", "onyxlog.jobs.workflow"),
     *("zraft.raft", "zraft.tree", "zraft.wire", "zraft.properties", "zraft.zoo_cfg", "zraft.zoo_env"),
     *("zraft.operator.requests", "zraft.operator.protocol"),
     *("zraft.log_report", "zraft.offline.founders", "zraft.offline.walking"),
