@@ -263,7 +263,7 @@ def submit_job(
 
     The same job again does nothing, so that a submission whose outcome is unknown can be repeated.
     """
-    from onyxlog.job_files import load_job
+    from onyxlog.jobs.job_files import load_job
 
     job = load_job(source)
 

@@ -18,6 +18,7 @@ from onyxlog.replica.commands import Entry, Record
 from onyxlog.replica.digests import CHAIN_START
 from onyxlog.replica.replica import Parameters, Replica
 
+
 @frozen
 class Origin:
     """Where playing begins: the replica as of `position` (-1: nothing yet), and the digest chain's value there."""
