@@ -1,5 +1,6 @@
-"""`python -m onyxlog`: the command `onyxlog`."""
+"""`python -m onyxlog` is `onyxlog`."""
 
 from onyxlog.main import main
 
-main()
+if __name__ == "__main__":
+    main(prog_name="onyxlog")

@@ -380,7 +380,3 @@ def _run(coroutine: Coroutine[Any, Any, R]) -> R:
             return runner.run(coroutine)
     except KeyboardInterrupt:
         sys.exit(130)
-
-
-if __name__ == "__main__":
-    main()
