@@ -7,10 +7,12 @@ out) is derived here for every kind alike, so that no kind can forget it.
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from typing import Any
 
 from attrs import evolve, frozen
 
+from onyxlog.ids import PeerId
 from onyxlog.replica import assignments, ring, watching
 from onyxlog.replica.codec import encode_record
 from onyxlog.replica.commands import AcceptJoin, Command, Entry, JoinDirect, NotifyJoin, PrepareJoin
@@ -61,15 +63,20 @@ def effects(step: Step, viewer: Viewer) -> tuple[Effect, ...]:
     return (*own, *_derived(step.old, step.replica, viewer))
 
 
-def jump_effects(old: Replica, new: Replica, viewer: Viewer) -> tuple[Effect, ...]:
+def jump_effects(
+    old: Replica, new: Replica, viewer: Viewer, offered: Collection[PeerId] = ()
+) -> tuple[Effect, ...]:
     """The same for a peer that goes from one replica to a later one without the entries between.
 
-    So it is after garbage collection overtook it: `new` is that of the origin.
+    So it is after garbage collection overtook it: `new` is that of the origin. `offered`: those of the viewer's
+    virtual peers whose add-virtual-peer the log accepted at or before `new`; one may have come and gone unseen.
     """
     group = viewer.group
+    found = _derived(old, new, viewer)
     if group is not None and is_known(old, group) and not is_known(new, group) and group not in new.left:
-        return (*_derived(old, new, viewer), RestartGroup())
-    return _derived(old, new, viewer)
+        return (*found, RestartGroup())
+    out = (peer for peer in offered if peer in viewer.peers and not _has(new, peer) and not _has(old, peer))
+    return found if RestartGroup() in found else (*found, *(RestartPeer(peer) for peer in sorted(out)))
 
 
 def owed(replica: Replica, viewer: Viewer) -> tuple[Command, ...]:
@@ -104,5 +111,5 @@ def _derived(old: Replica, new: Replica, viewer: Viewer) -> tuple[Effect, ...]:
     return found
 
 
-def _has(replica: Replica, peer: str) -> bool:
+def _has(replica: Replica, peer: PeerId) -> bool:
     return peer in replica.peers or peer in replica.orphans
