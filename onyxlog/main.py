@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import click
+from attrs import evolve
 
 from onyxlog.errors import OnyxlogError
 from onyxlog.ids import JobId
@@ -203,6 +204,7 @@ def peer(
     except ValueError as error:
         raise ConfigError(f"--name: found {name!r}, expected 1 to 64 of A-Z a-z 0-9 _ . : -") from error
     open_port = opener(Service(service), _hosts(connect), tenancy, session_timeout_s=session_timeout)
+    site = _site(address)
     listen = None if metrics is None else parse_address(metrics, "--metrics")
 
     async def run() -> None:
@@ -210,7 +212,7 @@ def peer(
 
         factory = runner_factory(
             tenancy,
-            address=parse_address(address, "--address"),
+            address=site,
             advertise=advertise,
             keys=tuple(map(Path, key)),
             insecure=insecure_peers,
@@ -358,6 +360,14 @@ def status(connect: str, tenancy: str, service: str, watch: bool, as_json_text: 
 
 def _hosts(text: str) -> tuple[Address, ...]:
     return tuple(parse_address(part, "--connect") for part in text.split(","))
+
+
+def _site(text: str) -> Address:
+    """Where to listen; port 0 is whichever is free."""
+    host, _, port = text.rpartition(":")
+    if port == "0":
+        return evolve(parse_address(f"{host}:1", "--address"), port=0)
+    return parse_address(text, "--address")
 
 
 def _with_client(connect: str, tenancy: str, service: str, run: Callable[[Client], Awaitable[None]]) -> None:
