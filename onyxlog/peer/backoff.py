@@ -26,7 +26,7 @@ def restart_ms(failures: int, draw: float) -> float:
 
 
 def _doubled(mean: float, times: int, most: float) -> float:
-    return min(mean * 2 ** min(times, 32), most)
+    return min(mean * float(1 << min(times, 32)), most)
 
 
 def _spread(mean: float, draw: float) -> float:

@@ -1,7 +1,7 @@
 """One incarnation of a peer group, as decisions: entries and what happened in, appends and acts out. Pure.
 
-It plays the log, knows which of its own records the log has not shown yet, and what follows for it when entries were truncated
-before it could read them. The shell around it (`incarnation`) has the log, the clock and the tasks.
+It plays the log, knows which of its own records the log has not shown yet, and what follows for it when entries were
+truncated before it could read them. The shell around it (`incarnation`) has the log, the clock and the tasks.
 """
 
 from __future__ import annotations
@@ -13,7 +13,6 @@ from attrs import evolve, frozen
 
 from onyxlog.errors import OnyxlogError
 from onyxlog.ids import GroupId, PeerId, Position, Site
-from onyxlog.peer.jump import after_jump
 from onyxlog.peer.log_port import Origin
 from onyxlog.peer.turns import Act, Append, Truncate, Turn
 from onyxlog.replica.commands import (
@@ -28,7 +27,8 @@ from onyxlog.replica.commands import (
 )
 from onyxlog.replica.effects import Effect, RestartGroup, RestartPeer, StoreOrigin
 from onyxlog.replica.kind import Viewer
-from onyxlog.replica.play import Step, effects, play, reactions
+from onyxlog.replica.membership import is_known
+from onyxlog.replica.playing import Step, effects, jump_effects, owed, play, reactions
 from onyxlog.replica.replica import JoinMode, Replica
 
 UNSEEN_MAX: Final = 10_000
@@ -96,7 +96,7 @@ class GroupCore:
     # -- acts of its own
 
     def begin(self, site: Site, now_ms: int) -> Turn:
-        """Ask to be taken in, and offer the virtual peers, which are reached at `site`. The pulse, or the will, must stand."""
+        """Ask to be taken in, and offer the virtual peers, reached at `site`. The pulse, or the will, must stand."""
         self._site = site
         ring = self.replica.parameters.join is JoinMode.RING
         join = PrepareJoin(self._group) if ring else JoinDirect(self._group)
@@ -151,7 +151,8 @@ class GroupCore:
     def jump(self, origin: Origin, now_ms: int) -> Turn:
         """Go on from an origin, as the entries before it are gone; does nothing if all of them were played.
 
-        What the entries would have caused is found in the replica that they led to (`onyxlog.peer.jump`).
+        Whatever the entries would have asked of this group is done, or stands in the replica that they led to: as a join
+        that waits for it, a task that it was given, or its own absence.
         """
         if self.over or origin.position <= self.replica.version:
             return Turn()
@@ -161,10 +162,34 @@ class GroupCore:
             for number, sent in self._unseen.items()
             if sent.position is None or sent.position > origin.position
         }
-        waiting = frozenset(sent.record.command for sent in self._unseen.values())
-        commands, wanted = after_jump(before, self.replica, self._viewer, waiting)
-        acts = tuple(Act(origin.position, effect) for effect in wanted)
-        return self._settled(Turn(self._append(commands, origin.position, now_ms), acts))
+        wanted = self._jump_effects(before)
+        commands = (
+            () if any(isinstance(e, RestartGroup) for e in wanted) else owed(self.replica, self._viewer)
+        )
+        under_way = {sent.record.command for sent in self._unseen.values()}
+        appends = self._append(
+            [command for command in commands if command not in under_way], origin.position, now_ms
+        )
+        return self._settled(Turn(appends, tuple(Act(origin.position, effect) for effect in wanted)))
+
+    def _jump_effects(self, before: Replica) -> tuple[Effect, ...]:
+        """With what only this core can know: that something of its own was both said and undone in the entries it missed."""
+        wanted = jump_effects(before, self.replica, self._viewer)
+        if any(isinstance(effect, RestartGroup) for effect in wanted):
+            return wanted
+        under_way = [sent.record.command for sent in self._unseen.values()]
+        if not is_known(self.replica, self._group) and not any(
+            isinstance(command, PrepareJoin | JoinDirect) for command in under_way
+        ):
+            return (*wanted, RestartGroup())
+        restarted = {effect.peer for effect in wanted if isinstance(effect, RestartPeer)}
+        offered = {command.peer for command in under_way if isinstance(command, AddVirtualPeer)}
+        lost = [
+            peer
+            for peer in sorted(self._viewer.peers - restarted - offered)
+            if peer not in self.replica.peers and peer not in self.replica.orphans
+        ]
+        return (*wanted, *(RestartPeer(peer) for peer in lost))
 
     # -- inside
 
@@ -175,9 +200,7 @@ class GroupCore:
         self._viewer = evolve(self._viewer, peers=self._viewer.peers | {peer})
         return self.say(AddVirtualPeer(peer, self._group, self._site, tags), now_ms)
 
-    def _append(
-        self, commands: Iterable[Command], cause: Position | None, now_ms: int
-    ) -> tuple[Append, ...]:
+    def _append(self, commands: Iterable[Command], cause: Position | None, now_ms: int) -> tuple[Append, ...]:
         appends = []
         for command in commands:
             if self.over or self._said(command):

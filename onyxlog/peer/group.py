@@ -5,24 +5,22 @@ from __future__ import annotations
 import asyncio
 import random
 import secrets
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 from typing import Final
 
 import structlog
 
-from onyxlog.errors import EntryError
+from onyxlog.errors import EntryError, OnyxlogError
 from onyxlog.ids import GroupId
 from onyxlog.peer.backoff import PROVEN_S, restart_ms
 from onyxlog.peer.entry_source import MakeSource, from_log
 from onyxlog.peer.incarnation import Ending, Incarnation
-from onyxlog.peer.log_port import LogPort
+from onyxlog.peer.log_port import LogPort, OpenPort
 from onyxlog.peer.metrics import PeerMetrics
 from onyxlog.peer.settings import GroupSettings
 from onyxlog.peer.task_runner import MakeRunner
 from zraft.errors import ConfigError
 
-OpenPort = Callable[[], Awaitable[LogPort]]
-"""Opens the log in a new session; called once per incarnation."""
 ID_BYTES: Final = 8
 
 log = structlog.get_logger()
@@ -54,6 +52,7 @@ class PeerGroup:
         self._incarnation: Incarnation | None = None
         self._task: asyncio.Task[None] | None = None
         self._wake = asyncio.Event()
+        self._begun: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self.incarnations = 0
 
     @property
@@ -79,6 +78,23 @@ class PeerGroup:
             await self._incarnation.leave()
         if self._task is not None:
             await self._task
+
+    async def until(self, condition: Callable[[Incarnation], bool]) -> None:
+        """Until `condition` holds for the present incarnation; it is looked at after each batch of entries.
+
+        Raises:
+            OnyxlogError: the group was stopped before. Or what the group ended with.
+        """
+        task = self.start()
+        while True:
+            incarnation = self._incarnation
+            if incarnation is not None and incarnation.begun and condition(incarnation):
+                return
+            change = incarnation.changed if incarnation is not None else self._begun
+            await asyncio.wait((change, task), return_when=asyncio.FIRST_COMPLETED)
+            if task.done():
+                task.result()
+                raise OnyxlogError(f"group {self._settings.name}: stopped while something was waited for")
 
     async def run(self) -> None:
         """Until `stop`.
@@ -120,6 +136,8 @@ class PeerGroup:
                 metrics=self._metrics,
                 rng=self._rng,
             )
+            self._begun.set_result(None)
+            self._begun = asyncio.get_running_loop().create_future()
             if self._stopping:
                 return None
             ending = await self._incarnation.run()

@@ -1,7 +1,7 @@
 """One life of a peer group: from an open log until it left or has to begin again, with everything that runs in it.
 
-Everything happens on one event loop and every decision is the core's; this carries it out. Whatever fails ends the incarnation,
-and the group begins again under a new id (`onyxlog.peer.group`): only so is it sure that nothing half done is relied upon.
+Everything happens on one event loop and every decision is the core's; this carries it out. Whatever fails ends the
+incarnation, and the group begins again under a new id (`onyxlog.peer.group`): only so is nothing half done relied upon.
 """
 
 from __future__ import annotations
@@ -34,6 +34,7 @@ from onyxlog.replica.commands import Command, Entry, GroupLeave, Record
 from onyxlog.replica.effects import (
     AppendLater,
     DetectFailure,
+    ForgetJob,
     LeaveIfGone,
     RestartGroup,
     RestartPeer,
@@ -41,6 +42,8 @@ from onyxlog.replica.effects import (
     StopDetecting,
     StopTask,
     StoreOrigin,
+    UnwatchJoiner,
+    WatchJoiner,
     WatchNobody,
     WatchPulse,
 )
@@ -83,7 +86,8 @@ class Incarnation:
         self._rng = rng
         self._tasks: set[asyncio.Task[None]] = set()
         self._end: asyncio.Future[Ending] = asyncio.get_running_loop().create_future()
-        self._changed = asyncio.Event()
+        self.changed: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        """Done when more entries were applied, or it is over; another one stands here then."""
         self._join_tries = 0
         self._peer_failures = 0
         self._peer_failed_at = float("-inf")
@@ -92,6 +96,12 @@ class Incarnation:
         self._runner: TaskRunner | None = None
         self._source: EntrySource | None = None
         self._core: GroupCore | None = None
+        self._watching = Watching(port, self._pulse_gone, self._spawn)
+        self._outbox = Outbox(port, self._accepted)
+        self._publisher = DigestPublisher(
+            port, group, every=settings.digests_every, quiet_s=settings.digest_after_quiet_s
+        )
+        self._workers: Workers | None = None
 
     # -- what its tasks may use
 
@@ -130,11 +140,12 @@ class Incarnation:
     @property
     def running(self) -> dict[PeerId, StartTask]:
         """The tasks that run here."""
-        return self._workers.running if self.begun else {}
+        return {} if self._workers is None else self._workers.running
 
-    async def changed(self) -> None:
-        """Until more entries were applied."""
-        await self._changed.wait()
+    @property
+    def watched(self) -> GroupId | None:
+        """Whose pulse it watches for the ring."""
+        return self._watching.watched
 
     # -- its life
 
@@ -154,14 +165,6 @@ class Incarnation:
             self._group, origin, offers=self._settings.offers, join_once=self._settings.join_once
         )
         self._core = core
-        self._watching = Watching(self._port, self._pulse_gone, self._spawn)
-        self._outbox = Outbox(self._port, self._accepted)
-        self._publisher = DigestPublisher(
-            self._port,
-            self._group,
-            every=self._settings.digests_every,
-            quiet_s=self._settings.digest_after_quiet_s,
-        )
         self._runner = await self._make_runner(self)
         self._workers = Workers(self._runner, self.failed, self._spawn)
         self._source = await self._make_source(self._port, self._group)
@@ -200,6 +203,7 @@ class Incarnation:
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
+        self._tell()
         self._metrics.forget(self._group)
         for closing in (self._runner, self._source):
             if closing is not None:
@@ -238,7 +242,9 @@ class Incarnation:
             except OvertakenError:
                 await self._jump()
                 continue
-            raise OnyxlogError(f"group {self._group}: the log's tail ended at {core.version}, expected no end")
+            raise OnyxlogError(
+                f"group {self._group}: the log's tail ended at {core.version}, expected no end"
+            )
 
     async def _jump(self) -> None:
         origin = await self._port.origin()
@@ -299,8 +305,11 @@ class Incarnation:
         assert self._runner is not None
         self._source.applied(replica, core.chain)
         self._runner.replica_changed(replica)
-        self._changed.set()
-        self._changed = asyncio.Event()
+        self._tell()
+
+    def _tell(self) -> None:
+        changed, self.changed = self.changed, asyncio.get_running_loop().create_future()
+        changed.set_result(None)
 
     def _accepted(self, append: Append, position: Position, took_s: float) -> None:
         self.core.accepted(append.number, position)
@@ -323,6 +332,10 @@ class Incarnation:
                 self._watching.watch(subject)
             case WatchNobody():
                 self._watching.watch(None)
+            case WatchJoiner(joiner):
+                self._watching.watch_joiner(joiner)
+            case UnwatchJoiner():
+                self._watching.watch_joiner(None)
             case LeaveIfGone(subject):
                 self._watching.look_once(subject)
             case DetectFailure(subject):
@@ -338,9 +351,12 @@ class Incarnation:
             case RestartPeer(peer):
                 self._restart_peer(peer, act.position)
             case StartTask() | StopTask():
+                assert self._workers is not None
                 self._workers.want(act.position, act.what)
             case Truncate():
                 self._spawn(self._truncate(act.what))
+            case ForgetJob(job):
+                self._spawn(self._port.forget_job(job))
             case StoreOrigin():
                 raise AssertionError("the core hands out origins as Truncate")
             case _:
@@ -361,6 +377,7 @@ class Incarnation:
         self.append(command)
 
     def _restart_peer(self, peer: PeerId, position: Position) -> None:
+        assert self._workers is not None
         self._workers.forget(peer, position)
         now = asyncio.get_running_loop().time()
         if now - self._peer_failed_at > PROVEN_S:

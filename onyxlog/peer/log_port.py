@@ -8,17 +8,15 @@ in memory, for tests (`onyxlog.testing.memory_log`).
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Awaitable, Callable
-from typing import Final, Protocol
+from typing import Protocol
 
 from attrs import fields_dict, frozen
 
 from onyxlog.errors import ParametersError
 from onyxlog.ids import BEFORE_ALL, GroupId, JobId, Position
 from onyxlog.replica.commands import Entry, Record
+from onyxlog.replica.digests import CHAIN_START
 from onyxlog.replica.replica import Parameters, Replica
-
-FIRST_CHAIN: Final = b""
-"""The digest chain's value before the first entry."""
 
 
 @frozen
@@ -32,7 +30,7 @@ class Origin:
 
 def first_origin(parameters: Parameters) -> Origin:
     """What a log is begun with."""
-    return Origin(BEFORE_ALL, Replica(parameters=parameters), FIRST_CHAIN)
+    return Origin(BEFORE_ALL, Replica(parameters=parameters), CHAIN_START)
 
 
 def check_parameters(found: Parameters, expected: Parameters) -> None:

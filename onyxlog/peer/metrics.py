@@ -27,7 +27,10 @@ class PeerMetrics:
             "onyxlog_zookeeper_write_log_entry", "Entries written, by kind.", ["kind"], registry=registry
         )
         self.read = Counter(
-            "onyxlog_zookeeper_read_log_entry", "Entries read and applied, by kind.", ["kind"], registry=registry
+            "onyxlog_zookeeper_read_log_entry",
+            "Entries read and applied, by kind.",
+            ["kind"],
+            registry=registry,
         )
         self.apply_seconds = Histogram(
             "onyxlog_apply_log_entry_duration_seconds",
@@ -48,10 +51,15 @@ class PeerMetrics:
             registry=registry,
         )
         self.origin_refused = Counter(
-            "onyxlog_zookeeper_write_origin_refused", "Origins not stored: there was one as new.", registry=registry
+            "onyxlog_zookeeper_write_origin_refused",
+            "Origins not stored: there was one as new.",
+            registry=registry,
         )
         self.restarts = Counter(
-            "onyxlog_peer_group_restarts", "Groups begun again under a new id, by cause.", ["cause"], registry=registry
+            "onyxlog_peer_group_restarts",
+            "Groups begun again under a new id, by cause.",
+            ["cause"],
+            registry=registry,
         )
         self.peer_restarts = Counter(
             "onyxlog_virtual_peer_restarts", "Virtual peers begun again under a new id.", registry=registry
@@ -68,16 +76,25 @@ class PeerMetrics:
         self.replica_version = Gauge(
             "onyxlog_replica_version", "Position of the last entry applied.", ["group"], registry=registry
         )
-        self.groups = Gauge("onyxlog_replica_groups", "Groups that have joined, as this peer knows.", registry=registry)
+        self.groups = Gauge(
+            "onyxlog_replica_groups", "Groups that have joined, as this peer knows.", registry=registry
+        )
         self.peers = Gauge(
-            "onyxlog_peer_group_peers_count", "Virtual peers of all groups, as this peer knows.", registry=registry
+            "onyxlog_peer_group_peers_count",
+            "Virtual peers of all groups, as this peer knows.",
+            registry=registry,
         )
         self.allocated = Gauge(
-            "onyxlog_peer_group_allocated_peers_count", "Virtual peers with a task, as this peer knows.", registry=registry
+            "onyxlog_peer_group_allocated_peers_count",
+            "Virtual peers with a task, as this peer knows.",
+            registry=registry,
         )
         self.jobs = Gauge("onyxlog_replica_jobs", "Jobs submitted and not over.", registry=registry)
         self.unseen = Gauge(
-            "onyxlog_outbox_entries", "Entries written here and not yet read back.", ["group"], registry=registry
+            "onyxlog_outbox_entries",
+            "Entries written here and not yet read back.",
+            ["group"],
+            registry=registry,
         )
 
     def forget(self, group: str) -> None:

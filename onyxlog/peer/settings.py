@@ -19,13 +19,13 @@ class GroupSettings:
 
     `name`: what the ids of its incarnations begin with, for people. `offers`: the tags of each virtual peer.
     `join_once`: an aborted join is not tried again. `digests_every`: entries between published digests;
-    `digest_after_quiet_s`: when
-    the newest is published although fewer came. `leave_timeout_s`: how long a stop may take before the session is just let go.
+    `digest_after_quiet_s`: when the newest is published although fewer came. `leave_timeout_s`: how long a stop may
+    take before the session is just let go.
     """
 
     name: str = field(default="group", validator=validators.matches_re(r"[A-Za-z0-9_.:-]{1,64}"))
     offers: tuple[tuple[str, ...], ...] = ((),)
-    parameters: Parameters = Parameters()
+    parameters: Parameters = field(factory=Parameters)
     join_once: bool = False
     digests_every: int = field(default=DIGESTS_EVERY, validator=validators.ge(1))
     digest_after_quiet_s: float = field(default=DIGEST_AFTER_QUIET_S, validator=validators.gt(0))

@@ -1,7 +1,7 @@
 """What a peer group asks of whatever runs tasks, and what that may use of its group: the seam between both.
 
-A group makes one runner per incarnation. The runner is told of starts and stops of each virtual peer one at a time, in order,
-the newest only: what was superseded while an earlier one was carried out is never told.
+A group makes one runner per incarnation. It is told of starts and stops of each virtual peer one at a time, in order, the
+newest only: what was superseded while an earlier one was carried out is never told.
 """
 
 from __future__ import annotations
