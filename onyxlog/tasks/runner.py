@@ -1,4 +1,4 @@
-"""Runs the tasks of a group's virtual peers: the `TaskRunner` that a peer group asks. Assembles, starts and stops workers."""
+"""The `TaskRunner` that a peer group asks: starts and stops the workers of its virtual peers, and tells what fails."""
 
 from __future__ import annotations
 
@@ -32,6 +32,7 @@ from onyxlog.tasks.worker import Surroundings, TaskWorker, WorkerStatistics
 from zraft.address import Address
 from zraft.transport.keys import ClusterKey
 
+ANY_LOOPBACK: Final = Address("127.0.0.1", 0)
 LOOK_S: Final = 0.25
 REASON_MAX: Final = 2_000
 """Of a killed job's reason, in characters: it lies in the log."""
@@ -50,7 +51,7 @@ class RunnerSettings:
     """
 
     tenancy: str = "default"
-    address: Address = Address("127.0.0.1", 0)
+    address: Address = ANY_LOOPBACK
     advertise: Site | None = None
     keys: Sequence[ClusterKey] | None = None
     insecure_peers: bool = False

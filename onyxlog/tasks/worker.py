@@ -128,13 +128,16 @@ class TaskWorker(ABC):
     # -- its life
 
     async def run(self) -> None:
-        """Until all its work is done. Raises what fails: TaskError and WorkflowError are the job's fault."""
+        """Until it is cancelled, `finished` or not: a coordinator is needed until the job is over.
+
+        Raises what fails: TaskError, WorkflowError and ChannelError are the job's fault.
+        """
         work = asyncio.ensure_future(self._run())
         try:
             await asyncio.wait((work, self._failure), return_when=asyncio.FIRST_COMPLETED)
-            if self._failure.done():
-                self._failure.result()
-            await work
+            if work.done():
+                work.result()
+            await self._failure
         finally:
             if not work.done():
                 work.cancel()
