@@ -1,14 +1,13 @@
 """The one plain form of each value, from which its bytes and its hash are made.
 
 A frozen class becomes the list of its fields in the order of their definition, an enumeration its value, a tuple
-a list, a table the list of its items in order; text, bytes, integers, booleans and None stay. Nothing else has a form: no floats, whose arithmetic two
-machines may do differently, and nothing whose order is not its own (sets, dictionaries). The way back is in
-`onyxlog.replica.forms`.
+a list, a table the list of its items in order; text, bytes, integers, booleans and None stay. Nothing else has a
+form: no floats, whose arithmetic two machines may do differently, and nothing whose order is not its own (sets,
+dictionaries). The way back is in `onyxlog.replica.forms`.
 """
 
 from __future__ import annotations
 
-from abc import ABC
 from collections.abc import Callable
 from enum import Enum
 from functools import cache
@@ -21,7 +20,7 @@ import msgpack
 _pack = msgpack.Packer(use_bin_type=True).pack
 
 
-class Ordered(ABC):
+class Ordered:
     """A mapping whose items have an order that follows from them alone; its form is the list of [key, value]."""
 
     __slots__ = ()
@@ -36,7 +35,7 @@ def _listed(value: tuple[Any, ...]) -> list[Any]:
 
 
 @cache
-def _form(kind: type[Any]) -> Callable[[Any], Any]:
+def _form(kind: Any) -> Callable[[Any], Any]:
     if kind in (str, bytes, int, bool, type(None)):
         return _itself
     if kind is tuple:
@@ -52,7 +51,9 @@ def _form(kind: type[Any]) -> Callable[[Any], Any]:
             return lambda value: [plain(only(value))]
         several = attrgetter(*names) if names else lambda value: ()
         return lambda value: [plain(item) for item in several(value)]
-    raise TypeError(f"{kind.__name__} has no canonical form: use text, bytes, integers, tuples, frozen classes")
+    raise TypeError(
+        f"{kind.__name__} has no canonical form: use text, bytes, integers, tuples, frozen classes"
+    )
 
 
 def plain(value: Any) -> Any:
@@ -61,7 +62,8 @@ def plain(value: Any) -> Any:
     Raises:
         TypeError: it, or something in it, has no canonical form.
     """
-    return _form(type(value))(value)
+    kind: Any = type(value)
+    return _form(kind)(value)
 
 
 def pack(value: Any) -> bytes:

@@ -118,4 +118,6 @@ def _unpack(data: bytes, where: str) -> Any:
 
 def _check_format(found: Any, where: str) -> None:
     if type(found) is not int or found != FORMAT:
-        raise EntryError(f"{where}: found format {found!r}, expected {FORMAT}; all peers must run versions that know it")
+        raise EntryError(
+            f"{where}: found format {found!r}, expected {FORMAT}; all peers must run versions that know it"
+        )

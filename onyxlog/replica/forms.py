@@ -10,8 +10,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from enum import Enum
 from functools import cache
+from itertools import pairwise
 from types import NoneType, UnionType
-from typing import Any, TypeVar, Union, get_args, get_origin
+from typing import Any, TypeVar, Union, cast, get_args, get_origin
 
 import attrs
 
@@ -29,7 +30,7 @@ def wrong(where: str, found: Any, expected: str) -> EntryError:
 
 def read(kind: type[T], found: Any, where: str) -> T:
     """Raises EntryError."""
-    value: T = reader(kind)(found, where)
+    value: T = reader(cast(Any, kind))(found, where)
     return value
 
 
@@ -64,7 +65,9 @@ def _atom(kind: type[Any]) -> Read:
     def read_atom(found: Any, where: str) -> Any:
         # by identity of the type: True is an int to isinstance
         if type(found) is not kind:
-            raise wrong(where, found, {str: "text", bytes: "bytes", bool: "a boolean", int: "an integer"}[kind])
+            raise wrong(
+                where, found, {str: "text", bytes: "bytes", bool: "a boolean", int: "an integer"}[kind]
+            )
         return found
 
     return read_atom
@@ -91,7 +94,8 @@ def _few(inner: list[Read]) -> Read:
         if len(_list(found, where, expected)) != len(inner):
             raise wrong(where, found, expected)
         return tuple(
-            one(each, f"{where}[{number}]") for number, (one, each) in enumerate(zip(inner, found, strict=True))
+            one(each, f"{where}[{number}]")
+            for number, (one, each) in enumerate(zip(inner, found, strict=True))
         )
 
     return read_few
@@ -102,7 +106,7 @@ def _table(read_key: Read, read_value: Read) -> Read:
 
     def read_table(found: Any, where: str) -> Table[Any, Any]:
         items = [pair(each, where) for each in _list(found, where, "a list of items")]
-        for (before, _), (key, _) in zip(items, items[1:], strict=False):
+        for (before, _), (key, _) in pairwise(items):
             if not before < key:
                 raise wrong(where, key, f"a key after {before!r}: each once, in order")
         return Table(items)

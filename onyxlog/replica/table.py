@@ -8,7 +8,7 @@ zraft/tree/digest.py).
 from __future__ import annotations
 
 from bisect import bisect_left, insort
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Set
 from hashlib import blake2b
 from typing import Any, Final, TypeVar
 
@@ -95,21 +95,21 @@ class Table(Mapping[K, V], Ordered):
     def _changed(self, items: Mapping[K, V], gone: Iterable[K]) -> Table[K, V]:
         present = self._items
         new = {k: v for k, v in items.items() if k not in present or present[k] != v}
-        gone = {key for key in gone if key in present}
-        if not new and not gone:
+        leaving = {key for key in gone if key in present}
+        if not new and not leaving:
             return self
         with present.mutate() as changing:
-            for key in gone:
+            for key in leaving:
                 del changing[key]
             changing.update(new)
             result = changing.finish()
         table: Table[K, V] = type(self).__new__(type(self))
         table._items = result
-        table._keys = self._keys_with([key for key in new if key not in present], gone)
-        table._sum = self._sum_with(new, gone)
+        table._keys = self._keys_with([key for key in new if key not in present], leaving)
+        table._sum = self._sum_with(new, leaving)
         return table
 
-    def _keys_with(self, added: list[K], gone: set[K]) -> tuple[K, ...] | None:
+    def _keys_with(self, added: list[K], gone: Set[K]) -> tuple[K, ...] | None:
         if self._keys is None or len(added) + len(gone) > MOVES_MAX:
             return None
         if not added and not gone:
@@ -121,7 +121,7 @@ class Table(Mapping[K, V], Ordered):
             insort(keys, key)
         return tuple(keys)
 
-    def _sum_with(self, new: Mapping[K, V], gone: set[K]) -> int | None:
+    def _sum_with(self, new: Mapping[K, V], gone: Set[K]) -> int | None:
         if self._sum is None:
             return None
         present, total = self._items, self._sum
