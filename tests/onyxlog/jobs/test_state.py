@@ -29,7 +29,17 @@ from onyxlog.jobs.triggers import (
     TriggerType,
     Watermark,
 )
-from onyxlog.jobs.windows import EVERYTHING, Extent, Fixed, Global, Session, Sliding, Window, WindowType, sessions
+from onyxlog.jobs.windows import (
+    EVERYTHING,
+    Extent,
+    Fixed,
+    Global,
+    Session,
+    Sliding,
+    Window,
+    WindowType,
+    sessions,
+)
 from tests.onyxlog.jobs.samples import HERE
 
 BY_USER = GroupBy(("user",))
@@ -196,7 +206,9 @@ def test_evicting_at_the_end_of_time_lets_all_triggers_see_it() -> None:
 def test_what_a_window_holds_is_bounded_and_the_error_names_the_knob() -> None:
     of = state(Fixed(10), Complete(), extents_max=3)
     of.apply(at(1, 11, 21, 22))
-    with pytest.raises(WindowFullError, match=r"window 'w' of task 'task' holds 3 extents.*raise the window's extents_max"):
+    with pytest.raises(
+        WindowFullError, match=r"window 'w' of task 'task' holds 3 extents.*raise the window's extents_max"
+    ):
         of.apply(at(31))
 
 
@@ -258,7 +270,9 @@ def test_bytes_that_are_no_snapshot_of_the_window_are_an_error(snapshot: bytes) 
 
 
 def test_a_segment_without_time_is_an_error() -> None:
-    with pytest.raises(ValueError, match="window 'w': expected an integer as time at 'at' of the segment, found None"):
+    with pytest.raises(
+        ValueError, match="window 'w': expected an integer as time at 'at' of the segment, found None"
+    ):
         state(Fixed(10), Complete()).apply([{"n": 1}])
 
 
@@ -268,8 +282,12 @@ users = st.sampled_from(["a", "b", 1, None])
 events = st.lists(
     st.fixed_dictionaries({"at": st.integers(0, 60), "user": users, "mark": st.booleans()}), max_size=40
 )
-overs = st.sampled_from([Fixed(7), Fixed(10, 3), Sliding(10, 4), Sliding(6, 6), Global(), Session(5), Session(1)])
-timed = st.sampled_from([Segments(1), Segments(3), MARK, Watermark(), Watermark(percent=50), Watermark(delay_ms=4)])
+overs = st.sampled_from(
+    [Fixed(7), Fixed(10, 3), Sliding(10, 4), Sliding(6, 6), Global(), Session(5), Session(1)]
+)
+timed = st.sampled_from(
+    [Segments(1), Segments(3), MARK, Watermark(), Watermark(percent=50), Watermark(delay_ms=4)]
+)
 kinds = st.builds(
     Trigger,
     id=st.just("t"),
@@ -360,7 +378,12 @@ def test_without_eviction_the_last_thing_told_of_an_extent_is_all_of_it(
 @settings(deadline=None, derandomize=True, max_examples=200)
 @given(overs, kinds, kinds, events, st.lists(st.integers(0, 40), max_size=4), st.booleans())
 def test_neither_batches_nor_restarts_from_checkpoints_change_anything(
-    over: WindowType, one: Trigger, two: Trigger, segments: list[dict[str, Any]], cuts: list[int], restart: bool
+    over: WindowType,
+    one: Trigger,
+    two: Trigger,
+    segments: list[dict[str, Any]],
+    cuts: list[int],
+    restart: bool,
 ) -> None:
     triggers = [one, evolve(two, id="t2")]
     if not all(fits(over, trigger) for trigger in triggers):
@@ -382,7 +405,13 @@ def test_neither_batches_nor_restarts_from_checkpoints_change_anything(
 
 
 @settings(deadline=None, derandomize=True, max_examples=60)
-@given(overs, events, st.sets(st.integers(0, 9), min_size=1), st.sets(st.integers(0, 9), min_size=1), st.booleans())
+@given(
+    overs,
+    events,
+    st.sets(st.integers(0, 9), min_size=1),
+    st.sets(st.integers(0, 9), min_size=1),
+    st.booleans(),
+)
 def test_other_workers_take_over_the_states_of_all_buckets(
     over: WindowType, segments: list[dict[str, Any]], old: set[int], new: set[int], grouped: bool
 ) -> None:
@@ -399,7 +428,9 @@ def test_other_workers_take_over_the_states_of_all_buckets(
     for slot in new:
         worker = state(over, Complete(), group_by=group_by)
         sources = [snapshots[source] for source in sources_of(slot, new, old, grouped=grouped)]
-        worker.restore(sources, (lambda bucket, slot=slot: after[bucket] == slot) if grouped else (lambda bucket: True))
+        worker.restore(
+            sources, (lambda bucket, slot=slot: after[bucket] == slot) if grouped else (lambda bucket: True)
+        )
         for place, count in holds(worker).items():
             assert not grouped or place not in total
             total[place] += count
