@@ -71,9 +71,13 @@ def test_what_the_protocol_rules_out_is_an_error(
     story: list[tuple[str, Barrier | None]], message: str
 ) -> None:
     of = Alignment(7, "xy")
-    with pytest.raises(BarrierError) as caught:
+
+    def tell() -> None:
         for channel, barrier in story:
             of.on_end(channel) if barrier is None else of.on_barrier(channel, barrier)
+
+    with pytest.raises(BarrierError) as caught:
+        tell()
     assert message in str(caught.value)
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Sequence
+from itertools import pairwise
 from typing import Any
 
 import pytest
@@ -393,7 +394,7 @@ def test_neither_batches_nor_restarts_from_checkpoints_change_anything(
     of = state(over, *triggers, group_by=BY_USER)
     found = []
     edges = [0, *sorted(cuts), len(segments)]
-    for begin, end in zip(edges, edges[1:], strict=False):
+    for begin, end in pairwise(edges):
         found += of.apply(segments[begin:end])
         if restart:
             snapshot = of.snapshot()
