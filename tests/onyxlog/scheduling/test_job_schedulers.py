@@ -127,3 +127,9 @@ def test_a_job_that_lost_a_worker_below_its_minimum_is_starved_and_begins_again_
     assert less.coordinators == {}
     assert less.slots == {}
     assert job_counts(reconfigure(problem(workers(4), job("a", "x:3 y"))), "a") == [4]
+
+
+def test_a_tag_that_nobody_has_keeps_the_job_waiting() -> None:
+    """All workers are alike then, but not for every task."""
+    jobs = [job("a", (task("x", required_tags=("gpu",)),)), job("b", "x")]
+    assert reconfigure(problem(workers(2), *jobs)).allocations == {("b", "x"): ("p00", "p01")}
