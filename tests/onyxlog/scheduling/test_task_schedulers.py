@@ -139,3 +139,25 @@ def test_a_colocated_job_with_a_frozen_task_keeps_its_chunks() -> None:
     )))  # fmt: skip
     assert replaced.allocations["a", "x"] == before.present["a", "x"]
     assert counts(replaced) == counts(reconfigure(before))
+
+
+def test_one_chunk_that_is_lost_does_not_move_others_in_turn() -> None:
+    """A job whose chunk lost a worker must not take the place of another job's chunk, which would take the next one's."""
+    there = workers(40, sites=10)
+    jobs = [job(f"j{number}", "x y", TaskScheduler.COLOCATED) for number in range(5)]
+    before = decided(problem(there, *jobs))
+    assert sum(map(len, before.present.values())) == 40
+    after = reconfigure(without(before, before.present["j0", "x"][0]))
+    had = {peer: key for key, peers in before.present.items() for peer in peers}
+    has = {peer: key for key, peers in after.allocations.items() for peer in peers}
+    assert sum(map(len, after.allocations.values())) == 38
+    assert [peer for peer in has if has[peer] != had[peer]] == []
+
+
+def test_a_chunk_that_stays_gives_way_to_another_jobs_first_one() -> None:
+    """The first job is to have less, and the second needs a whole site, none of which would become free by itself."""
+    before = decided(problem(workers(8, sites=2), job("a", "x y", TaskScheduler.COLOCATED)))
+    assert counts(reconfigure(before)) == {"a/x": 4, "a/y": 4}
+    more = (job("b", "x y z", TaskScheduler.COLOCATED), *before.jobs)
+    after = reconfigure(evolve(before, jobs=more))
+    assert counts(after) == {"a/x": 2, "a/y": 2, "b/x": 1, "b/y": 1, "b/z": 1}
