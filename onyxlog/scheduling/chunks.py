@@ -53,7 +53,7 @@ class Ground:
 
 @frozen
 class Chunks:
-    """`placed`: workers of each task. `granted`: of each wish, how many chunks it has."""
+    """`granted`: of each wish, how many chunks it has. `placed`: workers of each task, if all wishes are granted."""
 
     placed: Mapping[Key, Sequence[PeerId]]
     granted: tuple[int, ...]
@@ -66,7 +66,9 @@ def place_chunks(wishes: Sequence[Wish], ground: Ground) -> Chunks:
         # Chunks that stay are in the way of somebody's first: then they give way to who comes before.
         picking = _Picking(wishes, ground)
         picking.picked(keeping=False)
-    return Chunks(picking.placed(), tuple(sum(chosen.values()) for chosen in picking.chosen))
+    granted = tuple(sum(chosen.values()) for chosen in picking.chosen)
+    short = any(got < wish.count for got, wish in zip(granted, wishes, strict=True))
+    return Chunks({} if short else picking.placed(), granted)
 
 
 class _Picking:

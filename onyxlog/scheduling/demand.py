@@ -107,9 +107,10 @@ def demands(jobs: Sequence[JobRequirements], given: Circumstances) -> list[JobDe
     """In the order of `jobs`."""
     supply = given.workforce.supply(given.pool)
     by_kind = [sum(supply[number] for number in classes) for classes in given.workforce.able]
-    site_sizes: Counter[Site] = Counter()
+    site_sizes: Counter[int] = Counter()
+    """How many sites there are of each number of workers."""
     if any(map(is_colocated, jobs)):
-        site_sizes.update(given.sites[peer] for peer in given.pool)
+        site_sizes.update(Counter(given.sites[peer] for peer in given.pool).values())
     pinned = {job for job, _task in given.pins}
     return [
         _colocated(job, given, site_sizes)
@@ -168,7 +169,7 @@ def _task(job: JobId, task: TaskRequirements, kind: int, by_kind: Sequence[int],
     return TaskDemand((job, task.name), kind, least, min(most, able), task.percentage or 0, held)
 
 
-def _colocated(job: JobRequirements, given: Circumstances, site_sizes: Mapping[Site, int]) -> JobDemand:
+def _colocated(job: JobRequirements, given: Circumstances, site_sizes: Mapping[int, int]) -> JobDemand:
     """All tasks have as many workers as there are chunks: sets of one worker for each task, on one site."""
     size = len(job.tasks)
     least = max((max(task.min_peers, 1) for task in job.tasks), default=1)
@@ -177,7 +178,8 @@ def _colocated(job: JobRequirements, given: Circumstances, site_sizes: Mapping[S
         if sum(pinned.values()) < least:
             most = 0
     else:
-        most = sum(count // size for count in site_sizes.values()) if size else 0
+        # Sites are many, their sizes few.
+        most = sum(count // size * sites for count, sites in site_sizes.items()) if size else 0
         bounds = [task.max_peers for task in job.tasks if task.max_peers is not None]
         most = min([most, *bounds])
     tasks = tuple(
