@@ -19,8 +19,14 @@ def test_a_job_that_cannot_run_is_refused_before_anything_is_written() -> None:
     lines, split, *others = good.catalog
     wrong = [
         (evolve(good, pending_max=0), "pending_max: expected at least 1"),
-        (evolve(good, catalog=(evolve(lines, plugin=Plugin("seqence")), split, *others)), "no input 'seqence'"),
-        (evolve(good, catalog=(lines, evolve(split, function=f"{HERE}:splt"), *others)), "did you mean 'split'"),
+        (
+            evolve(good, catalog=(evolve(lines, plugin=Plugin("seqence")), split, *others)),
+            "no input 'seqence'",
+        ),
+        (
+            evolve(good, catalog=(lines, evolve(split, function=f"{HERE}:splt"), *others)),
+            "did you mean 'split'",
+        ),
     ]
 
     async def main() -> None:
