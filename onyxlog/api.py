@@ -18,12 +18,14 @@ from attrs import frozen
 from onyxlog.errors import OnyxlogError, OvertakenError
 from onyxlog.ids import GroupId, JobId, PeerId, Position, TaskName
 from onyxlog.jobs.specification import Job, encode_job
+from onyxlog.jobs.validation import check
 from onyxlog.peer.fleet import Fleet
 from onyxlog.peer.follower import Follower, Played
 from onyxlog.peer.log_port import LogPort, OpenPort
 from onyxlog.peer.publishing import Published, decode, path_of
 from onyxlog.peer.settings import GroupSettings
 from onyxlog.peer.task_runner import MakeRunner
+from onyxlog.plugins.plugin import INPUTS, OUTPUTS
 from onyxlog.replica.collection import unwatched
 from onyxlog.replica.commands import Command, Gc, KillJob, SubmitJob
 from onyxlog.replica.playing import play
@@ -153,12 +155,16 @@ class Client:
 
     # -- jobs
 
-    async def submit_job(self, job: Job) -> Position:
+    async def submit_job(self, job: Job, *, importing: bool = True) -> Position:
         """Store the job and submit it, once: the same again does nothing. The position at which it is known.
 
+        `importing`: import the job's functions first, to see that they are there; False where they are not installed.
+
         Raises:
+            WorkflowError: the job cannot run; it says all that is wrong, and where.
             JobIdTakenError: another job has or had this id.
         """
+        check(job, importing=importing, inputs=INPUTS, outputs=OUTPUTS)
         requirements = job.requirements()
         replica = await self.caught_up()
         known = replica.jobs.get(job.id)

@@ -224,7 +224,7 @@ def test_a_runner_that_cannot_start_a_task_costs_only_its_virtual_peer() -> None
         runner.start = fail_at_first  # type: ignore[method-assign]
         async with Client(scene.log.open()) as client:
             await client.start()
-            await client.submit_job(a_job("job", tasks=1))
+            await client.submit_job(a_job("job", tasks=2))
             replica = await scene.settled()
             assert failures < 0
             assert len(replica.peers) == 2
