@@ -126,6 +126,14 @@ def main() -> None:
     "--key", metavar="FILE", multiple=True, help="The cluster key that seals segments between groups."
 )
 @click.option("--insecure-peers", is_flag=True, help="Listen beyond this machine without a key.")
+@click.option(
+    "--import-from",
+    default=".",
+    show_default=True,
+    metavar="DIR",
+    type=click.Path(exists=True, file_okay=False, resolve_path=True),
+    help="Where, besides Python's own path, modules of jobs are found.",
+)
 @click.option("--idle", is_flag=True, help="Take tasks but run nothing: to measure coordination alone.")
 @click.option("--metrics", metavar="HOST:PORT", help="Where to serve Prometheus metrics, health and status.")
 @click.option(
@@ -170,6 +178,7 @@ def peer(
     advertise: str | None,
     key: tuple[str, ...],
     insecure_peers: bool,
+    import_from: str,
     idle: bool,
     metrics: str | None,
     digests_every: int,
@@ -187,6 +196,7 @@ def peer(
     from onyxlog.peer.fleet import Fleet
     from onyxlog.peer.settings import GroupSettings
     from onyxlog.replica.replica import JoinMode, Parameters
+    from onyxlog.running import runner_factory
     from onyxlog.scheduling.requirements import JobScheduler
     from zraft.logs import configure_logging
 
@@ -207,20 +217,21 @@ def peer(
     site = _site(address)
     listen = None if metrics is None else parse_address(metrics, "--metrics")
 
-    async def run() -> None:
-        from onyxlog.running import runner_factory
+    make_runner = runner_factory(
+        tenancy,
+        address=site,
+        advertise=advertise,
+        key_files=tuple(map(Path, key)),
+        insecure=insecure_peers,
+        hosts=connect,
+        groups=groups,
+        idle=idle,
+    )
+    # As `python -m` does: a job names its functions by import path.
+    sys.path.insert(0, import_from)
 
-        factory = runner_factory(
-            tenancy,
-            address=site,
-            advertise=advertise,
-            keys=tuple(map(Path, key)),
-            insecure=insecure_peers,
-            idle=idle,
-        )
-        async with factory as make_runner:
-            fleet = Fleet(open_port, make_runner)
-            await _run_fleet(fleet, settings, groups, listen)
+    async def run() -> None:
+        await _run_fleet(Fleet(open_port, make_runner), settings, groups, listen)
 
     _run(run())
 

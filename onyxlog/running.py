@@ -1,32 +1,48 @@
-"""Chooses what runs tasks in a peer process: the task runner of all its groups, or none."""
+"""Chooses what runs tasks in a peer process: the job runner of each of its groups, or nothing."""
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
 from pathlib import Path
 
 from onyxlog.peer.task_runner import MakeRunner
-from onyxlog.testing.idle_runner import run_nothing
 from zraft.address import Address
+from zraft.errors import ConfigError
+from zraft.transport.keys import read_keys
 
 
-@asynccontextmanager
-async def runner_factory(
+def runner_factory(
     tenancy: str,
     *,
     address: Address,
     advertise: str | None,
-    keys: tuple[Path, ...],
+    key_files: tuple[Path, ...],
     insecure: bool,
+    hosts: str,
+    groups: int,
     idle: bool,
-) -> AsyncIterator[MakeRunner]:
-    """What makes the runner of each group, as long as the context lasts.
+) -> MakeRunner:
+    """What makes the runner of each group. Each listens at `address`, or at a port of its own if that is 0.
 
     Raises:
-        ConfigError: the address cannot be listened at, or would be open to everybody.
+        ConfigError: a key file cannot be used, or several groups are to share one port.
     """
     if idle:
-        yield run_nothing
-        return
-    raise NotImplementedError
+        from onyxlog.testing.idle_runner import run_nothing
+
+        return run_nothing
+    if groups > 1 and address.port:
+        raise ConfigError(
+            f"--address: found port {address.port} for {groups} groups, expected port 0: each listens for itself"
+        )
+    from onyxlog.tasks.runner import RunnerSettings, runner_of
+
+    return runner_of(
+        RunnerSettings(
+            tenancy=tenancy,
+            address=address,
+            advertise=advertise,
+            keys=read_keys(key_files) if key_files else None,
+            insecure_peers=insecure,
+            hosts=hosts,
+        )
+    )

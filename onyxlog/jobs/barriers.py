@@ -57,6 +57,11 @@ class Alignment(Generic[C]):
         return not self._open
 
     @property
+    def final(self) -> Barrier:
+        """Below which a worker stores its last state, once all has ended: no state that it stored before is there."""
+        return Barrier(self._version, self._aligned + 1)
+
+    @property
     def aligning(self) -> int | None:
         """The number of the barrier that some channels have brought and others have not."""
         return self._number

@@ -173,7 +173,8 @@ class CheckpointCoordinator:
         return self._complete()
 
     def on_finished(self, worker: WorkerKey, barrier: Barrier) -> Completed | None:
-        """All that comes into a worker has ended, and its last state stands at `part_path` of `barrier`.
+        """All that comes into a worker has ended, and its last state stands at `part_path` of `barrier`, which is the
+        one after the last that it stored for: it will not store for that one.
 
         It takes no part in later checkpoints. Told again with another barrier: nothing.
         """

@@ -8,7 +8,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from typing import Final
 
 from onyxlog.ids import Position
-from zraft_client.errors import ClientError, ClosedError, NotSentError
+from zraft_client.errors import ClosedError, NotSentError
 
 BATCH_BYTES_MAX: Final = 512 * 1024
 """Of records that go together; a larger one goes alone, and the servers say what their limit is."""
@@ -43,12 +43,13 @@ class Appender:
                 batch = self._next_batch()
                 try:
                     positions = await self._send([data for data, _ in batch])
-                except ClientError as error:
-                    _fail(batch, error)
-                    continue
-                except BaseException:
+                except asyncio.CancelledError:
                     _fail(batch, ClosedError("the port was closed while the record was under way"))
                     raise
+                except Exception as error:
+                    # also a mistake of ours: whoever waits has to hear of it
+                    _fail(batch, error)
+                    continue
                 for (_, future), position in zip(batch, positions, strict=True):
                     if not future.done():
                         future.set_result(position)
@@ -76,7 +77,7 @@ class Appender:
             await asyncio.gather(task, return_exceptions=True)
 
 
-def _fail(batch: Sequence[tuple[bytes, asyncio.Future[Position]]], error: ClientError) -> None:
+def _fail(batch: Sequence[tuple[bytes, asyncio.Future[Position]]], error: Exception) -> None:
     for _, future in batch:
         if not future.done():
             future.set_exception(error)

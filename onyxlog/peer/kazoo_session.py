@@ -35,6 +35,7 @@ class KazooSession:
         self._changed = asyncio.Event()
         """Set when nothing can be waited for any more."""
         self._ended: errors.ClientError | None = None
+        self._id = 0
 
     @property
     def client(self) -> KazooClient:
@@ -42,8 +43,8 @@ class KazooSession:
 
     @property
     def id(self) -> int:
-        session: int = self._client.client_id[0]
-        return session
+        """Of the session; known once connected."""
+        return self._id
 
     def check(self) -> None:
         """Raises what the session ended with."""
@@ -70,6 +71,8 @@ class KazooSession:
             self._ended = errors.SessionExpiredError(
                 "the session expired: open another port", Code.SESSION_EXPIRED
             )
+        elif state == KazooState.CONNECTED and self._ended is None:
+            self._id = self._client.client_id[0]
         self.soon(self._entered, state)
 
     def _entered(self, state: str) -> None:

@@ -97,10 +97,10 @@ class LargeZnodes:
             if znode is None:
                 if await self._begin(path, head_of(0, data, self._part_bytes)):
                     return
-            elif await self.switch(path, data, znode.stat.version):
+            elif (head := await self._switch(path, data, znode.stat.version)) is not None:
                 had_parts = bool(znode.data) and decode_head(znode.data, path).data is None
-                if had_parts or len(data) > self._part_bytes:
-                    await self.clean(path, znode.stat.version + 1)
+                if had_parts or head.data is None:
+                    await self.clean(path, head)
                 return
         raise EntryError(
             f"{path}: others have written it {ATTEMPTS_MAX} times in between: one writer per znode"
@@ -134,17 +134,17 @@ class LargeZnodes:
                 return await self.read(path) == data
             else:
                 # begun by a writer that may be gone: whoever switches it first has written it
-                await self.switch(path, data, znode.stat.version)
+                await self._switch(path, data, znode.stat.version)
         raise EntryError(f"{path}: removed {ATTEMPTS_MAX} times while it was written")
 
-    async def switch(self, path: str, data: bytes, version: int) -> bool:
-        """Make `data` the next version of a znode of this `version`; False if somebody else was quicker."""
+    async def _switch(self, path: str, data: bytes, version: int) -> Head | None:
+        """Make `data` the next version of a znode of this `version`; None if somebody else was quicker."""
         try:
             head = await self.prepare(path, version + 1, data)
             await self._znodes.set(path, encode_head(head), version)
         except (BadVersionError, NoNodeError):
-            return False
-        return True
+            return None
+        return head
 
     async def prepare(self, path: str, order: int, data: bytes) -> Head:
         """Make the parts, if there are to be any, and the head that names them.
@@ -166,10 +166,10 @@ class LargeZnodes:
                 )
         return head
 
-    async def clean(self, path: str, order: int) -> None:
-        """Remove parts of versions before `order`."""
+    async def clean(self, path: str, head: Head) -> None:
+        """Remove the parts of versions before the one of `head`, and of those that were to be it and came too late."""
         for name in await self._znodes.children(path):
-            if is_parts(name) and order_of(name) < order:
+            if is_parts(name) and order_of(name) <= head.order and name != head.directory:
                 await self.remove(f"{path}/{name}")
 
     async def names(self, path: str) -> tuple[str, ...]:

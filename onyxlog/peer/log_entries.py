@@ -11,14 +11,22 @@ from onyxlog.replica.codec import decode_record
 from onyxlog.replica.commands import Entry
 
 
+class MissingEntryError(EntryError):
+    """An entry is not there; `position` says which."""
+
+    def __init__(self, message: str, position: Position) -> None:
+        super().__init__(message)
+        self.position = position
+
+
 def entries_of(
     layout: Layout, rows: Iterable[tuple[Position, bytes]], first: Position, following: Position
 ) -> tuple[Entry, ...]:
     """The entries of positions from `first` on, in front of `following`, which must all be there.
 
     Raises:
-        EntryError: one cannot be decoded, or is missing. Peers that had read it before it was removed go on with
-            replicas that nobody can compute again.
+        MissingEntryError: peers that had read it before it was removed go on with replicas that nobody can compute again.
+        EntryError: one cannot be decoded.
     """
     found = []
     expected = first
@@ -32,10 +40,11 @@ def entries_of(
     return tuple(found)
 
 
-def missing(layout: Layout, position: Position) -> EntryError:
-    return EntryError(
+def missing(layout: Layout, position: Position) -> MissingEntryError:
+    return MissingEntryError(
         f"{layout.entry(position)}: missing, though the log goes on behind it: somebody removed it. "
-        "Entries are removed by garbage collection only; begin another tenancy, or restore the servers' backup"
+        "Entries are removed by garbage collection only; begin another tenancy, or restore the servers' backup",
+        position,
     )
 
 

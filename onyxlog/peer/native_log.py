@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import ssl
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable, Sequence
 from typing import Final
 
 from onyxlog.ids import GroupId, Position
 from onyxlog.peer.layout import ENTRY_PREFIX, Layout
-from onyxlog.peer.log_entries import entries_of, overtaken
+from onyxlog.peer.log_entries import MissingEntryError, entries_of, overtaken
 from onyxlog.peer.log_port import LogBounds, OpenPort
 from onyxlog.peer.parts import PART_BYTES, Head, encode_head
 from onyxlog.peer.stored_log import Counters, StoredLog
@@ -20,7 +20,7 @@ from zraft_client import requests
 from zraft_client.client import Client, Hosts
 from zraft_client.errors import BadArgumentsError, ClientError, ClosedError, NoNodeError, SessionExpiredError
 from zraft_client.subscriptions import RESUBSCRIBED, LogSubscription, PathSubscription
-from zraft_client.values import ConnectionState, Created, Stat, Znode
+from zraft_client.values import ConnectionState, Created, LogEntry, Stat, Znode
 
 SESSION_TIMEOUT_S: Final = 10.0
 PAGE_ENTRIES: Final = 1_000
@@ -63,8 +63,7 @@ class NativeLog(StoredLog):
                 self._counters.pushes += 1
                 if push.first > first:
                     raise overtaken(self.layout, first, push.first)
-                rows = ((entry.position, entry.data) for entry in push.entries)
-                entries = entries_of(self.layout, rows, first, push.next)
+                entries = await self._entries(push.entries, first, push.next)
                 first = push.next
                 if entries:
                     yield entries
@@ -82,17 +81,28 @@ class NativeLog(StoredLog):
             )
             if page.first > first:
                 raise overtaken(self.layout, first, page.first)
-            rows = ((entry.position, entry.data) for entry in page.entries)
-            found += entries_of(self.layout, rows, first, page.next)
+            found += await self._entries(page.entries, first, page.next)
             first = page.next
             if first >= page.end:
                 break
         return tuple(found)
 
+    async def _entries(
+        self, rows: Iterable[LogEntry], first: Position, following: Position
+    ) -> tuple[Entry, ...]:
+        try:
+            return entries_of(self.layout, ((row.position, row.data) for row in rows), first, following)
+        except MissingEntryError as error:
+            # A peer over ZooKeeper's protocol truncates by removing, of which the directory knows nothing.
+            begins = await self._first()
+            if begins > error.position:
+                raise overtaken(self.layout, first, begins) from error
+            raise
+
     async def bounds(self) -> LogBounds:
         self._counters.reads += 1
         page = await self._client.log(self.layout.log, ENTRY_PREFIX, 0, limit=1, bytes_max=1)
-        return LogBounds(page.first, page.end)
+        return LogBounds(max(page.first, await self._first()), page.end)
 
     async def _switch_origin(self, position: Position, head: Head) -> bool:
         try:

@@ -94,13 +94,17 @@ class StoredLog(ABC):
         replica, chain = decode_origin(data, self.layout.origin)
         return Origin(replica.version, replica, chain)
 
+    async def _first(self) -> Position:
+        """Where the log begins, as the origin says."""
+        head = await self._large.head(self.layout.origin)
+        if head is None:
+            raise not_begun(self.layout)
+        return head.order
+
     async def store_origin(self, origin: Origin) -> bool:
         assert origin.position == origin.replica.version, f"{origin.position=} {origin.replica.version=}"
         path, order = self.layout.origin, origin.position + 1
-        newest = await self._large.head(path)
-        if newest is None:
-            raise not_begun(self.layout)
-        if newest.order >= order:
+        if await self._first() >= order:
             return False
         try:
             head = await self._large.prepare(path, order, encode_origin(origin.replica, origin.chain))
@@ -108,7 +112,7 @@ class StoredLog(ABC):
             return False  # the writer of a newer one removes these parts
         if not await self._switch_origin(origin.position, head):
             return False
-        await self._large.clean(path, order)
+        await self._large.clean(path, head)
         return True
 
     # -- entries

@@ -174,11 +174,6 @@ class ZookeeperLog(StoredLog):
             layout, [(position, found) for position, found in rows if found is not None], first, end
         )
 
-    async def _first(self) -> Position:
-        """Where the log begins, as the origin says."""
-        head = await self._large.head(self.layout.origin)
-        return 0 if head is None else head.order
-
     async def tail(self, first: Position) -> AsyncIterator[tuple[Entry, ...]]:
         while True:
             end = await self._end()

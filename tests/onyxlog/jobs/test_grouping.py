@@ -45,13 +45,13 @@ scalars = numbers | st.text(max_size=4) | st.none() | st.binary(max_size=4)
 keys = scalars | st.lists(scalars, max_size=3)
 
 
-@settings(deadline=None, derandomize=True, max_examples=500)
+@settings(deadline=None, derandomize=True, max_examples=150)
 @given(keys, keys)
 def test_keys_have_the_same_bytes_if_and_only_if_they_are_equal(one: Any, other: Any) -> None:
     assert (key_bytes(one) == key_bytes(other)) is (one == other)
 
 
-@settings(deadline=None, derandomize=True, max_examples=300)
+@settings(deadline=None, derandomize=True, max_examples=100)
 @given(numbers)
 def test_a_number_is_one_key_however_it_is_written(number: Any) -> None:
     forms = [number, [number]]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -27,7 +29,7 @@ def test_sliding_windows_overlap_earliest_first() -> None:
     assert Sliding(10, 4).extents(12) == (Extent(4, 14), Extent(8, 18), Extent(12, 22))
 
 
-@settings(deadline=None, derandomize=True, max_examples=300)
+@settings(deadline=None, derandomize=True, max_examples=100)
 @given(times, lengths, lengths, times)
 def test_sliding_extents_are_all_those_that_hold_the_time(
     time: int, length: int, slide: int, offset: int
@@ -63,7 +65,7 @@ def test_times_less_than_the_gap_apart_are_one_session_and_others_are_not() -> N
     assert sessions([*gap.extents(0), *gap.extents(10)]) == (Extent(0, 10), Extent(10, 20))
 
 
-@settings(deadline=None, derandomize=True, max_examples=300)
+@settings(deadline=None, derandomize=True, max_examples=100)
 @given(st.lists(st.integers(0, 200), max_size=30), st.integers(1, 20))
 def test_joining_one_by_one_in_any_order_makes_the_sessions_of_all(stamps: list[int], gap: int) -> None:
     window = Session(gap)
@@ -73,7 +75,7 @@ def test_joining_one_by_one_in_any_order_makes_the_sessions_of_all(stamps: list[
         assert set(now.absorbed) <= set(present)
         assert now.extent.start <= stamp < now.extent.end
         present = sorted({*present, now.extent} - ({*now.absorbed} - {now.extent}))
-        assert all(one.end <= other.start for one, other in zip(present, present[1:], strict=False))
+        assert all(one.end <= other.start for one, other in pairwise(present))
     assert tuple(present) == sessions(extent for stamp in stamps for extent in window.extents(stamp))
     # the meaning itself: a new session begins wherever the gap to the time before is long enough
     ordered = sorted(set(stamps))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import itertools
 from abc import ABC, abstractmethod
+from contextlib import suppress
 from typing import Any
 
 from kazoo.client import KazooClient
@@ -17,7 +18,7 @@ from onyxlog.replica.codec import decode_record, encode_record
 from onyxlog.testing.memory_log import MemoryLog, MemoryPort
 from tests.client.fake import FakeCluster
 from tests.processes.cluster import Cluster
-from tests.processes.native import RawClient
+from tests.processes.native import ConnectionEndedError, RawClient
 from zraft_client import Client
 
 PART_BYTES = 2_000
@@ -138,11 +139,16 @@ class Native(_Native):
         hello = {"type": "hello", "timeout_ms": 10_000, "session": session.id, "password": session.password}
 
         def end() -> bool:
-            with RawClient(self.cluster, 1) as other:
-                greeted, closed = other.ask_all(hello, {"type": "close"})
-                return bool(greeted["success"] and closed["success"])
+            """False if the port has taken its session back before the close was done."""
+            try:
+                with RawClient(self.cluster, 1) as other:
+                    greeted, closed = other.ask_all(hello, {"type": "close"})
+            except ConnectionEndedError:
+                return False
+            return greeted.get("code") == "SESSION_EXPIRED" or bool(closed["success"])
 
-        assert await asyncio.to_thread(end)
+        while not await asyncio.to_thread(end):
+            pass
 
 
 class Zookeeper(Place):
@@ -171,7 +177,8 @@ class Zookeeper(Place):
         await asyncio.to_thread(end)
 
     async def cut(self, port: ZookeeperLog) -> None:
-        port._session.client._connection._socket.shutdown(2)
+        with suppress(OSError):  # it is not connected just now
+            port._session.client._connection._socket.shutdown(2)
 
     async def spoil(self, port: ZookeeperLog, data: bytes) -> None:
         client = port._session.client

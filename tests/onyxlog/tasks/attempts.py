@@ -43,7 +43,9 @@ class Host:
 class Groups:
     """Use as an async context manager."""
 
-    def __init__(self, *names: GroupId, settings: RunnerSettings | None = None, log: MemoryLog | None = None) -> None:
+    def __init__(
+        self, *names: GroupId, settings: RunnerSettings | None = None, log: MemoryLog | None = None
+    ) -> None:
         self.names = names
         self.settings = settings or RunnerSettings(threads=False)
         self.log = log or MemoryLog()
@@ -74,7 +76,11 @@ class Groups:
             peers=Table(peers),
             allocations=Table({(job.id, task): tuple(sorted(workers)) for task, workers in places.items()}),
             slots=Table(
-                {(job.id, task, peer): slot for task, workers in places.items() for slot, peer in enumerate(workers)}
+                {
+                    (job.id, task, peer): slot
+                    for task, workers in places.items()
+                    for slot, peer in enumerate(workers)
+                }
             ),
             coordinators=Table({job.id: min(peers)}),
             allocation_versions=Table({job.id: version}),

@@ -25,7 +25,7 @@ from tests.onyxlog.tasks.functions import counts, split
 HERE = "tests.onyxlog.tasks.functions"
 
 
-@pytest.fixture()
+@pytest.fixture
 def out(request: pytest.FixtureRequest) -> Any:
     name = request.node.name
     forget(name)
@@ -84,7 +84,9 @@ def result_of(written: list[Any]) -> dict[str, int]:
 
 
 @pytest.mark.parametrize("threads", [False, True])
-def test_a_word_count_over_three_groups_counts_every_word_once(out: list[Any], threads: bool, request: Any) -> None:
+def test_a_word_count_over_three_groups_counts_every_word_once(
+    out: list[Any], threads: bool, request: Any
+) -> None:
     job = word_count(request.node.name, 300, Delivery.EXACTLY_ONCE_STATE)
     check(job)
 
@@ -103,7 +105,9 @@ def test_a_word_count_over_three_groups_counts_every_word_once(out: list[Any], t
         SealOutput("words", "write"),
         CompleteJob("words"),
     ]
-    assert {c.peer for c in appended if isinstance(c, SignalReady)} == {p for ps in WORDS_AT.values() for p in ps}
+    assert {c.peer for c in appended if isinstance(c, SignalReady)} == {
+        p for ps in WORDS_AT.values() for p in ps
+    }
     assert {c.allocation_version for c in appended if isinstance(c, SignalReady)} == {7}
 
 
@@ -118,7 +122,9 @@ def test_every_segment_comes_through_once_when_nothing_fails(
             await groups.completed()
 
     asyncio.run(run())
-    expected = [segment["at"] for number in range(200) for segment in split({"number": number, "line": "x y z"})]
+    expected = [
+        segment["at"] for number in range(200) for segment in split({"number": number, "line": "x y z"})
+    ]
     assert sorted(segment["at"] for segment in out) == sorted(expected)
 
 
