@@ -25,7 +25,7 @@ from onyxlog.peer.publishing import Published, decode, path_of
 from onyxlog.peer.settings import GroupSettings
 from onyxlog.peer.task_runner import MakeRunner
 from onyxlog.replica.collection import unwatched
-from onyxlog.replica.commands import Gc, KillJob, SubmitJob
+from onyxlog.replica.commands import Command, Gc, KillJob, SubmitJob
 from onyxlog.replica.playing import play
 from onyxlog.replica.replica import JoinMode, Replica
 from zraft_client.errors import NoNodeError
@@ -146,6 +146,10 @@ class Client:
     async def caught_up(self) -> Replica:
         """With everything in it that was in the log when this was called."""
         return await self._follower.caught_up()
+
+    async def append(self, command: Command) -> Position:
+        """Any entry: for programs that know what they do. Returns when it was played here."""
+        return await self._follower.say(command)
 
     # -- jobs
 

@@ -167,7 +167,7 @@ def test_a_group_that_was_declared_dead_while_it_was_overtaken_begins_again(join
         scene.log.hold(scene.port(paused))
         async with Client(scene.log.open()) as client:
             await client.start()
-            await client._follower.say(GroupLeave(old))
+            await client.append(GroupLeave(old))
             for _ in range(3):  # so often that it is forgotten even as one that left
                 await client.gc()
             assert old not in client.replica.left
