@@ -84,6 +84,7 @@ def test_a_digest_that_differs_is_told_and_one_at_an_unknown_position_is_not_jud
         (["peer", "--connect", "nowhere"], 2, "--connect: found 'nowhere'"),
         (["peer", "--address", "nowhere"], 2, "--address: found 'nowhere'"),
         (["peer", "--groups", "2", "--address", "127.0.0.1:4000"], 2, "expected port 0"),
+        (["peer", "--service", "zookeeper"], 2, "--join: found direct"),
         (["peer", "--key", "/nowhere/key"], 2, "cannot open the key file"),
         (["status", "--tenancy", "a/b"], 2, "tenancy"),
         (["submit-job", "nothing.toml"], 2, "nothing.toml"),

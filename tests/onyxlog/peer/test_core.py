@@ -35,7 +35,7 @@ from onyxlog.replica.effects import (
 )
 from onyxlog.replica.playing import play
 from onyxlog.replica.replica import JoinMode, Parameters, Replica
-from tests.onyxlog.peer.jobs import a_job
+from onyxlog.scheduling.requirements import JobRequirements, TaskRequirements
 
 
 class Log:
@@ -58,6 +58,11 @@ class Log:
 
     def as_origin(self) -> Origin:
         return Origin(self.replica.version, self.replica, self.chain)
+
+
+def alone(job: str) -> JobRequirements:
+    """A job of one task."""
+    return JobRequirements(job, job.encode(), (TaskRequirements("task-0"),))
 
 
 def commands(turn: Turn) -> list[Command]:
@@ -214,11 +219,11 @@ def test_a_jump_backwards_does_nothing() -> None:
 def test_a_jump_gives_the_tasks_that_the_missed_entries_gave() -> None:
     log = Log(JoinMode.DIRECT)
     core = a_member(log, peers=1)
-    log.say(SubmitJob(a_job("one", tasks=1).requirements()))
+    log.say(SubmitJob(alone("one")))
     turn = core.take(log.entries[-1], 0)
     assert effects(turn) == [StartTask("a.0", "one", "task-0", 0, log.replica.version)]
     log.say(KillJob("one"))
-    log.say(SubmitJob(a_job("two", tasks=1).requirements()))
+    log.say(SubmitJob(alone("two")))
     given = log.replica.version
     log.say(Gc("client"))
     turn = core.jump(log.as_origin(), 0)

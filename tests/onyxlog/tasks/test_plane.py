@@ -175,7 +175,9 @@ def test_a_batch_that_is_too_large_is_split_and_arrives_whole() -> None:
         a.register(HERE, End())
         b.register(THERE, end)
         connect(a, b).send(Batch(segments, list(range(1000)), list(range(1000))))
-        await end.until(lambda: sum(len(item.segments) for item in end.items if isinstance(item, Batch)) == 1000)
+        await end.until(
+            lambda: sum(len(item.segments) for item in end.items if isinstance(item, Batch)) == 1000
+        )
         batches = [item for item in end.items if isinstance(item, Batch)]
         assert len(batches) > 1000 * 1000 // BATCH_BYTES_MAX
         assert [segment for batch in batches for segment in batch.segments] == segments
