@@ -30,6 +30,7 @@ from onyxlog.replica.collection import unwatched
 from onyxlog.replica.commands import Command, Gc, KillJob, SubmitJob
 from onyxlog.replica.playing import play
 from onyxlog.replica.replica import JoinMode, Replica
+from onyxlog.tasks.checkpoints import forget_checkpoints
 from zraft_client.errors import NoNodeError
 
 CLIENT_ID_BYTES: Final = 8
@@ -264,12 +265,12 @@ class Client:
         return tuple(found)
 
     async def clear_job_data(self, job: JobId) -> None:
-        """Remove what a job that is over has left behind: its specification and its checkpoints."""
+        """Remove what a job that is over has left behind: its specification, checkpoints and positions."""
         replica = await self.caught_up()
         if job in replica.jobs:
             raise OnyxlogError(f"job {job}: is not over; kill it first")
         await self._port.forget_job(job)
-        await self._port.remove_state(f"jobs/{job}")
+        await forget_checkpoints(self._port, job)
 
     async def __aenter__(self) -> Client:
         return self
