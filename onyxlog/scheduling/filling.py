@@ -12,7 +12,7 @@ from heapq import heapify, heappop, heappush
 from typing import Final
 
 from onyxlog.scheduling import task_schedulers
-from onyxlog.scheduling.demand import JobDemand, TaskDemand
+from onyxlog.scheduling.demand import JobDemand, TaskDemand, is_colocated
 from onyxlog.scheduling.division import Division
 from onyxlog.scheduling.job_schedulers.rule import JobRule, Rank
 from onyxlog.scheduling.seating import Seating
@@ -86,7 +86,7 @@ def _cover(seating: Seating, rule: JobRule, jobs: Sequence[JobDemand], counts: C
         if (
             not any(counts[index])
             and index not in waiting
-            and job.step == 1
+            and not is_colocated(job.job)
             and 0 < job.lower <= job.upper
             and seating.take_all(_by_kind(job.tasks, [_minimum(task) for task in job.tasks]))
         ):

@@ -67,7 +67,11 @@ class _Decision:
             [job for job in problem.jobs if job.id not in self._loosened], problem.present, everybody
         )
         pinned = {peer for peers in pins.values() for peer in peers}
-        pool = {peer: number for peer, number in everybody.items() if peer not in pinned}
+        pool = (
+            {peer: number for peer, number in everybody.items() if peer not in pinned}
+            if pinned
+            else everybody
+        )
         jobs = demands(problem.jobs, Circumstances(self._workforce, pool, pins, self._sites, self._limits))
         division = divide(self._rule, len(problem.workers), jobs)
         if stuck := [
@@ -138,15 +142,15 @@ class _Decision:
         for index, job in enumerate(jobs):
             if is_colocated(job.job):
                 wanted[index] = [0] * len(job.tasks)
-        able = self._workforce.able
-        seating = Seating(self._workforce.supply(rest), able)
-        if failed := uncovered(seating, jobs, wanted):
-            self._give_way(jobs, division, wanted, failed, pool)
-            return None
-        counts = fill(seating, self._rule, jobs, division, wanted)
+        if not self._workforce.alike:
+            seating = Seating(self._workforce.supply(rest), self._workforce.able)
+            if failed := uncovered(seating, jobs, wanted):
+                self._give_way(jobs, division, wanted, failed, pool)
+                return None
+            wanted = fill(seating, self._rule, jobs, division, wanted)
         seats = []
         placed: dict[Key, list[PeerId]] = {}
-        for job, of_tasks in zip(jobs, counts, strict=True):
+        for job, of_tasks in zip(jobs, wanted, strict=True):
             for task, count in zip(job.tasks, of_tasks, strict=True):
                 if count:
                     placed[task.key] = list(pins.get(task.key, ()))
@@ -155,7 +159,7 @@ class _Decision:
         # Who loses a task gets another one before somebody who has none: so the fewest notice anything.
         found = place(
             seats,
-            Pool(rest, able, self._workforce.classes),
+            Pool(rest, self._workforce.able, self._workforce.classes),
             self._problem.present,
             self._problem.slots,
             lambda peer: peer not in working,
