@@ -8,7 +8,7 @@ import attrs
 import msgpack
 import pytest
 from attrs import frozen
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from onyxlog.errors import EntryError
@@ -59,8 +59,9 @@ jobs = st.builds(
 for each in NAMES.values():
     attrs.resolve_types(each)
 any_command = st.one_of(
-    *(st.builds(kind) for kind in NAMES.values() if kind is not commands.SubmitJob),
+    *(st.builds(kind) for kind in NAMES.values() if kind not in (commands.SubmitJob, commands.SignalReady)),
     st.builds(commands.SubmitJob, jobs),
+    st.builds(commands.SignalReady, text, positions),
 )
 records = st.builds(Record, any_command, text, st.none() | positions, st.integers(0, 2**50))
 
@@ -71,6 +72,7 @@ def test_every_kind_of_command_has_a_name_and_a_meaning() -> None:
     assert set(KINDS) == kinds
 
 
+@settings(deadline=None, derandomize=True)
 @given(records)
 def test_a_record_comes_back_from_its_bytes(record: Record) -> None:
     data = encode_record(record)
@@ -87,6 +89,7 @@ def test_the_bytes_of_an_entry_are_these() -> None:
     assert name_of(record.command) == "kill-job"
 
 
+@settings(deadline=None, derandomize=True)
 @given(
     st.binary(max_size=40)
     | st.recursive(st.none() | st.integers(-9, 9) | text, st.lists, max_leaves=8).map(msgpack.packb)
@@ -171,6 +174,11 @@ def test_what_has_no_order_or_no_exact_value_has_no_canonical_form() -> None:
 
     with pytest.raises(TypeError, match="no canonical form"):
         read(Half, [1], "here")
+
+
+def test_an_integer_beyond_64_bits_is_refused_where_it_is_written() -> None:
+    with pytest.raises(OverflowError):
+        encode_record(Record(commands.SignalReady("a", 2**64), "a"))
 
 
 def test_the_form_of_a_value_is_that_of_its_fields_in_order() -> None:

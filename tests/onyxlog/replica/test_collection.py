@@ -106,6 +106,15 @@ def test_a_joiner_that_is_being_helped_is_not_unwatched() -> None:
     assert unwatched(log.replica) == ()
 
 
+def test_who_joins_directly_is_not_looked_for_by_its_pulse_as_it_has_none() -> None:
+    log = Log(Replica(parameters=DIRECT))
+    log.write(worker("a", "a1"), "a")
+    assert unwatched(log.replica) == ()
+    log.write(Gc("tidy", gone=("a",)))
+    log.write(JoinDirect("a"), "a")
+    assert list(log.replica.peers) == ["a1"]
+
+
 def overtaken(log: Log) -> Replica:
     """The replica as a peer gets it that was paused while entries were truncated."""
     replica, chain = decode_origin(encode_origin(log.replica, log.chain), "origin")

@@ -15,7 +15,8 @@ from onyxlog.replica.kind import Kind
 from onyxlog.replica.kinds import KINDS, abort_join, group_leave, leave, notify_join, signal_ready
 from onyxlog.replica.replica import JoinMode, Parameters
 from onyxlog.scheduling.requirements import JobScheduler
-from onyxlog.testing.fleet import Counts, Fleet, FleetError
+from onyxlog.testing.fleet import Counts, Fleet
+from onyxlog.testing.simulated_log import FleetError
 
 
 def run(seed: int, mode: JoinMode, turns: int = 250) -> Counts:
@@ -23,8 +24,12 @@ def run(seed: int, mode: JoinMode, turns: int = 250) -> Counts:
     # up to 12 workers, on few groups or on many
     groups, workers = ((4, 3), (6, 2), (12, 1))[seed % 3]
     fleet = Fleet(seed, Parameters(join=mode, job_scheduler=scheduler), groups, workers)
-    fleet.run(turns)
-    fleet.heal()
+    try:
+        fleet.run(turns)
+        fleet.heal()
+    except AssertionError as error:
+        error.add_note(f"seed {seed}, {mode.value}, {turns} turns")
+        raise
     return fleet.counts()
 
 
@@ -102,10 +107,7 @@ def main(first: int, end: int) -> None:
     for mode in JoinMode:
         counts = []
         for seed in range(first, end):
-            try:
-                counts.append(run(seed, mode, 400))
-            except AssertionError as error:
-                raise SystemExit(f"seed {seed}, {mode.value}: {error}") from error
+            counts.append(run(seed, mode, 400))
         print(mode.value, total(counts))
 
 
