@@ -18,7 +18,9 @@ def context(slot: int = 0, slots: tuple[int, ...] = (0,), hosts: str = "") -> Pl
     def adopts(other: int) -> bool:
         return other == slot or (other not in slots and other % len(slots) == slots.index(slot))
 
-    return PluginContext("job", "task", "a.1", slot, "job 'job': catalog: task 'task'", at_once, hosts, adopts)
+    return PluginContext(
+        "job", "task", "a.1", slot, "job 'job': catalog: task 'task'", at_once, hosts, adopts
+    )
 
 
 async def everything(source: Input, count: int = 3) -> list[list[tuple[int, object]]]:

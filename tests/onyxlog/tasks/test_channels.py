@@ -61,7 +61,9 @@ def test_every_item_arrives_once_and_in_order_though_connections_break(
             outlet.put(Barrier(put))
             put += 1
         elif action == 1:
-            items += [(sequence, frame) for sequence, frame in outlet.take_ready() if not isinstance(frame, bytes)]
+            items += [
+                (sequence, frame) for sequence, frame in outlet.take_ready() if not isinstance(frame, bytes)
+            ]
         elif action == 2 and items:
             inlet.on_item(*items.pop(0))
         elif action == 3 and grants:
@@ -80,7 +82,9 @@ def test_every_item_arrives_once_and_in_order_though_connections_break(
     for _ in range(200):
         while grants:
             outlet.on_grant(*grants.pop(0))
-        items += [(sequence, frame) for sequence, frame in outlet.take_ready() if not isinstance(frame, bytes)]
+        items += [
+            (sequence, frame) for sequence, frame in outlet.take_ready() if not isinstance(frame, bytes)
+        ]
         while items:
             inlet.on_item(*items.pop(0))
         if len(inlet):
@@ -159,7 +163,8 @@ def test_any_bytes_are_a_message_or_an_error(data: bytes) -> None:
 
 
 @pytest.mark.parametrize(
-    "fields", [[9], [4, 1], [4, 1, 2, 99], [2, 1, "other", "j", 1, "a", "b"], [1, 2, "x"], 7, {}, [3, "a", 1, 2]]
+    "fields",
+    [[9], [4, 1], [4, 1, 2, 99], [2, 1, "other", "j", 1, "a", "b"], [1, 2, "x"], 7, {}, [3, "a", 1, 2]],
 )
 def test_what_is_no_message_of_this_version_is_refused(fields: object) -> None:
     with pytest.raises(ChannelError):
@@ -167,5 +172,5 @@ def test_what_is_no_message_of_this_version_is_refused(fields: object) -> None:
 
 
 def test_a_segment_that_cannot_travel_is_named() -> None:
-    with pytest.raises(ChannelError, match="a segment cannot be sent: .*object"):
+    with pytest.raises(ChannelError, match=r"a segment cannot be sent: .*object"):
         encode(Sent(1, 0, Batch([{"a": object()}])))

@@ -129,15 +129,17 @@ def test_every_segment_comes_through_once_when_nothing_fails(
 
 
 @pytest.mark.parametrize("checkpointed", [False, True])
-def test_counts_are_exact_although_a_group_dies_midway(out: list[Any], checkpointed: bool, request: Any) -> None:
+def test_counts_are_exact_although_a_group_dies_midway(
+    out: list[Any], checkpointed: bool, request: Any
+) -> None:
     """Those that are left are another number for each task: positions and groups go to other workers."""
     job = word_count(request.node.name, 4_000, Delivery.EXACTLY_ONCE_STATE)
 
     async def run() -> None:
         async with Groups("a", "b", "c") as groups:
             await groups.begin(job, WORDS_AT, 7)
-            while not (await groups.hosts["a"].port.states("checkpoints/words/parts/7") if checkpointed else True):
-                await asyncio.sleep(0.005)
+            if checkpointed:
+                await groups.until(lambda: any("parts/7" in path for path in groups.log.states))
             await asyncio.sleep(0.03)
             await groups.kill("b")
             places = {"read": ["a.1"], "split": ["a.2", "c.1"], "count": ["a.3", "c.3"], "write": ["c.2"]}
@@ -155,8 +157,9 @@ def test_a_job_begins_from_its_checkpoint_not_from_the_start(out: list[Any], req
     async def run() -> None:
         async with Groups("a", "b", "c") as groups:
             await groups.begin(job, WORDS_AT, 7)
-            while not any("latest" in path and data for path, data in groups.log.states.items()):
-                await asyncio.sleep(0.001)
+            await groups.until(
+                lambda: any("latest" in path and data for path, data in groups.log.states.items())
+            )
             await groups.begin(job, WORDS_AT, 9)
             await groups.completed()
             segments.append(groups.runners["a"].statistics()["a.1"].segments)
@@ -227,7 +230,9 @@ def test_a_segment_that_got_lost_is_sent_again_from_its_root(
 
     replayed = asyncio.run(run())
     assert replayed == len(lost[0].segments) > 0
-    assert sorted(segment["at"] for segment in out) == sorted(f"{n}.{part}" for n in range(50) for part in range(3))
+    assert sorted(segment["at"] for segment in out) == sorted(
+        f"{n}.{part}" for n in range(50) for part in range(3)
+    )
 
 
 def test_an_exception_kills_the_job_and_says_where(out: list[Any], request: Any) -> None:
