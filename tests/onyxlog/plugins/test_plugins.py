@@ -78,7 +78,7 @@ def test_readers_go_on_from_any_position(tmp_path: Path) -> None:
 def test_a_file_of_lines_is_cut_back_to_the_checkpoint_also_by_whoever_adopts_its_slot(
     tmp_path: Path,
 ) -> None:
-    async def run() -> dict[str, list[int]]:
+    async def run() -> None:
         first, second = (LinesOutput(context(slot, (0, 1)), str(tmp_path)) for slot in (0, 1))
         for output in (first, second):
             await output.open({})
@@ -95,28 +95,30 @@ def test_a_file_of_lines_is_cut_back_to_the_checkpoint_also_by_whoever_adopts_it
         await alone.write([{"n": 5}])
         await alone.flush()
         await alone.close()
-        return {
-            path.name: [json.loads(line)["n"] for line in path.read_text().splitlines()]
-            for path in sorted(tmp_path.iterdir())
-        }
 
-    assert asyncio.run(run()) == {"job-task-0.jsonl": [1, 5], "job-task-1.jsonl": [2]}
+    asyncio.run(run())
+    found = {
+        path.name: [json.loads(line)["n"] for line in path.read_text().splitlines()]
+        for path in sorted(tmp_path.iterdir())
+    }
+    assert found == {"job-task-0.jsonl": [1, 5], "job-task-1.jsonl": [2]}
 
 
 def test_without_a_checkpoint_a_file_begins_empty_and_without_checkpoints_it_is_continued(
     tmp_path: Path,
 ) -> None:
-    async def write(states: dict[int, int] | None, number: int) -> str:
+    async def write(states: dict[int, int] | None, number: int) -> None:
         output = LinesOutput(context(), str(tmp_path), format="text", key="n")
         await output.open(states)
         await output.write([{"n": number}])
         await output.flush()
         await output.close()
-        return (tmp_path / "job-task-0.txt").read_text()
 
-    assert asyncio.run(write(None, 1)) == "1\n"
-    assert asyncio.run(write(None, 2)) == "1\n2\n"
-    assert asyncio.run(write({}, 3)) == "3\n"
+    found = []
+    for states, number in ((None, 1), (None, 2), ({}, 3)):
+        asyncio.run(write(states, number))
+        found.append((tmp_path / "job-task-0.txt").read_text())
+    assert found == ["1\n", "1\n2\n", "3\n"]
 
 
 def test_znodes_are_read_by_their_numbers_and_written_in_order() -> None:

@@ -172,5 +172,5 @@ def test_what_is_no_message_of_this_version_is_refused(fields: object) -> None:
 
 
 def test_a_segment_that_cannot_travel_is_named() -> None:
-    with pytest.raises(ChannelError, match="a segment cannot be sent: .*object"):
+    with pytest.raises(ChannelError, match=r"a segment cannot be sent: .*object"):
         encode(Sent(1, 0, Batch([{"a": object()}])))

@@ -138,10 +138,8 @@ def test_counts_are_exact_although_a_group_dies_midway(
     async def run() -> None:
         async with Groups("a", "b", "c") as groups:
             await groups.begin(job, WORDS_AT, 7)
-            while not (
-                await groups.hosts["a"].port.states("checkpoints/words/parts/7") if checkpointed else True
-            ):
-                await asyncio.sleep(0.005)
+            if checkpointed:
+                await groups.until(lambda: any("parts/7" in path for path in groups.log.states))
             await asyncio.sleep(0.03)
             await groups.kill("b")
             places = {"read": ["a.1"], "split": ["a.2", "c.1"], "count": ["a.3", "c.3"], "write": ["c.2"]}
@@ -159,8 +157,9 @@ def test_a_job_begins_from_its_checkpoint_not_from_the_start(out: list[Any], req
     async def run() -> None:
         async with Groups("a", "b", "c") as groups:
             await groups.begin(job, WORDS_AT, 7)
-            while not any("latest" in path and data for path, data in groups.log.states.items()):
-                await asyncio.sleep(0.001)
+            await groups.until(
+                lambda: any("latest" in path and data for path, data in groups.log.states.items())
+            )
             await groups.begin(job, WORDS_AT, 9)
             await groups.completed()
             segments.append(groups.runners["a"].statistics()["a.1"].segments)
