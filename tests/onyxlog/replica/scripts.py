@@ -2,10 +2,20 @@
 
 from __future__ import annotations
 
+import itertools
+
 from attrs import define, field
 
 from onyxlog.ids import GroupId, Position
-from onyxlog.replica.commands import AcceptJoin, AddVirtualPeer, Command, Entry, NotifyJoin, PrepareJoin, Record
+from onyxlog.replica.commands import (
+    AcceptJoin,
+    AddVirtualPeer,
+    Command,
+    Entry,
+    NotifyJoin,
+    PrepareJoin,
+    Record,
+)
 from onyxlog.replica.digests import CHAIN_START
 from onyxlog.replica.effects import Effect
 from onyxlog.replica.invariants import step_violations, violations
@@ -57,7 +67,7 @@ def ring(groups: str) -> Log:
     """A log whose ring goes from each of these groups to the next, as in the examples of Onyx' documentation."""
     log = Log()
     log.write(PrepareJoin(groups[0]), groups[0])
-    for before, group in zip(groups, groups[1:], strict=False):
+    for before, group in itertools.pairwise(groups):
         free = sorted(log.replica.groups)
         log.until(free.index(before), len(free))
         log.write(PrepareJoin(group), group)
