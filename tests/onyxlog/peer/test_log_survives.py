@@ -41,7 +41,7 @@ def test_no_record_is_lost_or_doubled_when_leaders_die(
             leader = await asyncio.to_thread(wait_until, cluster.leader, "a leader")
         cluster.kill(leader)
         positions = await asyncio.gather(*writing)
-        assert sorted(sum(positions, [])) == list(range(count))
+        assert sorted(at for mine in positions for at in mine) == list(range(count))
         seen: list[list[Entry]] = await asyncio.gather(*tails)
         assert all(one == seen[0] for one in seen)
         assert [entry.position for entry in seen[0]] == list(range(count))
