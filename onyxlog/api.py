@@ -18,14 +18,16 @@ from attrs import frozen
 from onyxlog.errors import OnyxlogError, OvertakenError
 from onyxlog.ids import GroupId, JobId, PeerId, Position, TaskName
 from onyxlog.jobs.specification import Job, encode_job
+from onyxlog.jobs.validation import check
 from onyxlog.peer.fleet import Fleet
 from onyxlog.peer.follower import Follower, Played
 from onyxlog.peer.log_port import LogPort, OpenPort
 from onyxlog.peer.publishing import Published, decode, path_of
 from onyxlog.peer.settings import GroupSettings
 from onyxlog.peer.task_runner import MakeRunner
+from onyxlog.plugins.plugin import INPUTS, OUTPUTS
 from onyxlog.replica.collection import unwatched
-from onyxlog.replica.commands import Gc, KillJob, SubmitJob
+from onyxlog.replica.commands import Command, Gc, KillJob, SubmitJob
 from onyxlog.replica.playing import play
 from onyxlog.replica.replica import JoinMode, Replica
 from zraft_client.errors import NoNodeError
@@ -147,14 +149,22 @@ class Client:
         """With everything in it that was in the log when this was called."""
         return await self._follower.caught_up()
 
+    async def append(self, command: Command) -> Position:
+        """Any entry: for programs that know what they do. Returns when it was played here."""
+        return await self._follower.say(command)
+
     # -- jobs
 
-    async def submit_job(self, job: Job) -> Position:
+    async def submit_job(self, job: Job, *, importing: bool = True) -> Position:
         """Store the job and submit it, once: the same again does nothing. The position at which it is known.
 
+        `importing`: import the job's functions first, to see that they are there; False where they are not installed.
+
         Raises:
+            WorkflowError: the job cannot run; it says all that is wrong, and where.
             JobIdTakenError: another job has or had this id.
         """
+        check(job, importing=importing, inputs=INPUTS, outputs=OUTPUTS)
         requirements = job.requirements()
         replica = await self.caught_up()
         known = replica.jobs.get(job.id)

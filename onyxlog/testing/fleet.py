@@ -160,7 +160,7 @@ class Fleet:
             (12, self.notice_some),
             (6, self.start_group),
             (3, self.kill_process),
-            (1, self.end_session_of_the_living),
+            (2, self.end_session_of_the_living),
             (5, self.end_dead_session),
             (4, self.add_worker),
             (2, self.stop_worker),
