@@ -118,18 +118,21 @@ class Counted:
         )
 
 
-async def measure(opener: OpenPort, join: JoinMode, size: int, more: int) -> tuple[Cost, Cost]:
-    """All `size` groups at once; then `more` groups, one after the other, into the fleet that stands."""
+async def measure(
+    opener: OpenPort, join: JoinMode, size: int, more: int, wave: int | None = None
+) -> tuple[Cost, Cost]:
+    """`size` groups, `wave` (or all) at a time; then `more` groups, one after the other, into the fleet that stands."""
     observer = await opener()
     await observer.begin(Parameters(join=join))
     counted = Counted(join, opener)
     try:
-        at_once = await counted.joins(size, observer)
+        wave = size if wave is None else wave
+        waves = [await counted.joins(min(wave, size - start), observer) for start in range(0, size, wave)]
         each = [await counted.joins(1, observer) for _ in range(more)]
     finally:
         await counted.fleet.stop()
         await observer.close()
-    return at_once, total(each)
+    return total(waves), total(each)
 
 
 def total(costs: Iterable[Cost]) -> Cost:
@@ -148,8 +151,9 @@ def total(costs: Iterable[Cost]) -> Cost:
 @click.option("--sizes", default="8,55,404", show_default=True)
 @click.option("--joins", default="ring,direct", show_default=True)
 @click.option("--more", default=10, show_default=True, help="Groups that join one by one afterwards.")
+@click.option("--wave", type=int, help="Groups that join at a time; all of a size if it is not given.")
 @click.option("--servers", default=1, show_default=True)
-def main(sizes: str, joins: str, more: int, servers: int) -> None:
+def main(sizes: str, joins: str, more: int, wave: int | None, servers: int) -> None:
     structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(logging.WARNING))
     with (
         tempfile.TemporaryDirectory(prefix="joining-") as directory,
@@ -161,9 +165,10 @@ def main(sizes: str, joins: str, more: int, servers: int) -> None:
                 opener = native_ports(
                     cluster.hosts(), f"{join}-{size}", session_timeout_s=40, timeout_s=PATIENCE_S
                 )
-                at_once, one_more = asyncio.run(measure(opener, join, size, more))
-                click.echo(f"{size:4d} {join:6} at once: {at_once}")
-                click.echo(f"{size:4d} {join:6} 1 more : {one_more}")
+                way = "at once" if wave is None else f"{wave} at a time"
+                first, one_more = asyncio.run(measure(opener, join, size, more, wave))
+                click.echo(f"{size:4d} {join:6} {way}: {first}")
+                click.echo(f"{size:4d} {join:6} one by one: {one_more}")
 
 
 if __name__ == "__main__":
