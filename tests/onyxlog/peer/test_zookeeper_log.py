@@ -34,7 +34,7 @@ def servers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
 def run(servers: Cluster) -> Callable[[Test], None]:
     def running(test: Test) -> None:
         async def main() -> None:
-            place = Zookeeper(servers)
+            place = Zookeeper(servers.hosts())
             async with asyncio.timeout(30), place:
                 await test(place)
 
