@@ -28,9 +28,12 @@ from onyxlog.replica.codec import name_of
 from onyxlog.replica.replica import JoinMode, Parameters
 from onyxlog.status import is_closed
 from onyxlog.testing.idle_runner import run_nothing
+from onyxlog.testing.memory_log import MemoryLog
+from onyxlog.testing.virtual_time import run_virtually
 from tests.processes.cluster import Cluster
 
 PATIENCE_S: Final = 1_800.0
+SESSION_TIMEOUT_S: Final = 600
 NEVER_S: Final = 1e6
 
 
@@ -153,22 +156,37 @@ def total(costs: Iterable[Cost]) -> Cost:
 @click.option("--more", default=10, show_default=True, help="Groups that join one by one afterwards.")
 @click.option("--wave", type=int, help="Groups that join at a time; all of a size if it is not given.")
 @click.option("--servers", default=1, show_default=True)
-def main(sizes: str, joins: str, more: int, wave: int | None, servers: int) -> None:
-    structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(logging.WARNING))
+@click.option(
+    "--memory", is_flag=True, help="On a log in memory and a virtual clock: no message takes any time."
+)
+def main(sizes: str, joins: str, more: int, wave: int | None, servers: int, memory: bool) -> None:
+    structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(logging.ERROR))
+    runs = [(int(size), JoinMode(join)) for size in sizes.split(",") for join in joins.split(",")]
+    if memory:
+        for size, join in runs:
+            show(size, join, wave, *run_virtually(measure(MemoryLog().opened, join, size, more, wave)))
+        return
+    # a machine that is busy with hundreds of groups in one process may be silent for long
+    env = {"ZRAFT_SESSION_TIMEOUT_MS_MAX": f"{1000 * SESSION_TIMEOUT_S}"}
     with (
         tempfile.TemporaryDirectory(prefix="joining-") as directory,
-        Cluster(Path(directory), servers=servers) as cluster,
+        Cluster(Path(directory), servers=servers, env=env) as cluster,
     ):
         cluster.start_all()
-        for size in map(int, sizes.split(",")):
-            for join in map(JoinMode, joins.split(",")):
-                opener = native_ports(
-                    cluster.hosts(), f"{join}-{size}", session_timeout_s=40, timeout_s=PATIENCE_S
-                )
-                way = "at once" if wave is None else f"{wave} at a time"
-                first, one_more = asyncio.run(measure(opener, join, size, more, wave))
-                click.echo(f"{size:4d} {join:6} {way}: {first}")
-                click.echo(f"{size:4d} {join:6} one by one: {one_more}")
+        for size, join in runs:
+            opener = native_ports(
+                cluster.hosts(),
+                f"{join}-{size}",
+                session_timeout_s=SESSION_TIMEOUT_S,
+                timeout_s=PATIENCE_S,
+            )
+            show(size, join, wave, *asyncio.run(measure(opener, join, size, more, wave)))
+
+
+def show(size: int, join: JoinMode, wave: int | None, first: Cost, one_more: Cost) -> None:
+    way = "at once" if wave is None else f"{wave} at a time"
+    click.echo(f"{size:4d} {join:6} {way}: {first}")
+    click.echo(f"{size:4d} {join:6} one by one: {one_more}")
 
 
 if __name__ == "__main__":
