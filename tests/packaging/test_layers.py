@@ -87,6 +87,11 @@ ALLOWED: Final[dict[str, tuple[str, ...]]] = {
     "onyxlog.scheduling": ("onyxlog.ids", "onyxlog.errors"),
     "onyxlog.replica": ("onyxlog.ids", "onyxlog.errors", "onyxlog.scheduling"),
     "onyxlog.jobs": (*SHARED, "onyxlog.ids", "onyxlog.errors", "onyxlog.scheduling"),
+    "onyxlog.plugins": (*SHARED, "onyxlog.ids", "onyxlog.errors", "onyxlog.jobs", "zraft_client"),
+    "onyxlog.tasks": (
+        *(*SHARED, *SETTINGS, "zraft.transport", "onyxlog.ids", "onyxlog.errors", "onyxlog.jobs"),
+        *("onyxlog.plugins", "onyxlog.replica", "onyxlog.peer.log_port", "onyxlog.peer.task_runner"),
+    ),
     "onyxlog.peer": (*SHARED, *SETTINGS, "zraft_client", "onyxlog"),
     "onyxlog.testing": (*SHARED, "zraft_client", "onyxlog"),
     # what programs and people use of it
@@ -104,6 +109,8 @@ ALLOWED: Final[dict[str, tuple[str, ...]]] = {
 }
 
 PURE: Final = (
+    *("onyxlog.tasks.items", "onyxlog.tasks.channels", "onyxlog.tasks.layout", "onyxlog.tasks.reading"),
+    "onyxlog.tasks.processing",
     *("onyxlog.ids", "onyxlog.scheduling", "onyxlog.replica"),
     *("onyxlog.peer.core", "onyxlog.peer.turns", "onyxlog.peer.backoff", "onyxlog.status"),
     # what jobs are and decide; what reads files and what runs tasks is not here
