@@ -86,6 +86,7 @@ ALLOWED: Final[dict[str, tuple[str, ...]]] = {
     "onyxlog.ids": (),
     "onyxlog.scheduling": ("onyxlog.ids", "onyxlog.errors"),
     "onyxlog.replica": ("onyxlog.ids", "onyxlog.errors", "onyxlog.scheduling"),
+    "onyxlog.gossip": (*SHARED, "onyxlog.ids", "onyxlog.errors", "onyxlog.replica.pool"),
     "onyxlog.jobs": (*SHARED, "onyxlog.ids", "onyxlog.errors", "onyxlog.scheduling"),
     "onyxlog.peer": (*SHARED, *SETTINGS, "zraft_client", "onyxlog"),
     # what people import, and what measures through it: the outside of a server, in packages of their own
@@ -95,7 +96,7 @@ ALLOWED: Final[dict[str, tuple[str, ...]]] = {
 }
 
 PURE: Final = (
-    *("onyxlog.ids", "onyxlog.scheduling", "onyxlog.replica"),
+    *("onyxlog.ids", "onyxlog.scheduling", "onyxlog.replica", "onyxlog.gossip"),
     *("zraft.raft", "zraft.tree", "zraft.wire", "zraft.properties", "zraft.zoo_cfg", "zraft.zoo_env"),
     *("zraft.operator.requests", "zraft.operator.protocol"),
     *("zraft.log_report", "zraft.offline.founders", "zraft.offline.walking"),
