@@ -206,7 +206,7 @@ class Simulation:
         messenger = Messenger(
             name,
             self.settings,
-            spreading_for(name, self.settings, state.view, random),
+            spreading_for(name, self.settings, state.view, random, self.now),
             random,
             applied=position,
             chain=state.chain,

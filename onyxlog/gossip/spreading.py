@@ -35,7 +35,7 @@ class SpreadingSettings:
 
     `standby_ms`: how long the second of those who can pass an event on waits for the first, and the third for the
     second; `standbys`: how many of them wait. `graft_ms`: how long an announced event may stay out before it is asked
-    for, `graft_again_ms` at the next who announced it. `ttl`, `feedback_max`: the thesis' modes.
+    for, `graft_again_ms` at the next who announced it. `ttl`, `feedback_max`, `round_ms`: the thesis' modes.
     `active`, `passive`: HyParView's views; `active_walk`, `passive_walk`: the lengths of its random walks;
     `shuffle_ms`: between shuffles; `alive_ms`: between signs of life on a link, three of which may be missing.
     """
@@ -44,6 +44,7 @@ class SpreadingSettings:
     standbys: int = 2
     ttl: int = 3
     feedback_max: int = 2
+    round_ms: int = 50
     graft_ms: int = 80
     graft_again_ms: int = 40
     active: int = 5
@@ -54,7 +55,17 @@ class SpreadingSettings:
     alive_ms: int = 1000
 
     def __attrs_post_init__(self) -> None:
-        if min(self.standby_ms, self.graft_ms, self.graft_again_ms, self.shuffle_ms, self.alive_ms) <= 0:
+        if (
+            min(
+                self.standby_ms,
+                self.graft_ms,
+                self.graft_again_ms,
+                self.round_ms,
+                self.shuffle_ms,
+                self.alive_ms,
+            )
+            <= 0
+        ):
             raise OnyxlogError("gossip.spreading: times are in ms, and above 0")
         if self.ttl < 1 or self.active < 1 or self.passive < self.active or self.standbys < 0:
             raise OnyxlogError(

@@ -8,12 +8,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from functools import lru_cache
 from hashlib import blake2b
+from random import Random
 from typing import Final
 
 from attrs import frozen
 
 from onyxlog.ids import GroupId, Position
-from onyxlog.replica.pool import Arc, Pool, Stream, arc_at, arc_count
+from onyxlog.replica.pool import Arc, Pool, Stream, arc_at, arc_count, streams_for
 
 _MASK: Final = 2**64 - 1
 
@@ -41,6 +42,13 @@ def ranked(position: Position, groups: tuple[GroupId, ...], count: int) -> tuple
     return tuple(order[:count])
 
 
+def drawn_arc(generator: Random, streams: int) -> Arc:
+    """The thesis' draw: the stream to publish on at random, the one to listen on at random among the others."""
+    publishes = generator.randrange(streams)
+    listens = generator.randrange(streams - 1)
+    return Arc(listens + (listens >= publishes), publishes)
+
+
 class Streams:
     """One deal of the streams: who is on which arc. Immutable."""
 
@@ -57,6 +65,7 @@ class Streams:
             for stream in range(streams)
         }
         self._trees: dict[Stream, frozenset[Arc]] = {}
+        self._drawn: Streams | None = None
 
     def arc(self, group: GroupId) -> Arc | None:
         return self._arcs.get(group)
@@ -70,6 +79,14 @@ class Streams:
 
     def groups(self) -> tuple[GroupId, ...]:
         return tuple(self._arcs)
+
+    def drawn(self) -> Streams:
+        """The same groups on streams as each would have drawn them in the thesis, by its own dice (listing 6.3)."""
+        if self._drawn is None:
+            count = streams_for(len(self._arcs))
+            arcs = {group: drawn_arc(Random(_mark(group)), count) for group in self._arcs}
+            self._drawn = Streams(count, self.epoch, arcs)
+        return self._drawn
 
     def passes_on(self, root: Stream, arc: Arc) -> bool:
         """Whether what was published first on `root` goes over this arc: the arcs that do are a tree with all streams."""
