@@ -1,8 +1,9 @@
 """HyParView: each group keeps a few links that both ends know, and a larger reserve of groups it has heard of.
 
 Leitao, Pereira and Rodrigues, "HyParView: a membership protocol for reliable gossip-based broadcast" (DSN 2007).
-Departures: who there is is known from the log, so that a contact is never missing, the reserve is
-filled from it, and a group that has left is dropped at once; and as UDP does not report a broken link, both ends of one send each other signs of life.
+Departures: who there is is known from the log, so that a contact is never missing, the reserve is filled from it, and
+a group that has left is dropped at once; and as UDP does not report a broken link, both ends of one send each other
+signs of life.
 """
 
 from __future__ import annotations

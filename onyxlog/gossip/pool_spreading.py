@@ -22,6 +22,9 @@ from onyxlog.replica.pool import Arc, Stream
 STANDING_BY_MAX: Final = 4096
 """Events at a time that a group stands by for; what is beyond it is left to repair."""
 
+TELLERS: Final = 2
+"""How many tell those that stand by: if the only one's datagram were lost, a whole stream would get the event twice."""
+
 
 @frozen
 class _StandBy:
@@ -110,7 +113,7 @@ class PoolSpreading:
             self._standing_by[copy.event.position] = _StandBy(now + rank * self._settings.standby_ms, onward)
 
     def _tell_standbys(self, sender: GroupId, copy: PoolEvent, now: int) -> None:
-        """If it fell to this group among those that listen here, tell who stands by to pass this event on to here."""
+        """If it falls to this group among those that listen here, tell who stands by to pass this event on to here."""
         if not copy.hops:
             return
         streams = self._view.of_epoch(copy.epoch)
@@ -123,7 +126,7 @@ class PoolSpreading:
         tellers = _without(backward, copy.event.publisher) or _without(
             streams.listeners(copy.stream), copy.event.publisher
         )
-        if self._me not in tellers or ranked(position, tellers, 1) != (self._me,):
+        if self._me not in tellers or self._me not in ranked(position, tellers, TELLERS):
             return
         standbys = ranked(position, streams.on(from_arc), 1 + self._settings.standbys)
         for group in standbys:

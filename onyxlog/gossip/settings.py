@@ -70,3 +70,10 @@ class GossipSettings:
                 f"gossip: expected window >= 2, read_entries_max >= 1 and history >= repair_entries_max; found "
                 f"{self.window}, {self.read_entries_max}, {self.history} and {self.repair_entries_max}"
             )
+
+
+def settings_for(mode: Mode) -> GossipSettings:
+    """What suits a way of spreading: in a tree an event takes many hops, and must not be given up for lost meanwhile."""
+    if mode is Mode.PLUMTREE:
+        return GossipSettings(mode, SpreadingSettings(graft_ms=150), gap_ms=400, sentinel_wait_ms=300)
+    return GossipSettings(mode)

@@ -62,6 +62,8 @@ class Node:
     alive: bool = True
     paused: bool = False
     tailing: bool = False
+    tailed: Position = BEFORE_ALL
+    """The log has pushed its entries up to here."""
     wake: int = 0
     held: list[tuple[GroupId, Message]] = field(factory=list)
     """What arrived while it was paused, as a socket's buffer keeps it."""
@@ -72,9 +74,10 @@ class Track:
     """What became of one entry. `spread`: first receptions by gossip alone, with hops; `receptions`: all of them."""
 
     position: Position
-    publisher: GroupId | None
     at: int
     members: frozenset[GroupId]
+    publishers: set[GroupId] = field(factory=set)
+    """Its writer, and who published it in the writer's place."""
     spread: dict[GroupId, int] = field(factory=dict)
     receptions: dict[GroupId, int] = field(factory=dict)
     applied: dict[GroupId, int] = field(factory=dict)
@@ -126,7 +129,7 @@ class Simulation:
         self.log.append(payload)
         self.states.append(self._play(before, payload, position))
         members = frozenset(n.name for n in self.nodes.values() if n.alive and n.name in before.pool.arcs)
-        self.tracks[position] = Track(position, writer, self.now, members)
+        self.tracks[position] = Track(position, self.now, members, {writer} if writer else set())
         if writer is not None:
             author = self.nodes[writer]
             self._later(self._log_delay(), lambda: self._wrote(author, position, payload))
@@ -276,6 +279,7 @@ class Simulation:
             case Tail(on):
                 node.tailing = on
                 if on:
+                    node.tailed = node.messenger.position
                     self._later(self._log_delay(), lambda: self._pushed(node))
             case BeginAgain():
                 self._later(self._log_delay(), lambda: self._begin(node))
@@ -299,8 +303,9 @@ class Simulation:
 
     def _pushed(self, node: Node) -> None:
         if node.alive and node.tailing:
-            first = max(node.messenger.position, self.origin) + 1
-            node.messenger.tailed(self._entries(first, len(self.log)), self.now)
+            entries = self._entries(max(node.tailed, self.origin) + 1, len(self.log))
+            node.tailed = len(self.log) - 1
+            node.messenger.tailed(entries, self.now)
             self._after(node)
 
     def _entries(self, first: Position, end: Position) -> Sequence[tuple[Position, bytes]]:
@@ -332,6 +337,8 @@ class Simulation:
             track = self.tracks.get(message.event.position)
             if track is not None:
                 track.published += 1
+                if message.event.publisher == sender:
+                    track.publishers.add(sender)
         for receiver in send.to:
             self._datagram(sender, receiver, message)
 
