@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 import pytest
 
 from onyxlog.gossip.messages import Found, Heartbeat, PoolEvent, Send, Want
@@ -140,7 +142,7 @@ def test_a_silent_group_looks_at_the_log_less_and_less_often() -> None:
         assert group.wait_for(ReadLog).reason is Reason.POLL
         times.append(group.now)
         group.answer()
-    waits = [after - before for before, after in zip(times, times[1:], strict=False)]
+    waits = [after - before for before, after in pairwise(times)]
     assert QUIET.poll_ms / 2 <= times[0] <= 1.5 * QUIET.poll_ms
     assert all(wait <= 1.5 * QUIET.poll_ms_max for wait in waits)
     assert min(waits[4:]) >= QUIET.poll_ms_max / 2
