@@ -74,9 +74,9 @@ def measure(scenario: Scenario) -> Figures:
     )
     start = OVERLAY_MS if scenario.mode is Mode.PLUMTREE else QUIET_MS
     world.run(start)
-    random = world.random
+    dice = world.random
     for _ in range(WARM_UP):  # in which a tree gets its shape
-        world.append(NOTE, "warm up", random.choice([node.name for node in world.living()]))
+        world.append(NOTE, "warm up", dice.choice([node.name for node in world.living()]))
         world.run(world.now + scenario.interval_ms)
     start = world.now + QUIET_MS
     world.run(start)
@@ -86,20 +86,20 @@ def measure(scenario: Scenario) -> Figures:
     end = start + scenario.events * scenario.interval_ms
 
     def one() -> None:
-        if random.random() < scenario.clients:
+        if dice.random() < scenario.clients:
             world.append(NOTE, "client")
         else:
             members = [node.name for node in world.living() if node.name in world.states[-1].pool.arcs]
-            world.append(NOTE, "group", random.choice(members))
+            world.append(NOTE, "group", dice.choice(members))
 
     def death() -> None:
-        world.die(random.choice([node.name for node in world.living()]))
+        world.die(dice.choice([node.name for node in world.living()]))
 
     for number in range(scenario.events):
         world.at(start + number * scenario.interval_ms, one)
     for _ in range(round(scenario.churn * scenario.peers)):
-        world.at(random.randrange(start, end), death)
-        world.at(random.randrange(start, end), world.join)
+        world.at(dice.randrange(start, end), death)
+        world.at(dice.randrange(start, end), world.join)
     world.run(end)
     settled = world.settle()
     return _figures(scenario, world, before, read_before, settled)
