@@ -25,3 +25,7 @@ class ParametersError(ConfigError):
 
 class WorkflowError(ConfigError):
     """A job that cannot run; the message says where: job, part, and what was expected there."""
+
+
+class UnsupportedError(OnyxlogError):
+    """The protocol that the log is reached by has no such thing; the message says what to use instead."""

@@ -5,7 +5,10 @@ A composition root: it may import anything and nothing imports it. What a comman
 
 from __future__ import annotations
 
+import signal
+import threading
 from importlib import import_module
+from types import FrameType
 from typing import Final
 
 import click
@@ -42,3 +45,10 @@ class _Group(CommandGroup):
 @click.version_option(__version__, prog_name="zraft-bench")
 def main() -> None:
     """Measures zraft, on one machine or on many, alone or beside other systems."""
+    if threading.current_thread() is threading.main_thread():
+        signal.signal(signal.SIGTERM, _break_off)
+
+
+def _break_off(number: int, frame: FrameType | None) -> None:
+    """As Ctrl-C: what the command has started ends with it. Also where that one is ignored, as it is under nohup."""
+    raise KeyboardInterrupt

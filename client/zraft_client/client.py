@@ -151,6 +151,7 @@ class Client(AsyncCalls):
         self._sent = 0.0
         self._deadline_timer: asyncio.TimerHandle | None = None
         self._deadline_at = _NEVER
+        self._retry_at = _NEVER
         self._retry_timer: asyncio.TimerHandle | None = None
         self._pulse: asyncio.TimerHandle | None = None
         self._connections = 0
@@ -401,12 +402,14 @@ class Client(AsyncCalls):
             ):
                 self._give_up_connection("a server said that the session expired")
         due = self._calls.next_due
-        if due is not None and self._loop is not None:
-            timer = self._retry_timer
-            if timer is None or timer.when() > due:
-                if timer is not None:
-                    timer.cancel()
-                self._retry_timer = self._loop.call_at(due, self._retry)
+        if due is None or self._loop is None:
+            return
+        if self._retry_timer is None or self._retry_at > due:
+            if self._retry_timer is not None:
+                self._retry_timer.cancel()
+            # Kept beside it: on uvloop a timer that is due already has no `when`.
+            self._retry_at = due
+            self._retry_timer = self._loop.call_at(due, self._retry)
 
     def _retry(self) -> None:
         self._retry_timer = None

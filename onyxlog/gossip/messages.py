@@ -5,7 +5,9 @@ from __future__ import annotations
 from attrs import field, frozen
 
 from onyxlog.ids import BEFORE_ALL, GroupId, Position
-from onyxlog.replica.pool import Stream
+
+Stream = int
+"""What is published on a stream reaches all that listen there."""
 
 
 @frozen
@@ -28,12 +30,13 @@ class Event:
 class PoolEvent:
     """An event on a stream of the pool that the log deals.
 
-    `epoch`: at which position these streams were dealt; `root`: the stream it was published on first, from which
-    follows who passes it on; `stream`: the one that this copy is on; `hops`: how often it was passed on.
+    `deal`: how many streams there were when it was published, which names the deal; `root`: the stream it was
+    published on first, from which follows who passes it on; `stream`: the one that this copy is on; `hops`: how often
+    it was passed on.
     """
 
     event: Event
-    epoch: Position
+    deal: int
     root: Stream
     stream: Stream
     hops: int = 0

@@ -13,11 +13,10 @@ from typing import Final
 
 from attrs import evolve, frozen
 
-from onyxlog.gossip.messages import Event, PoolEvent, Seen, Send, Spread
+from onyxlog.gossip.messages import Event, PoolEvent, Seen, Send, Spread, Stream
 from onyxlog.gossip.spreading import SpreadingSettings
-from onyxlog.gossip.streams import Streams, View, ranked
+from onyxlog.gossip.streams import Arc, Streams, View, ranked
 from onyxlog.ids import GroupId, Position
-from onyxlog.replica.pool import Arc, Stream
 
 STANDING_BY_MAX: Final = 4096
 """Events at a time that a group stands by for; what is beyond it is left to repair."""
@@ -52,7 +51,7 @@ class PoolSpreading:
         arc = streams.arc(self._me)
         if arc is None:  # not joined yet: whoever reads the log will find it
             return
-        yield from self._published(PoolEvent(event, streams.epoch, arc.publishes, arc.publishes), streams)
+        yield from self._published(PoolEvent(event, streams.count, arc.publishes, arc.publishes), streams)
 
     def receive(self, sender: GroupId, message: Spread, first: bool, now: int) -> Iterator[Send]:
         match message:
@@ -83,7 +82,7 @@ class PoolSpreading:
                 yield Send((group,), Seen(stream, tuple(positions)))
         for position in [p for p, standing in self._standing_by.items() if standing.due <= now]:
             copy = self._standing_by.pop(position).copy
-            yield from self._published(copy, self._view.of_epoch(copy.epoch))
+            yield from self._published(copy, self._view.of_deal(copy.deal))
 
     def deadline(self) -> int | None:
         dues = [standing.due for standing in self._standing_by.values()]
@@ -98,7 +97,7 @@ class PoolSpreading:
             yield Send(to, copy, copy.stream)
 
     def _pass_on(self, copy: PoolEvent, now: int) -> Iterator[Send]:
-        streams = self._view.of_epoch(copy.epoch)
+        streams = self._view.of_deal(copy.deal)
         arc = streams.arc(self._me)
         if arc is None or arc.listens != copy.stream or not streams.passes_on(copy.root, arc):
             return
@@ -116,7 +115,7 @@ class PoolSpreading:
         """If it falls to this group among those that listen here, tell who stands by to pass this event on to here."""
         if not copy.hops:
             return
-        streams = self._view.of_epoch(copy.epoch)
+        streams = self._view.of_deal(copy.deal)
         from_arc = streams.arc(sender)
         if from_arc is None or from_arc.publishes != copy.stream:
             return

@@ -23,7 +23,7 @@ from onyxlog.gossip.outputs import BeginAgain, Output, ReadLog, Tail
 from onyxlog.gossip.settings import GossipSettings
 from onyxlog.gossip.streams import View, view_of
 from onyxlog.ids import BEFORE_ALL, GroupId, Position
-from onyxlog.replica.pool import Pool, joined, left, settled
+from onyxlog.replica.pool import STREAMS_MIN, Pool, departed, joined, settled
 
 NOTE: Final = "note"
 JOIN: Final = "join"
@@ -104,17 +104,17 @@ class Simulation:
         self._sequence = 0
         self._played: dict[tuple[bytes, bytes], State] = {}
         self._names = 0
-        pool = Pool()
-        self._start = State(bytes(16), pool, view_of(pool))
+        pool = Pool(STREAMS_MIN, {})
+        self._start = State(bytes(16), pool, view_of(pool.streams, pool.arcs, None))
         names = [self._name() for _ in range(size)]
         chain = self._start.chain
         for position, name in enumerate(names):  # one view at the end: nobody plays these
             payload = msgpack.packb([JOIN, name, position])
             self.log.append(payload)
-            chain, pool = digest(chain, payload), joined(pool, name, position)
+            chain, pool = digest(chain, payload), joined(pool, name)
             self.states.append(State(chain, pool, self._start.view))
         if names:
-            self.states[-1] = State(chain, pool, view_of(pool))
+            self.states[-1] = State(chain, pool, view_of(pool.streams, pool.arcs, None))
         self.origin = len(self.log) - 1
         for name in names:
             self._add(name, self.origin)
@@ -320,12 +320,12 @@ class Simulation:
             kind, about, _ = msgpack.unpackb(payload)
             pool = state.pool
             if kind == JOIN:
-                pool = joined(pool, about, position)
+                pool = joined(pool, about)
             elif kind == LEAVE:
-                pool = left(pool, about, position)
+                pool = departed(pool, about)
             elif kind == COLLECT:
-                pool = settled(pool)
-            view = state.view if pool is state.pool else view_of(pool)
+                pool = Pool(pool.streams, {**pool.arcs, **settled(pool.arcs)})
+            view = state.view if pool is state.pool else view_of(pool.streams, pool.arcs, state.view)
             after = self._played[key] = State(digest(state.chain, payload), pool, view)
         return after
 

@@ -1,6 +1,6 @@
 """The pool as those who spread events see it: listeners, who passes on from where to where, and in which order.
 
-Everything follows from the replica's `Pool`; it is only arranged so that an event costs little.
+Everything follows from the replica's arcs (`onyxlog.replica.pool`); they are only arranged so that an event costs little.
 """
 
 from __future__ import annotations
@@ -9,12 +9,13 @@ from collections.abc import Mapping
 from functools import lru_cache
 from hashlib import blake2b
 from random import Random
-from typing import Final
+from typing import Final, NamedTuple
 
 from attrs import frozen
 
+from onyxlog.gossip.messages import Stream
 from onyxlog.ids import GroupId, Position
-from onyxlog.replica.pool import Arc, Pool, Stream, arc_at, arc_count, streams_for
+from onyxlog.replica import pool
 
 _MASK: Final = 2**64 - 1
 
@@ -42,6 +43,13 @@ def ranked(position: Position, groups: tuple[GroupId, ...], count: int) -> tuple
     return tuple(order[:count])
 
 
+class Arc(NamedTuple):
+    """What comes on stream `listens` can be passed on to stream `publishes` by the groups of this arc."""
+
+    listens: Stream
+    publishes: Stream
+
+
 def drawn_arc(generator: Random, streams: int) -> Arc:
     """The thesis' draw: the stream to publish on at random, the one to listen on at random among the others."""
     publishes = generator.randrange(streams)
@@ -52,9 +60,8 @@ def drawn_arc(generator: Random, streams: int) -> Arc:
 class Streams:
     """One deal of the streams: who is on which arc. Immutable."""
 
-    def __init__(self, streams: int, epoch: Position, arcs: Mapping[GroupId, Arc]) -> None:
-        self.count = streams
-        self.epoch = epoch
+    def __init__(self, count: int, arcs: Mapping[GroupId, Arc]) -> None:
+        self.count = count
         self._arcs = dict(arcs)
         by_arc: dict[Arc, list[GroupId]] = {}
         for group, arc in arcs.items():
@@ -62,7 +69,7 @@ class Streams:
         self._groups = {arc: tuple(groups) for arc, groups in by_arc.items()}
         self._listeners: dict[Stream, tuple[GroupId, ...]] = {
             stream: tuple(g for arc, groups in self._groups.items() if arc.listens == stream for g in groups)
-            for stream in range(streams)
+            for stream in range(count)
         }
         self._trees: dict[Stream, frozenset[Arc]] = {}
         self._drawn: Streams | None = None
@@ -83,9 +90,9 @@ class Streams:
     def drawn(self) -> Streams:
         """The same groups on streams as each would have drawn them in the thesis, by its own dice (listing 6.3)."""
         if self._drawn is None:
-            count = streams_for(len(self._arcs))
+            count = pool.streams_for(len(self._arcs), pool.STREAMS_MIN)
             arcs = {group: drawn_arc(Random(_mark(group)), count) for group in self._arcs}
-            self._drawn = Streams(count, self.epoch, arcs)
+            self._drawn = Streams(count, arcs)
         return self._drawn
 
     def passes_on(self, root: Stream, arc: Arc) -> bool:
@@ -113,26 +120,26 @@ class Streams:
 
 @frozen
 class View:
-    """Who there is, as of the entry that was applied last. `former`: the streams of before, until they are settled."""
+    """Who there is, as of the entry that was applied last. `former`: the streams of before they were dealt anew, until
+    that is settled; None if that was before this group began.
+    """
 
     current: Streams
     former: Streams | None = None
 
-    def of_epoch(self, epoch: Position) -> Streams:
-        """The streams that were dealt at `epoch`, or else those that are known here."""
-        if self.former is not None and self.former.epoch == epoch:
+    def of_deal(self, count: int) -> Streams:
+        """The deal of that many streams, or else the one that is known here."""
+        if self.former is not None and self.former.count == count:
             return self.former
         return self.current
 
 
-def dealt(streams: int, epoch: Position, arcs: Mapping[GroupId, int]) -> Streams:
-    numbered = [arc_at(number, streams) for number in range(arc_count(streams))]
-    return Streams(streams, epoch, {group: numbered[number] for group, number in arcs.items()})
-
-
-def view_of(pool: Pool) -> View:
-    """What a replica's pool is to gossip."""
-    return View(
-        dealt(pool.streams, pool.epoch, pool.arcs),
-        dealt(pool.former_streams, pool.former_epoch, pool.former_arcs) if pool.former_arcs else None,
-    )
+def view_of(streams: int, arcs: Mapping[GroupId, pool.Arc], before: View | None) -> View:
+    """What a replica's pool is to gossip; `before`: the view that this group had before the entry."""
+    current = Streams(streams, {group: Arc(*arc.ends) for group, arc in arcs.items()})
+    if before is None:
+        return View(current)
+    if before.current.count != streams:
+        return View(current, before.current)
+    settled = not any(arc.former for arc in arcs.values())
+    return View(current, None if settled else before.former)

@@ -1,19 +1,21 @@
 """What a peer needs of the log; the znodes it stands on are in docs/ONYXLOG.md.
 
-Two implementations: over zraft's own protocol (tail subscription, exactly-once append, truncation with the origin in
-one step, wills), and
-over any ZooKeeper client (watches on the directory, plain creates), which is slower and weaker where it says so.
+Three implementations: over zraft's own protocol (tail subscription, exactly-once append, truncation with the origin in
+one step, wills); over any ZooKeeper client (watches on the directory), which is slower and weaker where it says so; and
+in memory, for tests (`onyxlog.testing.memory_log`).
 """
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import Protocol
 
-from attrs import frozen
+from attrs import fields_dict, frozen
 
-from onyxlog.ids import GroupId, JobId, Position
+from onyxlog.errors import ParametersError
+from onyxlog.ids import BEFORE_ALL, GroupId, JobId, Position
 from onyxlog.replica.commands import Entry, Record
+from onyxlog.replica.digests import CHAIN_START
 from onyxlog.replica.replica import Parameters, Replica
 
 
@@ -24,6 +26,33 @@ class Origin:
     position: Position
     replica: Replica
     chain: bytes
+
+
+def first_origin(parameters: Parameters) -> Origin:
+    """What a log is begun with."""
+    return Origin(BEFORE_ALL, Replica(parameters=parameters), CHAIN_START)
+
+
+def check_parameters(found: Parameters, expected: Parameters) -> None:
+    """Raises ParametersError unless they are the same."""
+    wrong = [
+        f"{name} {getattr(found, name)}, not {getattr(expected, name)}"
+        for name in fields_dict(Parameters)
+        if getattr(found, name) != getattr(expected, name)
+    ]
+    if wrong:
+        raise ParametersError(
+            f"the log was begun with {'; '.join(wrong)}: start this peer with the same, or in another tenancy"
+        )
+
+
+@frozen
+class LogBounds:
+    """The entries that there are: `first` <= position < `end`."""
+
+    first: Position
+    end: Position
+    """The position that the next entry gets."""
 
 
 @frozen
@@ -40,7 +69,12 @@ class LogStatistics:
 
 
 class LogPort(Protocol):
-    """One per group: it holds the session whose end is the group's end. All methods may raise what `zraft_client` raises."""
+    """One per group: it holds the session whose end is the group's end. Not for use by several event loops.
+
+    All methods may raise what `zraft_client` raises; after the session's end, SessionExpiredError from each of them, and
+    from `tail` also while it waits. A port does not come back from that: open another. While no server is connected,
+    calls wait up to their deadline, and `tail` as long as it takes.
+    """
 
     async def begin(self, parameters: Parameters) -> Origin:
         """Make the znodes of the tenancy unless they stand; the newest origin.
@@ -52,6 +86,10 @@ class LogPort(Protocol):
 
     async def origin(self) -> Origin: ...
 
+    async def bounds(self) -> LogBounds:
+        """Where the log begins and ends now: everything that was acknowledged before is in it."""
+        ...
+
     async def append(self, record: Record) -> Position:
         """Exactly once, also across reconnects; the position it got. Appends of one port keep their order."""
         ...
@@ -61,11 +99,16 @@ class LogPort(Protocol):
 
         Raises:
             OvertakenError: entries that were still to come are truncated.
+            EntryError: an entry cannot be read, or somebody removed one by hand.
         """
         ...
 
     async def read(self, first: Position, end: Position) -> tuple[Entry, ...]:
-        """Entries `first` <= position < `end`: what gossip did not bring. Raises OvertakenError."""
+        """Entries `first` <= position < `end`, as far as there are any: what gossip did not bring.
+
+        Raises:
+            OvertakenError, EntryError: as `tail`.
+        """
         ...
 
     async def store_origin(self, origin: Origin) -> bool:
@@ -79,7 +122,10 @@ class LogPort(Protocol):
     async def is_alive(self, group: GroupId) -> bool: ...
 
     async def watch_pulse(self, group: GroupId, gone: Callable[[], None]) -> Callable[[], None]:
-        """Call `gone` once when the pulse is gone, at once if it is already; returns what ends the watch."""
+        """Call `gone` once when the pulse is gone, soon if it is already; returns what ends the watch.
+
+        After this port's own session has ended it is not called any more.
+        """
         ...
 
     async def set_will(self, record: Record | None) -> None:
@@ -90,20 +136,37 @@ class LogPort(Protocol):
         """Store a job's specification, once; the same again does nothing, another is an EntryError."""
         ...
 
-    async def job(self, job: JobId) -> bytes: ...
+    async def job(self, job: JobId) -> bytes:
+        """Raises NoNodeError."""
+        ...
 
-    async def forget_job(self, job: JobId) -> None: ...
+    async def forget_job(self, job: JobId) -> None:
+        """Nothing happens if there is none."""
+        ...
 
     async def put_state(self, path: str, data: bytes) -> None:
-        """Write a znode below the tenancy's `state/`, made with its parents if absent: checkpoints, positions of inputs."""
+        """Write a znode below the tenancy's `state/`, made with its parents if absent: checkpoints, positions of inputs.
+
+        `path`: names joined by "/", without one in front. Of any size.
+        """
         ...
 
     async def state(self, path: str) -> bytes | None: ...
 
+    async def states(self, path: str) -> tuple[str, ...]:
+        """The names directly below a znode of `state/`, sorted; none if there is no such znode."""
+        ...
+
     async def remove_state(self, path: str) -> None:
-        """Remove a znode below `state/` and all below it."""
+        """Remove a znode below `state/` and all below it; nothing happens if there is none."""
         ...
 
     def statistics(self) -> LogStatistics: ...
 
-    async def close(self) -> None: ...
+    async def close(self) -> None:
+        """End the session: the pulse goes, the will is done."""
+        ...
+
+
+OpenPort = Callable[[], Awaitable[LogPort]]
+"""Opens a port with a session of its own: one per incarnation of a group."""

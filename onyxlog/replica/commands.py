@@ -135,10 +135,13 @@ class BackpressureOff:
 class Gc:
     """What is over is forgotten by everybody; the caller stores the replica as origin and truncates the log.
 
-    `caller` is whoever wrote the entry: a group or a client, by an id that it made for this call.
+    `caller` is whoever wrote the entry: a group or a client, by an id that it made for this call. `gone`: those of
+    `onyxlog.replica.collection.unwatched` whose pulse the caller did not find; as a pulse stands before its group's
+    first entry, nothing of theirs can follow.
     """
 
     caller: str
+    gone: tuple[GroupId, ...] = ()
 
 
 Command = (

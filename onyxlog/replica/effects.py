@@ -28,6 +28,22 @@ class WatchNobody:
 
 
 @frozen
+class WatchJoiner:
+    """Watch the pulse of who is being helped to join, beside that of `WatchPulse` and instead of any other joiner's;
+    write its GroupLeave once it is gone.
+
+    The old subject stays watched until the joiner does it: else nobody would notice its end in between.
+    """
+
+    joiner: GroupId
+
+
+@frozen
+class UnwatchJoiner:
+    """The joiner is in, and watched as the neighbour in the ring; or its join is given up."""
+
+
+@frozen
 class LeaveIfGone:
     """Look at a group's pulse once; write its GroupLeave if it is gone."""
 
@@ -93,6 +109,15 @@ class StopTask:
 
 
 @frozen
+class ForgetJob:
+    """Remove the znodes of a job that no replica knows any more. Follows StoreOrigin, and may be done only once that is:
+    a peer that starts at an older origin still meets the job.
+    """
+
+    job: JobId
+
+
+@frozen
 class StoreOrigin:
     """Store the replica as of `position` as origin, and truncate the log to begin after it, in one step."""
 
@@ -102,6 +127,8 @@ class StoreOrigin:
 Effect = (
     WatchPulse
     | WatchNobody
+    | WatchJoiner
+    | UnwatchJoiner
     | LeaveIfGone
     | DetectFailure
     | StopDetecting
@@ -111,4 +138,5 @@ Effect = (
     | StartTask
     | StopTask
     | StoreOrigin
+    | ForgetJob
 )

@@ -12,6 +12,7 @@ from enum import StrEnum
 from attrs import field, frozen
 
 from onyxlog.ids import BEFORE_ALL, GroupId, JobId, PeerId, Position, Site, TaskName
+from onyxlog.replica.pool import STREAMS_MIN, Arc
 from onyxlog.replica.table import Table
 from onyxlog.scheduling.requirements import JobRequirements, JobScheduler
 
@@ -77,13 +78,22 @@ class Replica:
     aborted: Table[GroupId, Position] = field(factory=Table)
     """Whose join was given up, and which may try again."""
     left: Table[GroupId, Position] = field(factory=Table)
-    """Those that are gone, until garbage collection may forget them: a late entry of theirs does nothing."""
+    """Those that are gone: a late entry of theirs does nothing. Forgotten by the second garbage collection after."""
+
+    collected: Position = BEFORE_ALL
+    """The position of the newest garbage collection."""
+
+    streams: int = STREAMS_MIN
+    """How many there are in the gossip pool."""
+    arcs: Table[GroupId, Arc] = field(factory=Table)
+    """What each group subscribes to and publishes on; see `onyxlog.replica.pool`."""
 
     peers: Table[PeerId, VirtualPeer] = field(factory=Table)
     """Of groups that have joined."""
     orphans: Table[PeerId, VirtualPeer] = field(factory=Table)
     """Of groups that have not joined yet."""
     peer_states: Table[PeerId, PeerState] = field(factory=Table)
+    """Of each of `peers`."""
 
     jobs: Table[JobId, Job] = field(factory=Table)
     killed: Table[JobId, Position] = field(factory=Table)

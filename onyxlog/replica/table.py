@@ -1,47 +1,46 @@
 """An immutable mapping that iterates in the order of its keys, and knows the sum of its items' hashes.
 
 Order: a plain hash map iterates by insertion or by hash seed, so that two peers with equal replicas could schedule
-differently. Sum: the digest
-of a replica costs only what an entry changed (AdHash, as the tree's own digest: zraft/tree/digest.py).
+differently. Sum: the digest of a replica costs only what an entry changed (AdHash, as the tree's own digest:
+zraft/tree/digest.py).
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from bisect import bisect_left, insort
+from collections.abc import Callable, Iterable, Iterator, Mapping, Set
 from hashlib import blake2b
 from typing import Any, Final, TypeVar
 
-import msgpack
 from immutables import Map
+
+from onyxlog.replica.canonical import Ordered, pack
 
 K = TypeVar("K")
 V = TypeVar("V")
 MODULUS: Final = 2**128
-
-_pack = msgpack.Packer(use_bin_type=True).pack
-
-
-def item_hash(key: Any, canonical_value: Any) -> int:
-    """Of one item, 128 bits: BLAKE2b over the MessagePack form of [key, value]."""
-    return int.from_bytes(blake2b(_pack([key, canonical_value]), digest_size=16).digest(), "big")
+MOVES_MAX: Final = 8
+"""Keys put into, or taken out of, the sorted ones one by one; beyond, they are sorted again when next wanted."""
 
 
-class Table(Mapping[K, V]):
-    """Keys: strings, or tuples of strings. Values: anything whose `canonical` form is given by
-    `onyxlog.replica.canonical`."""
+def item_hash(key: Any, value: Any) -> int:
+    """Of one item, 128 bits: BLAKE2b over the canonical bytes of [key, value]."""
+    return int.from_bytes(blake2b(pack((key, value)), digest_size=16).digest(), "big")
+
+
+class Table(Mapping[K, V], Ordered):
+    """Keys: strings, or tuples of strings. Values: anything that has a form in `onyxlog.replica.canonical`.
+
+    Frozen: all methods return another table, or the same one if nothing would differ. What is remembered beside
+    the items (sorted keys, sum) follows from them.
+    """
 
     __slots__ = ("_items", "_keys", "_sum")
 
     def __init__(self, items: Mapping[K, V] | Iterable[tuple[K, V]] = ()) -> None:
         self._items: Map[K, V] = Map(items)
         self._keys: tuple[K, ...] | None = None
-        self._sum: int | None = None
-
-    @classmethod
-    def _of(cls, items: Map[K, V], total: int | None) -> Table[K, V]:
-        table = cls.__new__(cls)
-        table._items, table._keys, table._sum = items, None, total
-        return table
+        self._sum: int | None = None if self._items else 0
 
     def __getitem__(self, key: K) -> V:
         return self._items[key]
@@ -66,29 +65,70 @@ class Table(Mapping[K, V]):
     def __repr__(self) -> str:
         return f"Table({dict(self.items())!r})"
 
+    @property
+    def sum(self) -> int:
+        """Of the hashes of all items, modulo 2^128: equal for equal tables, however they came about."""
+        if self._sum is None:
+            self._sum = sum(item_hash(key, value) for key, value in self._items.items()) % MODULUS
+        return self._sum
+
     def set(self, key: K, value: V) -> Table[K, V]:
-        """With `key` at `value`; the same table if it is so already."""
+        """With `key` at `value`."""
         return self.update({key: value})
 
     def update(self, items: Mapping[K, V]) -> Table[K, V]:
-        changed = {
-            key: value for key, value in items.items() if key not in self._items or self._items[key] != value
-        }
-        return self._of(self._items.update(changed), None) if changed else self
+        """With each of these items in place of what its key had."""
+        return self._changed(items, ())
 
     def without(self, *keys: K) -> Table[K, V]:
-        """Without these keys, which need not be there; the same table if none was."""
-        return self.where_not(set(keys).__contains__) if len(keys) > 8 else self._drop(keys)
+        """Without these keys, which need not be there."""
+        return self._changed({}, keys)
 
     def where_not(self, gone: Callable[[K], bool]) -> Table[K, V]:
         """Without the keys for which `gone` holds."""
-        return self._drop(key for key in tuple(self._items) if gone(key))
+        return self._changed({}, [key for key in self._items if gone(key)])
 
-    def _drop(self, keys: Iterable[K]) -> Table[K, V]:
-        items = self._items
-        for key in keys:
-            if key in items:
-                items = items.delete(key)
-        return self if items is self._items else self._of(items, None)
+    def replaced(self, items: Mapping[K, V]) -> Table[K, V]:
+        """With these items and no others; costs hashes only for those that differ."""
+        return self._changed(items, [key for key in self._items if key not in items])
 
-    # The sum of item hashes, kept up to date by what differs, belongs here: the owner of `onyxlog.replica` completes it.
+    def _changed(self, items: Mapping[K, V], gone: Iterable[K]) -> Table[K, V]:
+        present = self._items
+        new = {k: v for k, v in items.items() if k not in present or present[k] != v}
+        leaving = {key for key in gone if key in present}
+        if not new and not leaving:
+            return self
+        with present.mutate() as changing:
+            for key in leaving:
+                del changing[key]
+            changing.update(new)
+            result = changing.finish()
+        table: Table[K, V] = type(self).__new__(type(self))
+        table._items = result
+        table._keys = self._keys_with([key for key in new if key not in present], leaving)
+        table._sum = self._sum_with(new, leaving)
+        return table
+
+    def _keys_with(self, added: list[K], gone: Set[K]) -> tuple[K, ...] | None:
+        if self._keys is None or len(added) + len(gone) > MOVES_MAX:
+            return None
+        if not added and not gone:
+            return self._keys
+        keys: list[Any] = list(self._keys)
+        for key in gone:
+            del keys[bisect_left(keys, key)]
+        for key in added:
+            insort(keys, key)
+        return tuple(keys)
+
+    def _sum_with(self, new: Mapping[K, V], gone: Set[K]) -> int | None:
+        if self._sum is None:
+            return None
+        present, total = self._items, self._sum
+        for key in gone:
+            total -= item_hash(key, present[key])
+        for key, value in new.items():
+            total += item_hash(key, value)
+            if key in present:
+                total -= item_hash(key, present[key])
+        return total % MODULUS

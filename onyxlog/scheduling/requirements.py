@@ -82,11 +82,23 @@ Allocations = Mapping[tuple[JobId, TaskName], tuple[PeerId, ...]]
 """Workers of each task, sorted. A task without any is absent; a job has either workers on each of its tasks or on none."""
 
 
+Coordinators = Mapping[JobId, PeerId]
+"""The worker that coordinates each job that has workers."""
+Slots = Mapping[tuple[JobId, TaskName, PeerId], int]
+"""A small number for each worker of a task, unlike those of the others on it."""
+
+
 @frozen
 class Problem:
-    """`workers` sorted by id; `jobs` in the order in which they were submitted; `present` may name workers that are gone."""
+    """`workers` sorted by id; `jobs` in the order in which they were submitted; `present` may name workers that are gone.
+
+    So may `coordinators` and `slots`: what was decided last, of which as much stays as possible. All three may name jobs
+    that are gone.
+    """
 
     scheduler: JobScheduler
     workers: tuple[Worker, ...]
     jobs: tuple[JobRequirements, ...]
     present: Allocations = field(factory=dict)
+    coordinators: Coordinators = field(factory=dict)
+    slots: Slots = field(factory=dict)

@@ -6,6 +6,7 @@ import json
 import os
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -124,3 +125,33 @@ def test_an_election_is_measured_from_both_beginnings(tmp_path: Path) -> None:
     assert trial.led_ms is not None
     assert 0 < trial.stood_ms <= trial.led_ms
     assert trial.campaigns >= 1
+
+
+def children_of(pid: int) -> list[int]:
+    threads = Path(f"/proc/{pid}/task").glob("*/children")
+    return [int(child) for thread in threads for child in thread.read_text().split()]
+
+
+@pytest.mark.timeout(300)
+def test_a_benchmark_that_is_terminated_leaves_no_servers(tmp_path: Path) -> None:
+    """Also where SIGINT is ignored, as in the background of a shell."""
+    benchmark = subprocess.Popen(
+        [
+            "env",
+            "--ignore-signal=INT",
+            *command("local", "-s", "3", "--seconds", "200", "--out", str(tmp_path)),
+        ],
+        env=ENVIRONMENT,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+    )
+    try:
+        end = time.monotonic() + 60
+        while len(children := children_of(benchmark.pid)) < 4:  # three servers and the load
+            assert time.monotonic() < end, children
+            time.sleep(0.05)
+    finally:
+        benchmark.terminate()
+        benchmark.wait(60)
+    assert [child for child in children if Path(f"/proc/{child}").exists()] == []

@@ -84,6 +84,8 @@ class Subscribed:
     """("dictionary", name), ("log", directory, prefix) or ("path", path, recursive)."""
     credit: int
     next: int = 0
+    first: int = -1
+    """Where the log began when it was told last."""
     pending: dict[Any, None] = field(factory=dict)
 
 
@@ -104,6 +106,7 @@ class FakeCluster:
         self.faults: dict[str, deque[Fault]] = {}
         self.subscribed: list[Subscribed] = []
         self.log_end: dict[str, int] = {}
+        self.log_first: dict[str, int] = {}
         self.servers: list[asyncio.Server] = []
         self.addresses: list[tuple[str, int]] = []
         self.refuse_hello = 0
@@ -331,13 +334,24 @@ class FakeCluster:
             raise
 
     def truncate(self, message: Mapping[str, Any]) -> dict[str, Any]:
-        directory = message["directory"]
-        for name in list(self.checked(directory, None).children):
-            if int(name[-10:]) < message["first"]:
+        directory, first = message["directory"], message["first"]
+        names = list(self.checked(directory, None).children)
+        if not self.log_first.get(directory, 0) <= first <= self.log_end.get(directory, 0):
+            raise Refused(Code.BAD_ARGUMENTS, f"first: {first}")
+        for name in names:
+            if int(name[-10:]) < first:
                 self._removed(f"{directory}/{name}")
         if message.get("origin_path"):
-            self.nodes[message["origin_path"]] = Node(message["origin_data"], self.zxid, self.zxid)
+            self.put_znode(message["origin_path"], message["origin_data"])
+        self.log_first[directory] = first
+        self.appended(directory)
         return {}
+
+    def put_znode(self, path: str, data: bytes) -> None:
+        if path in self.nodes:
+            self.set(path, data, None)
+        else:
+            self.create(path, data, 0, 0)
 
     # -- reads
 
@@ -375,9 +389,7 @@ class FakeCluster:
                 if len(entries_) > limit:
                     entries_ = entries_[:limit]
                     following = entries_[-1][0] + 1
-                first = min(
-                    (int(n[-10:]) for n in self.nodes[message["directory"]].children), default=following
-                )
+                first = self.log_first.get(message["directory"], 0)
                 end = self.log_end.get(message["directory"], 0)
                 return {"entries": entries_, "next": following, "first": first, "end": end}
             case "sync" | "ping":
@@ -427,10 +439,11 @@ class FakeCluster:
             return
         if one.what[0] == "log":
             entries, following = self.log(one.what[1], one.what[2], one.next)
-            if entries:
-                one.next = following
+            first = self.log_first.get(one.what[1], 0)
+            if entries or first != one.first:
+                one.next, one.first = following, first
                 size = one.connection.send(
-                    {"id": one.id, "type": "entries", "entries": entries, "next": following, "first": 0}
+                    {"id": one.id, "type": "entries", "entries": entries, "next": following, "first": first}
                 )
                 one.credit -= size
         elif one.pending:

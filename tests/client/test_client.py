@@ -8,7 +8,9 @@ from collections.abc import Callable, Coroutine
 from typing import Any
 
 import pytest
+import uvloop
 
+from tests.client.conftest import ClusterThread
 from tests.client.fake import FakeCluster, Fault, fake_cluster
 from zraft_client import (
     AuthFailedError,
@@ -181,6 +183,20 @@ def test_without_a_session_a_lost_connection_leaves_a_write_unknown_and_a_read_r
             assert (await client.put("k", 2)).version == 1
 
     run(test)
+
+
+def test_many_refused_writes_are_asked_again_on_uvloop_too(fake: ClusterThread) -> None:
+    """A timer that is due already is another kind of handle there: it once ended the connection, for every refusal."""
+    fake.do(lambda cluster: cluster.fault("put", *[Fault.REFUSE] * 300))
+
+    async def test() -> None:
+        async with Client(fake.hosts, rng=random.Random(1)) as client:
+            await asyncio.gather(*(client.put(key, key) for key in range(100)))
+            assert client.statistics().connections == 1
+            assert await client.size() == 100
+
+    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+        runner.run(test())
 
 
 def test_a_call_ends_at_its_deadline_and_says_whether_it_may_have_happened() -> None:

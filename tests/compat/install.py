@@ -65,9 +65,10 @@ def java_jars() -> Path:
         (place / "jars").mkdir()
         with tarfile.open(found) as archive:
             for member in archive:
-                if member.name.endswith(".jar") and "/deps/jars/" in member.name:
-                    member.name = Path(member.name).name
-                    archive.extract(member, place / "jars", filter="data")
+                jar = archive.extractfile(member) if "/deps/jars/" in member.name else None
+                if jar is not None and member.name.endswith(".jar"):
+                    with jar, (place / "jars" / Path(member.name).name).open("wb") as file:
+                        shutil.copyfileobj(jar, file)
         found.unlink()
         (place / "complete").touch()
     return place / "jars"

@@ -89,6 +89,15 @@ ALLOWED: Final[dict[str, tuple[str, ...]]] = {
     "onyxlog.gossip": (*SHARED, "onyxlog.ids", "onyxlog.errors", "onyxlog.replica.pool"),
     "onyxlog.jobs": (*SHARED, "onyxlog.ids", "onyxlog.errors", "onyxlog.scheduling"),
     "onyxlog.peer": (*SHARED, *SETTINGS, "zraft_client", "onyxlog"),
+    "onyxlog.testing": (*SHARED, "zraft_client", "onyxlog"),
+    # what programs and people use of it
+    "onyxlog.api": ("zraft_client", "onyxlog"),
+    "onyxlog.observing": ("onyxlog",),
+    "onyxlog.running": (*SHARED, *SETTINGS, "zraft.transport.keys", "onyxlog"),
+    "onyxlog.status": ("onyxlog",),
+    "onyxlog.status_view": ("onyxlog",),
+    "onyxlog.main": (*SHARED, *SETTINGS, "zraft.command_group", "zraft.logs", "onyxlog"),
+    "onyxlog.__main__": ("onyxlog.main",),
     # what people import, and what measures through it: the outside of a server, in packages of their own
     "zraft_client": (*SHARED, "zraft.address", "zraft.wire"),
     "zraft_bench": (*SHARED, *SETTINGS, "zraft.command_group", "zraft.status", "zraft_client"),
@@ -97,6 +106,18 @@ ALLOWED: Final[dict[str, tuple[str, ...]]] = {
 
 PURE: Final = (
     *("onyxlog.ids", "onyxlog.scheduling", "onyxlog.replica", "onyxlog.gossip"),
+    *("onyxlog.peer.core", "onyxlog.peer.turns", "onyxlog.peer.backoff", "onyxlog.status"),
+    # what jobs are and decide; what reads files and what runs tasks is not here
+    *("onyxlog.jobs.acking", "onyxlog.jobs.aggregates", "onyxlog.jobs.barriers", "onyxlog.jobs.checkpoints"),
+    *("onyxlog.jobs.flow_conditions", "onyxlog.jobs.functions", "onyxlog.jobs.grouping"),
+    *("onyxlog.jobs.lifecycles", "onyxlog.jobs.plain", "onyxlog.jobs.predicates", "onyxlog.jobs.segments"),
+    *(
+        "onyxlog.jobs.specification",
+        "onyxlog.jobs.state",
+        "onyxlog.jobs.task_windows",
+        "onyxlog.jobs.transform",
+    ),
+    *("onyxlog.jobs.triggers", "onyxlog.jobs.validation", "onyxlog.jobs.windows", "onyxlog.jobs.workflow"),
     *("zraft.raft", "zraft.tree", "zraft.wire", "zraft.properties", "zraft.zoo_cfg", "zraft.zoo_env"),
     *("zraft.operator.requests", "zraft.operator.protocol"),
     *("zraft.log_report", "zraft.offline.founders", "zraft.offline.walking"),

@@ -51,12 +51,13 @@ def test_type_information_is_shipped() -> None:
 
 
 @pytest.mark.parametrize(
-    ("command", "module"), [("zraft", "zraft.main"), ("zraft-bench", "zraft_bench.main")]
+    ("command", "module"),
+    [("zraft", "zraft.main"), ("zraft-bench", "zraft_bench.main"), ("onyxlog", "onyxlog.main")],
 )
 def test_the_command_exists_where_the_entry_point_says(command: str, module: str) -> None:
     lines = setup_cfg()["options.entry_points"]["console_scripts"].strip().split("\n")
     assert f"{command} = {module}:main" in lines
-    assert len(lines) == 2
+    assert len(lines) == 3
     assert callable(importlib.import_module(module).main)
 
 

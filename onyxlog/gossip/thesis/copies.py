@@ -12,7 +12,8 @@ from random import Random
 
 from attrs import frozen
 
-from onyxlog.replica.pool import Arc, Stream
+from onyxlog.gossip.messages import Stream
+from onyxlog.gossip.streams import Arc
 
 
 class Reading(Enum):

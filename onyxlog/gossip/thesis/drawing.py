@@ -10,8 +10,8 @@ from random import Random
 from attrs import frozen
 
 from onyxlog.errors import OnyxlogError
-from onyxlog.gossip.streams import drawn_arc
-from onyxlog.replica.pool import Arc, Stream
+from onyxlog.gossip.messages import Stream
+from onyxlog.gossip.streams import Arc, drawn_arc
 
 
 class UndefinedDrawError(OnyxlogError, ValueError):

@@ -36,7 +36,9 @@ def unpack(sdist: Path, into: Path) -> Path:
     shutil.rmtree(into, ignore_errors=True)
     into.mkdir(parents=True)
     with tarfile.open(sdist) as archive:
-        archive.extractall(into, filter="data")
+        # CPython before 3.11.4, Debian's for one, has no filters
+        archive.extraction_filter = getattr(tarfile, "data_filter", None)
+        archive.extractall(into)
     return next(into.iterdir())
 
 

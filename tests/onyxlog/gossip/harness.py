@@ -13,16 +13,21 @@ from onyxlog.gossip.settings import GossipSettings
 from onyxlog.gossip.simulation import digest
 from onyxlog.gossip.streams import View, view_of
 from onyxlog.ids import BEFORE_ALL, GroupId, Position
-from onyxlog.replica.pool import Pool, joined
+from onyxlog.replica.pool import STREAMS_MIN, Pool, joined
 
 T = TypeVar("T")
 
 
 def pool_of(groups: int) -> Pool:
-    pool = Pool()
+    pool = Pool(STREAMS_MIN, {})
     for number in range(groups):
-        pool = joined(pool, f"g{number:03d}", number)
+        pool = joined(pool, f"g{number:03d}")
     return pool
+
+
+def fresh(pool: Pool) -> View:
+    """Of a group that begins with this pool."""
+    return view_of(pool.streams, pool.arcs, None)
 
 
 def payload(position: Position) -> bytes:
@@ -45,7 +50,7 @@ def on_stream(what: Event, view: View, sender: GroupId = "g001") -> PoolEvent:
     """As its publisher sends it."""
     arc = view.current.arc(sender)
     assert arc is not None
-    return PoolEvent(what, view.current.epoch, arc.publishes, arc.publishes)
+    return PoolEvent(what, view.current.count, arc.publishes, arc.publishes)
 
 
 class Harness:
@@ -59,7 +64,7 @@ class Harness:
         seed: int = 1,
     ) -> None:
         self.settings = settings or GossipSettings(sentinels=0)
-        self.view = view_of(pool_of(groups))
+        self.view = fresh(pool_of(groups))
         self.now = 0
         self.applied: list[Position] = []
         self.payloads: list[bytes] = []

@@ -9,10 +9,10 @@ import pytest
 from onyxlog.gossip.messages import Event, Known, PoolEvent, Seen, Send
 from onyxlog.gossip.pool_spreading import PoolSpreading
 from onyxlog.gossip.spreading import SpreadingSettings
-from onyxlog.gossip.streams import Streams, View, ranked, view_of, weight
+from onyxlog.gossip.streams import Arc, Streams, View, ranked, view_of, weight
 from onyxlog.ids import GroupId
-from onyxlog.replica.pool import Arc, joined, left
-from tests.onyxlog.gossip.harness import event, pool_of
+from onyxlog.replica.pool import departed, joined
+from tests.onyxlog.gossip.harness import event, fresh, pool_of
 
 SETTINGS = SpreadingSettings()
 
@@ -21,7 +21,7 @@ class Fleet:
     """Groups that only spread; everything arrives at once, unless its sender or receiver is `dead`."""
 
     def __init__(self, groups: int, view: View | None = None) -> None:
-        self.view = view or view_of(pool_of(groups))
+        self.view = view or fresh(pool_of(groups))
         self.groups = {g: PoolSpreading(g, SETTINGS, self.view) for g in self.view.current.groups()}
         self.dead: set[GroupId] = set()
         self.received: Counter[GroupId] = Counter()
@@ -77,7 +77,7 @@ def test_without_loss_an_event_is_published_once_on_each_stream_and_received_onc
 
 
 def test_different_events_are_passed_on_by_different_groups() -> None:
-    streams = view_of(pool_of(149)).current
+    streams = fresh(pool_of(149)).current
     arc = Arc(0, 1)
     first = Counter(ranked(position, streams.on(arc), 1)[0] for position in range(4000))
     assert set(first) == set(streams.on(arc))
@@ -125,14 +125,14 @@ def test_when_all_that_are_asked_are_dead_the_rest_is_left_to_repair() -> None:
 
 def standing_by(size: int = 55) -> tuple[PoolSpreading, PoolEvent, Streams, int]:
     """The second on some arc, which has received an event, and the stream it would pass it on to."""
-    view = view_of(pool_of(size))
+    view = fresh(pool_of(size))
     streams = view.current
     arc = streams.arc("g000")
     assert arc is not None
     target = (arc.publishes + 1) % streams.count
     second = ranked(0, streams.on(Arc(arc.publishes, target)), 2)[1]
     spreading = PoolSpreading(second, SETTINGS, view)
-    copy = PoolEvent(event(0, "g000"), streams.epoch, arc.publishes, arc.publishes)
+    copy = PoolEvent(event(0, "g000"), streams.count, arc.publishes, arc.publishes)
     assert list(spreading.receive("g000", copy, True, 0)) == []
     assert spreading.deadline() == SETTINGS.standby_ms
     return spreading, copy, streams, target
@@ -162,34 +162,33 @@ def test_a_listener_that_is_as_far_by_its_heartbeat_releases_who_stands_by() -> 
 
 def test_an_event_of_before_a_change_of_streams_goes_by_the_streams_of_then() -> None:
     before = pool_of(20)
-    after = joined(before, "g020", 77)
-    view = view_of(after)
-    assert (view.current.count, view.current.epoch) == (3, 77)
-    assert view.of_epoch(before.epoch).count == 2
-    assert view.of_epoch(77) is view.current
-    assert view.of_epoch(1234) is view.current, "unknown: the best there is"
+    after = joined(before, "g020")
+    view = view_of(after.streams, after.arcs, fresh(before))
+    assert view.current.count == 3
+    assert view.of_deal(3) is view.current
+    assert view.of_deal(9) is view.current, "unknown: the best there is"
     fleet = Fleet(21, view)
-    streams = view.of_epoch(before.epoch)
+    streams = view.of_deal(2)
     arc = streams.arc("g003")
     assert arc is not None
-    copy = PoolEvent(event(0, "g003"), before.epoch, arc.publishes, arc.publishes)
+    copy = PoolEvent(event(0, "g003"), 2, arc.publishes, arc.publishes)
     to = tuple(group for group in streams.listeners(arc.publishes) if group != "g003")
     fleet.deliver("g003", [Send(to, copy, arc.publishes)], 0)
-    assert set(fleet.received) == set(fleet.groups) - {"g003"}
+    assert set(fleet.received) == set(before.arcs) - {"g003"}
     assert set(fleet.received.values()) == {1}
 
 
 def test_an_arc_without_groups_is_gone_round() -> None:
     pool = pool_of(21)
-    victims = [g for g in pool.arcs if pool.arc(g) == Arc(0, 2)]
+    victims = [group for group, arc in pool.arcs.items() if arc.ends == (0, 2)]
     for victim in victims:
-        pool = left(pool, victim, 50)
-    view = view_of(pool)
+        pool = departed(pool, victim)
+    view = fresh(pool)
     assert view.current.on(Arc(0, 2)) == ()
     assert view.current.passes_on(0, Arc(0, 1))
     assert view.current.passes_on(0, Arc(1, 2))
     fleet = Fleet(0, view)
-    publisher = next(g for g in pool.arcs if pool.arc(g).publishes == 0)
+    publisher = next(group for group, arc in pool.arcs.items() if arc.publish == 0)
     fleet.publish(event(0, publisher))
     fleet.wait(1000)
     assert set(fleet.received) == set(fleet.groups) - {publisher}
@@ -197,5 +196,5 @@ def test_an_arc_without_groups_is_gone_round() -> None:
 
 
 def test_who_has_not_joined_publishes_nothing() -> None:
-    spreading = PoolSpreading("stranger", SETTINGS, view_of(pool_of(8)))
+    spreading = PoolSpreading("stranger", SETTINGS, fresh(pool_of(8)))
     assert list(spreading.publish(event(0, "stranger"), 0)) == []

@@ -10,6 +10,7 @@ from statistics import mean
 
 import pytest
 
+from onyxlog.gossip.streams import Arc
 from onyxlog.gossip.thesis.copies import Reading, spread
 from onyxlog.gossip.thesis.drawing import (
     UndefinedDrawError,
@@ -20,7 +21,6 @@ from onyxlog.gossip.thesis.drawing import (
 )
 from onyxlog.gossip.thesis.exact import Disconnection, disconnection, surjections
 from onyxlog.gossip.thesis.tables import GRAPHS, SPREADS, GraphRow, SpreadRow
-from onyxlog.replica.pool import Arc
 
 
 @pytest.mark.parametrize("peers", range(8))

@@ -1,0 +1,316 @@
+"""What programs call: submit jobs and see what becomes of them, collect the log's garbage, read the log, run peers.
+
+async with await connect(native_ports("127.0.0.1:2181", "default")) as client:
+    await client.submit_job(job)
+    assert await client.await_job_completion(job.id) is JobState.COMPLETED
+"""
+
+from __future__ import annotations
+
+import secrets
+import time
+from collections.abc import AsyncIterator, Callable
+from enum import StrEnum
+from typing import Final
+
+from attrs import frozen
+
+from onyxlog.errors import OnyxlogError, OvertakenError
+from onyxlog.ids import GroupId, JobId, PeerId, Position, TaskName
+from onyxlog.jobs.specification import Job, encode_job
+from onyxlog.peer.fleet import Fleet
+from onyxlog.peer.follower import Follower, Played
+from onyxlog.peer.log_port import LogPort, OpenPort
+from onyxlog.peer.publishing import Published, decode, path_of
+from onyxlog.peer.settings import GroupSettings
+from onyxlog.peer.task_runner import MakeRunner
+from onyxlog.replica.collection import unwatched
+from onyxlog.replica.commands import Gc, KillJob, SubmitJob
+from onyxlog.replica.playing import play
+from onyxlog.replica.replica import JoinMode, Replica
+from zraft_client.errors import NoNodeError
+
+CLIENT_ID_BYTES: Final = 8
+
+__all__ = [
+    "Client",
+    "Collected",
+    "JobIdTakenError",
+    "JobState",
+    "JobStatus",
+    "Played",
+    "UnknownJobError",
+    "connect",
+    "start_peers",
+]
+
+
+class JobIdTakenError(OnyxlogError):
+    """Another job was submitted under this id before: ids are not used again, take another."""
+
+
+class UnknownJobError(OnyxlogError, KeyError):
+    """The log knows no such job: it was never submitted, or is over and collected."""
+
+    __str__ = OnyxlogError.__str__
+
+
+class JobState(StrEnum):
+    UNKNOWN = "unknown"
+    """Never submitted, or over and collected."""
+    WAITING = "waiting"
+    """Too few virtual peers are there for it, or others have them."""
+    RUNNING = "running"
+    COMPLETED = "completed"
+    KILLED = "killed"
+    COLLECTED = "collected"
+    """It was awaited, and garbage collection forgot how it ended before this client could read it."""
+
+
+@frozen
+class JobStatus:
+    """`workers`: of each task. `since`: the position at which it was submitted, or came to its end."""
+
+    job: JobId
+    state: JobState
+    since: Position | None = None
+    workers: tuple[tuple[TaskName, tuple[PeerId, ...]], ...] = ()
+    coordinator: PeerId | None = None
+
+
+@frozen
+class Collected:
+    """What a garbage collection did. `stored`: False if another's newer origin was there already."""
+
+    position: Position
+    stored: bool
+    jobs: tuple[JobId, ...]
+    """That were over, and are forgotten."""
+
+
+class Client:
+    """Follows the log as long as it is open. Belongs to one event loop."""
+
+    def __init__(
+        self,
+        port: LogPort,
+        *,
+        client: str | None = None,
+        now_ms: Callable[[], int] = lambda: time.time_ns() // 1_000_000,
+    ) -> None:
+        self._port = port
+        self.id = f"client-{secrets.token_hex(CLIENT_ID_BYTES)}" if client is None else client
+        self._follower = Follower(port, self.id, now_ms)
+
+    async def start(self) -> None:
+        """Raises OnyxlogError if no peer has begun this log yet."""
+        try:
+            await self._follower.start()
+        except NoNodeError as error:
+            raise OnyxlogError(
+                "there is no log: no peer was ever started in this tenancy; start one, or name another (--tenancy)"
+            ) from error
+
+    async def close(self) -> None:
+        """The port too: its session ends."""
+        await self._follower.close()
+        await self._port.close()
+
+    @property
+    def port(self) -> LogPort:
+        return self._port
+
+    @property
+    def replica(self) -> Replica:
+        """As far as it was read; `caught_up` waits for the rest."""
+        return self._follower.replica
+
+    @property
+    def chain(self) -> bytes:
+        """The digest chain's value at `replica.version`."""
+        return self._follower.chain
+
+    def on_played(self, told: Callable[[Played], None]) -> None:
+        """Call this after each entry that is played from now on. It must not block, nor raise."""
+        self._follower.listeners.append(told)
+
+    async def changed(self) -> None:
+        """Until another entry was played."""
+        version = self.replica.version
+        await self._follower.until(lambda: self.replica.version != version)
+
+    def reason_of(self, job: JobId) -> str:
+        """Why a job was killed, if this client read the entry; empty otherwise."""
+        return self._follower.reasons.get(job, "")
+
+    async def caught_up(self) -> Replica:
+        """With everything in it that was in the log when this was called."""
+        return await self._follower.caught_up()
+
+    # -- jobs
+
+    async def submit_job(self, job: Job) -> Position:
+        """Store the job and submit it, once: the same again does nothing. The position at which it is known.
+
+        Raises:
+            JobIdTakenError: another job has or had this id.
+        """
+        requirements = job.requirements()
+        replica = await self.caught_up()
+        known = replica.jobs.get(job.id)
+        over = replica.completed.get(job.id, replica.killed.get(job.id))
+        if over is not None:
+            raise JobIdTakenError(
+                f"job {job.id}: is over since position {over}; submit under an id of its own"
+            )
+        if known is None:
+            await self._port.put_job(job.id, encode_job(job))
+            await self._follower.say(SubmitJob(requirements))
+            known = self.replica.jobs.get(job.id)
+        if known is not None and known.requirements.hash != requirements.hash:
+            raise JobIdTakenError(
+                f"job {job.id}: found another job under this id, submitted at position {known.submitted}; "
+                "submit under an id of its own"
+            )
+        return self.replica.version if known is None else known.submitted
+
+    async def kill_job(self, job: JobId, reason: str = "") -> bool:
+        """Whether it was running or waiting until now."""
+        replica = await self.caught_up()
+        if job not in replica.jobs:
+            if job not in replica.killed and job not in replica.completed:
+                raise UnknownJobError(f"job {job}: the log knows no such job; known are {_some(replica)}")
+            return False
+        await self._follower.say(KillJob(job, reason))
+        return job in self.replica.killed
+
+    async def job_state(self, job: JobId) -> JobStatus:
+        await self.caught_up()
+        return job_status(self.replica, job)
+
+    async def await_job_completion(self, job: JobId) -> JobState:
+        """Until the job is over: COMPLETED, KILLED or COLLECTED. Put a timeout around it, if it is not to wait for ever.
+
+        Raises:
+            UnknownJobError: there is no such job.
+        """
+        replica = await self.caught_up()
+        if job not in replica.jobs and job not in replica.completed and job not in replica.killed:
+            raise UnknownJobError(f"job {job}: the log knows no such job; known are {_some(replica)}")
+        await self._follower.until(lambda: job not in self.replica.jobs)
+        state = job_status(self.replica, job).state
+        return JobState.COLLECTED if state is JobState.UNKNOWN else state
+
+    # -- the log
+
+    async def gc(self) -> Collected:
+        """Forget what is over, on all peers, and truncate the log: its origin is the replica as of this call then."""
+        before = await self.caught_up()
+        over = {*before.completed, *before.killed}
+        position = await self._follower.say(Gc(self.id, await self._gone(before)))
+        forgotten = tuple(sorted(over - {*self.replica.completed, *self.replica.killed}))
+        origin = self._follower.take_origin(position)
+        stored = origin is not None and await self._port.store_origin(origin)
+        for job in forgotten:
+            await self._port.forget_job(job)
+        for group in sorted(before.left.keys() - self.replica.left.keys()):
+            await self._port.remove_state(path_of(group))
+        return Collected(position, stored, forgotten)
+
+    async def _gone(self, replica: Replica) -> tuple[GroupId, ...]:
+        """Groups that never joined, that nobody watches, and that have no pulse any more."""
+        if replica.parameters.join is not JoinMode.RING:
+            return ()
+        return tuple([group for group in unwatched(replica) if not await self._port.is_alive(group)])
+
+    async def subscribe_to_log(self) -> AsyncIterator[Played]:
+        """All entries from the origin on with the replica after each, then every new one, for ever.
+
+        If entries are truncated before they were read, one without an entry follows, and then those after it.
+        """
+        origin = await self._port.origin()
+        replica, chain = origin.replica, origin.chain
+        while True:
+            try:
+                async for batch in self._port.tail(replica.version + 1):
+                    for entry in batch:
+                        step = play(replica, entry, chain)
+                        replica, chain = step.replica, step.chain
+                        yield Played(entry, replica, chain)
+                return
+            except OvertakenError:
+                origin = await self._port.origin()
+                if origin.position > replica.version:
+                    replica, chain = origin.replica, origin.chain
+                    yield Played(None, replica, chain)
+
+    async def digests(self) -> tuple[Published, ...]:
+        """What each group has published of its digest chain; groups that are gone are there until garbage collection."""
+        found = []
+        for group in await self._port.states("digests"):
+            data = await self._port.state(path_of(group))
+            if data is not None:
+                found.append(decode(data, path_of(group)))
+        return tuple(found)
+
+    async def clear_job_data(self, job: JobId) -> None:
+        """Remove what a job that is over has left behind: its specification and its checkpoints."""
+        replica = await self.caught_up()
+        if job in replica.jobs:
+            raise OnyxlogError(f"job {job}: is not over; kill it first")
+        await self._port.forget_job(job)
+        await self._port.remove_state(f"jobs/{job}")
+
+    async def __aenter__(self) -> Client:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.close()
+
+
+def job_status(replica: Replica, job: JobId) -> JobStatus:
+    """Of a replica."""
+    if job in replica.completed:
+        return JobStatus(job, JobState.COMPLETED, replica.completed[job])
+    if job in replica.killed:
+        return JobStatus(job, JobState.KILLED, replica.killed[job])
+    known = replica.jobs.get(job)
+    if known is None:
+        return JobStatus(job, JobState.UNKNOWN)
+    workers = tuple(
+        (task.name, replica.allocations.get((job, task.name), ())) for task in known.requirements.tasks
+    )
+    running = any(peers for _, peers in workers)
+    return JobStatus(
+        job,
+        JobState.RUNNING if running else JobState.WAITING,
+        known.submitted,
+        workers,
+        replica.coordinators.get(job),
+    )
+
+
+def _some(replica: Replica) -> str:
+    names = [*replica.jobs, *replica.completed, *replica.killed]
+    return ", ".join(names[:8]) + (" …" if len(names) > 8 else "") if names else "none"
+
+
+async def connect(open_port: OpenPort) -> Client:
+    """A client with a session of its own, started. Close it, or use it as an async context manager."""
+    client = Client(await open_port())
+    try:
+        await client.start()
+    except BaseException:
+        await client.close()
+        raise
+    return client
+
+
+def start_peers(
+    open_port: OpenPort, make_runner: MakeRunner, settings: GroupSettings, groups: int = 1
+) -> Fleet:
+    """Peer groups in this process, in the background; `stop` the fleet, or use it as an async context manager."""
+    fleet = Fleet(open_port, make_runner)
+    for _ in range(groups):
+        fleet.start(settings)
+    return fleet

@@ -1,0 +1,178 @@
+"""At-least-once: which segments of an input are worked on by everybody, told by XOR (as in Storm and Onyx 0.9).
+
+A root is a segment of an input. Each segment that comes of it carries the root and a random number, its ack. Who has
+worked on a segment XORs its ack and those of all segments that he made of it, and sends that to the input that
+owns the root, which XORs what it is sent. Each ack is in there twice, once by who made the segment and once by who
+worked on it, so that the whole is zero when nothing is under way any more; before that it is zero by chance once in
+2**64. A root whose tree is not done in time is sent again under a new number, and what comes for the old one counts
+for nothing.
+
+Pure: randomness is handed in, time is ticks. The acks of one allocation version mean nothing in another.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterable
+from heapq import heappop, heappush
+from random import Random
+from typing import Final, Generic, NamedTuple, TypeVar
+
+from attrs import define, frozen
+
+T = TypeVar("T", bound=Hashable)
+
+OWNER_BITS: Final = 16
+ROOT_BITS: Final = 48
+OWNERS_MAX: Final = 2**OWNER_BITS
+
+
+class Lineage(NamedTuple):
+    """What a segment carries."""
+
+    root: int
+    """64 bits, of which the upper 16 say which worker of an input owns it: its number in the job."""
+    ack: int
+    """64 bits, random, not zero."""
+
+
+def owner_of(root: int) -> int:
+    return root >> ROOT_BITS
+
+
+def fresh_ack(rng: Random) -> int:
+    """64 random bits that are not all zero: zero would hide a segment."""
+    while not (ack := rng.getrandbits(64)):
+        pass
+    return ack
+
+
+class AckBatch:
+    """What a worker has to tell the owners of roots after a batch: one number for each root that it touched."""
+
+    def __init__(self, rng: Random) -> None:
+        self._rng = rng
+        self._values: dict[int, int] = {}
+
+    def settle(self, parent: Lineage, children: int) -> list[Lineage]:
+        """A segment was worked on, and `children` were made of it; what those carry."""
+        root, value = parent
+        made = [Lineage(root, fresh_ack(self._rng)) for _ in range(children)]
+        for child in made:
+            value ^= child.ack
+        self._values[root] = self._values.get(root, 0) ^ value
+        return made
+
+    def take(self) -> list[tuple[int, int]]:
+        """(root, value) of all that was settled since; values of zero say nothing and are left out."""
+        values, self._values = self._values, {}
+        return [(root, value) for root, value in values.items() if value]
+
+
+@frozen
+class Overdue(Generic[T]):
+    """A root to be sent again. `attempt`: how many times it was sent."""
+
+    token: T
+    attempt: int
+
+
+@define
+class _Tree(Generic[T]):
+    token: T
+    attempt: int
+    deadline: int
+    value: int
+
+
+class Roots(Generic[T]):
+    """The roots that a worker of an input owns. `token`: by which it finds the segment again to send it once more.
+
+    At most `pending_max` are under way: the input reads no more while it `is_full`.
+    """
+
+    def __init__(self, owner: int, rng: Random, *, timeout_ticks: int, pending_max: int) -> None:
+        assert 0 <= owner < OWNERS_MAX, f"{owner=}"
+        assert timeout_ticks > 0, f"{timeout_ticks=}"
+        assert pending_max > 0, f"{pending_max=}"
+        self._owner = owner << ROOT_BITS
+        self._rng = rng
+        self._timeout = timeout_ticks
+        self._pending_max = pending_max
+        # In the order of their deadlines, as all have the same time and the clock goes forward.
+        self._trees: dict[int, _Tree[T]] = {}
+        self._now = 0
+
+    def __len__(self) -> int:
+        return len(self._trees)
+
+    @property
+    def is_full(self) -> bool:
+        return len(self._trees) >= self._pending_max
+
+    def begin(self, token: T, now: int, attempt: int = 1) -> Lineage:
+        """A segment is about to be sent for the `attempt`th time; what it carries."""
+        assert now >= self._now, f"the clock went back from {self._now} to {now}"
+        self._now = now
+        while (root := self._owner | self._rng.getrandbits(ROOT_BITS)) in self._trees:
+            pass
+        ack = fresh_ack(self._rng)
+        self._trees[root] = _Tree(token, attempt, now + self._timeout, ack)
+        return Lineage(root, ack)
+
+    def settle(self, values: Iterable[tuple[int, int]]) -> list[T]:
+        """What workers told; the tokens of all roots that are done by it. Of roots that are over: nothing happens."""
+        done = []
+        for root, value in values:
+            tree = self._trees.get(root)
+            if tree is None:
+                continue
+            tree.value ^= value
+            if not tree.value:
+                del self._trees[root]
+                done.append(tree.token)
+        return done
+
+    def retry(self, root: int) -> Overdue[T] | None:
+        """Give a root up at once, as a flow condition says; None if it is over already."""
+        tree = self._trees.pop(root, None)
+        return None if tree is None else Overdue(tree.token, tree.attempt)
+
+    def overdue(self, now: int) -> list[Overdue[T]]:
+        """The roots whose time is over are given up: the caller begins them again."""
+        late = []
+        for root, tree in self._trees.items():
+            if tree.deadline > now:
+                break
+            late.append(root)
+        return [Overdue(tree.token, tree.attempt) for tree in map(self._trees.pop, late)]
+
+
+class Frontier:
+    """How far an input whose segments have growing positions is done: all below `position` are, which may be stored."""
+
+    def __init__(self, position: int = 0) -> None:
+        self._position = position
+        self._next = position
+        self._done: list[int] = []
+        self._under_way: set[int] = set()
+
+    @property
+    def position(self) -> int:
+        """The first position that has to be read again after a failure."""
+        return self._position
+
+    def begin(self, position: int) -> None:
+        """Positions come in order, perhaps with gaps; one that is sent again was begun before."""
+        assert position >= self._next, f"position {position} after {self._next - 1}"
+        if not self._under_way:
+            self._position = position
+        self._next = position + 1
+        self._under_way.add(position)
+        heappush(self._done, position)
+
+    def done(self, position: int) -> None:
+        """Once for each that was begun."""
+        self._under_way.remove(position)
+        while self._done and self._done[0] not in self._under_way:
+            heappop(self._done)
+        self._position = self._done[0] if self._done else self._next

@@ -1,0 +1,232 @@
+"""Aggregates: what a window makes of the segments in an extent. Those given here, and users' own by import path.
+
+The state of an aggregate is a plain value, as it is stored in checkpoints. It belongs to one extent: `add` and
+`merge` may change the one that they are given, and return it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any, ClassVar, Final, Protocol
+
+from attrs import field, frozen
+
+from onyxlog.errors import WorkflowError
+from onyxlog.jobs.functions import nearest, resolve_callable
+from onyxlog.jobs.segments import Segment
+
+
+class Aggregate(Protocol):
+    """A user's own is a class with these methods; it is called with the aggregation's parameters.
+
+    `merge` must not care for order, and merging what two parts of the segments make must be what all of them make:
+    sessions that meet are merged, and so are parts of workers that are fewer than before.
+    """
+
+    def initial(self) -> Any: ...
+
+    def add(self, state: Any, segment: Segment) -> Any: ...
+
+    def merge(self, state: Any, other: Any) -> Any: ...
+
+    def result(self, state: Any) -> Any:
+        """What triggers emit. It must not share anything with the state that `add` changes."""
+        ...
+
+
+@frozen
+class Aggregation:
+    """Which aggregate: its name, or "package.module:Class".
+
+    `key`: of the segment, for sum, min, max, average, conj (absent: whole segments) and by-key. `of`: what by-key
+    makes of the segments of each value, their count unless it is said.
+    """
+
+    SHORT: ClassVar = "name"
+    name: str
+    key: str | None = None
+    of: Aggregation | None = None
+    params: Mapping[str, Any] = field(factory=dict, hash=False)
+
+
+class Count:
+    """How many segments."""
+
+    def initial(self) -> int:
+        return 0
+
+    def add(self, state: int, segment: Segment) -> int:
+        return state + 1
+
+    def merge(self, state: int, other: int) -> int:
+        return state + other
+
+    def result(self, state: int) -> int:
+        return state
+
+
+@frozen
+class Sum:
+    """Of the values at a key; exact for integers, as precise as floats are for floats."""
+
+    key: str
+
+    def initial(self) -> int | float:
+        return 0
+
+    def add(self, state: Any, segment: Segment) -> Any:
+        return state + segment[self.key]
+
+    def merge(self, state: Any, other: Any) -> Any:
+        return state + other
+
+    def result(self, state: Any) -> Any:
+        return state
+
+
+@frozen
+class Extreme:
+    """The smallest or the largest value at a key; None as long as there is none."""
+
+    key: str
+    better: Callable[[Any, Any], Any]
+
+    def initial(self) -> None:
+        return None
+
+    def add(self, state: Any, segment: Segment) -> Any:
+        value = segment[self.key]
+        return value if state is None else self.better(state, value)
+
+    def merge(self, state: Any, other: Any) -> Any:
+        if state is None or other is None:
+            return other if state is None else state
+        return self.better(state, other)
+
+    def result(self, state: Any) -> Any:
+        return state
+
+
+@frozen
+class Average:
+    """The mean of the values at a key; the state is [how many, sum]."""
+
+    key: str
+
+    def initial(self) -> list[Any]:
+        return [0, 0]
+
+    def add(self, state: list[Any], segment: Segment) -> list[Any]:
+        state[0] += 1
+        state[1] += segment[self.key]
+        return state
+
+    def merge(self, state: list[Any], other: list[Any]) -> list[Any]:
+        return [state[0] + other[0], state[1] + other[1]]
+
+    def result(self, state: list[Any]) -> Any:
+        count, total = state
+        return total / count if count else None
+
+
+@frozen
+class Conj:
+    """All segments, or their values at a key, in the order in which they came; merged parts one after the other."""
+
+    key: str | None = None
+
+    def initial(self) -> list[Any]:
+        return []
+
+    def add(self, state: list[Any], segment: Segment) -> list[Any]:
+        state.append(segment if self.key is None else segment[self.key])
+        return state
+
+    def merge(self, state: list[Any], other: list[Any]) -> list[Any]:
+        return state + other
+
+    def result(self, state: list[Any]) -> list[Any]:
+        return list(state)
+
+
+@frozen
+class ByKey:
+    """Another aggregate for each value that segments have at a key; the value is a string, integer, boolean or None."""
+
+    key: str
+    inner: Aggregate
+
+    def initial(self) -> dict[Any, Any]:
+        return {}
+
+    def add(self, state: dict[Any, Any], segment: Segment) -> dict[Any, Any]:
+        value = segment.get(self.key)
+        part = state[value] if value in state else self.inner.initial()
+        state[value] = self.inner.add(part, segment)
+        return state
+
+    def merge(self, state: dict[Any, Any], other: dict[Any, Any]) -> dict[Any, Any]:
+        for value, part in other.items():
+            state[value] = self.inner.merge(state[value], part) if value in state else part
+        return state
+
+    def result(self, state: dict[Any, Any]) -> dict[Any, Any]:
+        return {value: self.inner.result(part) for value, part in state.items()}
+
+
+NAMES: Final = ("count", "sum", "min", "max", "average", "conj", "by-key")
+KEYED: Final = ("sum", "min", "max", "average", "by-key")
+"""Those that need a key."""
+
+
+def aggregate(aggregation: Aggregation, where: str = "aggregation") -> Aggregate:
+    """What carries it out. Raises WorkflowError, beginning with `where`, if there is no such aggregate."""
+    if fault := fault_of(aggregation):
+        raise WorkflowError(f"{where}: {fault}")
+    key = aggregation.key or ""
+    match aggregation.name:
+        case "count":
+            return Count()
+        case "sum":
+            return Sum(key)
+        case "min":
+            return Extreme(key, min)
+        case "max":
+            return Extreme(key, max)
+        case "average":
+            return Average(key)
+        case "conj":
+            return Conj(aggregation.key)
+        case "by-key":
+            return ByKey(key, aggregate(aggregation.of or Aggregation("count"), f"{where}: of"))
+    return _users_own(aggregation, where)
+
+
+def fault_of(aggregation: Aggregation) -> str | None:
+    """What is wrong with it, as far as that can be seen without importing anything."""
+    name = aggregation.name
+    if ":" not in name and name not in NAMES:
+        known = ", ".join(NAMES)
+        return f"no aggregate {name!r}{nearest(name, list(NAMES))}: expected {known}, or package.module:Class"
+    if name in KEYED and not aggregation.key:
+        return f"{name} needs `key`: of which values of the segments"
+    if name == "count" and aggregation.key:
+        return f"count takes no key, found {aggregation.key!r}"
+    if aggregation.of is not None and name != "by-key":
+        return f"`of` is for by-key only, found it at {name}"
+    if aggregation.params and ":" not in name:
+        return f"`params` are for classes by import path only, found them at {name}"
+    return f"of: {fault}" if aggregation.of and (fault := fault_of(aggregation.of)) else None
+
+
+def _users_own(aggregation: Aggregation, where: str) -> Aggregate:
+    made = resolve_callable(aggregation.name, where)(**aggregation.params)
+    missing = [
+        name for name in ("initial", "add", "merge", "result") if not callable(getattr(made, name, None))
+    ]
+    if missing:
+        raise WorkflowError(
+            f"{where}: {aggregation.name!r} lacks the methods {', '.join(missing)} of an aggregate"
+        )
+    own: Aggregate = made
+    return own

@@ -1,0 +1,108 @@
+"""All windows of a task on one worker: segments in, what triggers tell out, in one snapshot."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, Final
+
+from onyxlog.errors import EntryError
+from onyxlog.ids import TaskName
+from onyxlog.jobs.functions import bound
+from onyxlog.jobs.grouping import Grouping, grouping
+from onyxlog.jobs.segments import Segment, canonical, decoded
+from onyxlog.jobs.specification import Job
+from onyxlog.jobs.state import WindowState
+from onyxlog.jobs.transform import segments_of
+from onyxlog.jobs.triggers import RESULT, Firing, Trigger, as_segment
+
+FORMAT: Final = 1
+
+
+class TaskWindows:
+    """The order of everything is that of the job: windows, and their triggers.
+
+    How segments are cut into batches makes no difference to what fires, apart from the order between windows.
+    """
+
+    def __init__(self, job: Job, task: TaskName) -> None:
+        """Raises WorkflowError if a function that is needed cannot be found."""
+        here = f"job {job.id!r}"
+        group_by = job.task(task).group_by
+        self.grouping: Grouping | None = (
+            grouping(group_by, f"{here}: task {task!r}: group_by") if group_by is not None else None
+        )
+        self._states = tuple(
+            WindowState(window, job.triggers_of(window.id), self.grouping, f"{here}: window {window.id!r}")
+            for window in job.windows_of(task)
+        )
+        triggers = [trigger for state in self._states for trigger in state.triggers]
+        self._emits = {trigger.id: _function(trigger, "emit", here) for trigger in triggers if trigger.emit}
+        self._syncs = {trigger.id: _function(trigger, "sync", here) for trigger in triggers if trigger.sync}
+
+    def __bool__(self) -> bool:
+        """Whether the task has any."""
+        return bool(self._states)
+
+    def __len__(self) -> int:
+        """How many extents they hold together."""
+        return sum(map(len, self._states))
+
+    def apply(self, segments: Sequence[Segment]) -> list[Firing]:
+        """As `WindowState.apply`, on all windows; raises what it raises."""
+        return [firing for state in self._states for firing in state.apply(segments)]
+
+    def tick(self, now_ms: int) -> list[Firing]:
+        return [firing for state in self._states for firing in state.tick(now_ms)]
+
+    def advance(self, time: int) -> list[Firing]:
+        return [firing for state in self._states for firing in state.advance(time)]
+
+    def complete(self) -> list[Firing]:
+        return [firing for state in self._states for firing in state.complete()]
+
+    def emitted(self, firings: Iterable[Firing]) -> list[Segment]:
+        """What flows on to the next tasks. Raises what users' functions raise."""
+        out: list[Segment] = []
+        for firing in firings:
+            if (emit := self._emits.get(firing.trigger)) is not None:
+                out += segments_of(emit(firing))
+        return out
+
+    def sync(self, firings: Iterable[Firing]) -> None:
+        """Have users' functions do what they do in the world. Raises what they raise."""
+        for firing in firings:
+            if (sync := self._syncs.get(firing.trigger)) is not None:
+                sync(firing)
+
+    def snapshot(self) -> bytes:
+        """Of all windows: equal states, equal bytes."""
+        return canonical([FORMAT, {state.window.id: state.snapshot() for state in self._states}])
+
+    def restore(self, snapshots: Iterable[bytes], mine: Callable[[int], bool] = lambda bucket: True) -> None:
+        """Begin from what workers of the task held, of which this one takes the buckets that are `mine`.
+
+        A window that a snapshot does not know, as it is new, begins empty.
+
+        Raises:
+            EntryError: a snapshot is none of a task's windows.
+        """
+        parts = [_parts(snapshot) for snapshot in snapshots]
+        for state in self._states:
+            state.restore([part[state.window.id] for part in parts if state.window.id in part], mine)
+
+
+def _function(trigger: Trigger, kind: str, here: str) -> Callable[[Firing], Any]:
+    path: str = getattr(trigger, kind)
+    if path == RESULT and kind == "emit":
+        return as_segment
+    return bound(path, dict(trigger.params), f"{here}: trigger {trigger.id!r}: {kind}")
+
+
+def _parts(snapshot: bytes) -> Mapping[str, bytes]:
+    try:
+        version, parts = decoded(snapshot)
+        if version != FORMAT or not isinstance(parts, dict):
+            raise ValueError(f"expected format {FORMAT}, found {version!r}")
+    except (ValueError, TypeError) as error:
+        raise EntryError(f"a checkpoint of a task's windows cannot be read: {error}") from error
+    return parts

@@ -1,0 +1,134 @@
+"""Windows: which stretches of time, or of everything, a segment belongs to. Pure; times are integers, as a rule ms.
+
+An extent is half-open: it holds the times start <= t < end. The accumulated values of extents are in
+`onyxlog.jobs.state`.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Iterable, Sequence
+from typing import Any, ClassVar, Final, NamedTuple
+
+from attrs import frozen
+
+from onyxlog.ids import TaskName
+from onyxlog.jobs.aggregates import Aggregation
+
+
+class Extent(NamedTuple):
+    start: int
+    end: int
+
+
+EVERYTHING: Final = Extent(-(2**63), 2**63 - 1)
+
+
+@frozen
+class Fixed:
+    """Stretches of one length, side by side; one of them begins at `offset`."""
+
+    TYPE: ClassVar = "fixed"
+    range: int
+    offset: int = 0
+
+    def extents(self, time: int) -> tuple[Extent, ...]:
+        start = time - (time - self.offset) % self.range
+        return (Extent(start, start + self.range),)
+
+
+@frozen
+class Sliding:
+    """Stretches of one length, of which one begins every `slide`: each time is in range/slide of them, about."""
+
+    TYPE: ClassVar = "sliding"
+    range: int
+    slide: int
+    offset: int = 0
+
+    def extents(self, time: int) -> tuple[Extent, ...]:
+        """Earliest first."""
+        last = time - (time - self.offset) % self.slide
+        first = last - (last + self.range - 1 - time) // self.slide * self.slide
+        return tuple(Extent(start, start + self.range) for start in range(first, last + 1, self.slide))
+
+
+@frozen
+class Global:
+    """One extent, for ever."""
+
+    TYPE: ClassVar = "global"
+
+    def extents(self, time: int) -> tuple[Extent, ...]:
+        return (EVERYTHING,)
+
+
+@frozen
+class Session:
+    """Stretches of activity: times less than `gap` apart are in the same one, which ends `gap` after its last."""
+
+    TYPE: ClassVar = "session"
+    gap: int
+
+    def extents(self, time: int) -> tuple[Extent, ...]:
+        """What it would be without any other; `joined` with those that there are gives the session."""
+        return (Extent(time, time + self.gap),)
+
+
+WindowType = Fixed | Sliding | Global | Session
+
+
+class Joined(NamedTuple):
+    extent: Extent
+    absorbed: tuple[Extent, ...]
+    """Those of the given ones that are part of it now, earliest first."""
+
+
+def joined(extents: Sequence[Extent], new: Extent) -> Joined:
+    """What a new stretch makes of sessions, which are sorted and apart from each other."""
+    first = bisect_left(extents, new.start, key=lambda extent: extent.end - 1)
+    end = first
+    start, stop = new
+    while end < len(extents) and extents[end].start < stop:
+        start, stop = min(start, extents[end].start), max(stop, extents[end].end)
+        end += 1
+    return Joined(Extent(start, stop), tuple(extents[first:end]))
+
+
+def sessions(extents: Iterable[Extent]) -> tuple[Extent, ...]:
+    """All stretches that overlap made one; sorted. In whatever order they come, the result is the same."""
+    merged: list[Extent] = []
+    for extent in sorted(extents):
+        if merged and extent.start < merged[-1].end:
+            merged[-1] = Extent(merged[-1].start, max(merged[-1].end, extent.end))
+        else:
+            merged.append(extent)
+    return tuple(merged)
+
+
+@frozen
+class Window:
+    """What a task accumulates over its segments.
+
+    `time_key`: where a segment has its time; needed for all but global windows. `extents_max`: of all groups
+    together on one worker; the task fails beyond it, so that memory is bounded. Triggers that evict keep it low.
+    """
+
+    id: str
+    task: TaskName
+    over: WindowType
+    aggregation: Aggregation
+    time_key: str | None = None
+    extents_max: int = 1_000_000
+    doc: str = ""
+
+    def time_of(self, segment: Any) -> int:
+        """Raises ValueError if the segment has no time there."""
+        if self.time_key is None:
+            return 0
+        time = segment.get(self.time_key)
+        if type(time) is not int:
+            raise ValueError(
+                f"window {self.id!r}: expected an integer as time at {self.time_key!r} of the segment, found {time!r}"
+            )
+        return time

@@ -1,0 +1,84 @@
+"""Appends of one port, in order: while some are under way others wait, and then go together."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Final
+
+from onyxlog.ids import Position
+from zraft_client.errors import ClosedError, NotSentError
+
+BATCH_BYTES_MAX: Final = 512 * 1024
+"""Of records that go together; a larger one goes alone, and the servers say what their limit is."""
+BATCH_ENTRIES_MAX: Final = 256
+WAITING_MAX: Final = 10_000
+
+Send = Callable[[Sequence[bytes]], Awaitable[Sequence[Position]]]
+
+
+class Appender:
+    """One batch is under way at a time: a refused one that is sent again must not be overtaken by the next."""
+
+    def __init__(self, send: Send) -> None:
+        self._send = send
+        self._waiting: deque[tuple[bytes, asyncio.Future[Position]]] = deque()
+        self._task: asyncio.Task[None] | None = None
+
+    async def append(self, data: bytes) -> Position:
+        """Raises NotSentError if too many wait already, and what `send` raises."""
+        if len(self._waiting) >= WAITING_MAX:
+            raise NotSentError(f"{WAITING_MAX} appends wait already: no server takes them; try again later")
+        loop = asyncio.get_running_loop()
+        future: asyncio.Future[Position] = loop.create_future()
+        self._waiting.append((data, future))
+        if self._task is None:
+            self._task = loop.create_task(self._run(), name="appends")
+        return await future
+
+    async def _run(self) -> None:
+        try:
+            while self._waiting:
+                batch = self._next_batch()
+                try:
+                    positions = await self._send([data for data, _ in batch])
+                except asyncio.CancelledError:
+                    _fail(batch, ClosedError("the port was closed while the record was under way"))
+                    raise
+                except Exception as error:
+                    # also a mistake of ours: whoever waits has to hear of it
+                    _fail(batch, error)
+                    continue
+                for (_, future), position in zip(batch, positions, strict=True):
+                    if not future.done():
+                        future.set_result(position)
+        finally:
+            self._task = None
+
+    def _next_batch(self) -> list[tuple[bytes, asyncio.Future[Position]]]:
+        batch = [self._waiting.popleft()]
+        size = len(batch[0][0])
+        while self._waiting and len(batch) < BATCH_ENTRIES_MAX:
+            size += len(self._waiting[0][0])
+            if size > BATCH_BYTES_MAX:
+                break
+            batch.append(self._waiting.popleft())
+        return batch
+
+    async def close(self) -> None:
+        """Those that were not sent are refused; one under way ends as its connection does."""
+        batch = list(self._waiting)
+        self._waiting.clear()
+        _fail(batch, ClosedError("the port was closed"))
+        task = self._task
+        if task is not None:
+            task.cancel()
+            await asyncio.gather(task, return_exceptions=True)
+
+
+def _fail(batch: Sequence[tuple[bytes, asyncio.Future[Position]]], error: Exception) -> None:
+    for _, future in batch:
+        if not future.done():
+            future.set_exception(error)
+            future.exception()  # whoever was to await it may be gone

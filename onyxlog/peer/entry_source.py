@@ -1,0 +1,61 @@
+"""Where a group's entries come from: the log's tail, or something that brings most of them beside the log (gossip)."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Awaitable, Callable
+from typing import Protocol
+
+from onyxlog.ids import GroupId, Position
+from onyxlog.peer.log_port import LogPort
+from onyxlog.replica.commands import Entry
+from onyxlog.replica.replica import Replica
+
+
+class EntrySource(Protocol):
+    """One per incarnation of a group. The log alone says what the order is, whoever brings the entries."""
+
+    def entries(self, first: Position, chain: bytes) -> AsyncIterator[tuple[Entry, ...]]:
+        """Entries from `first` on, each once, in the log's order, in batches, for ever. `chain` is the digest chain's value
+        before `first`. Called again after OvertakenError, from behind the newer origin.
+
+        Raises:
+            OvertakenError: entries that were still to come are gone from the log.
+        """
+        ...
+
+    def appended(self, entry: Entry) -> None:
+        """The log has accepted an entry of this group, at this position: others may be told."""
+        ...
+
+    def applied(self, replica: Replica, chain: bytes) -> None:
+        """The group has played all up to `replica.version`; `chain` is the digest chain's value there."""
+        ...
+
+    async def close(self) -> None: ...
+
+
+class LogSource:
+    """The log itself: a tail subscription."""
+
+    def __init__(self, port: LogPort) -> None:
+        self._port = port
+
+    def entries(self, first: Position, chain: bytes) -> AsyncIterator[tuple[Entry, ...]]:
+        return self._port.tail(first)
+
+    def appended(self, entry: Entry) -> None:
+        pass
+
+    def applied(self, replica: Replica, chain: bytes) -> None:
+        pass
+
+    async def close(self) -> None:
+        pass
+
+
+MakeSource = Callable[[LogPort, GroupId], Awaitable[EntrySource]]
+
+
+async def from_log(port: LogPort, group: GroupId) -> EntrySource:
+    """The MakeSource of a group without gossip."""
+    return LogSource(port)

@@ -1,0 +1,84 @@
+"""Many peer groups in one process and event loop, each with a session of its own."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import Callable, Iterable
+
+from onyxlog.peer.entry_source import MakeSource, from_log
+from onyxlog.peer.group import PeerGroup
+from onyxlog.peer.incarnation import Incarnation
+from onyxlog.peer.log_port import OpenPort
+from onyxlog.peer.metrics import PeerMetrics
+from onyxlog.peer.settings import GroupSettings
+from onyxlog.peer.task_runner import MakeRunner
+
+
+class Fleet:
+    """Groups that share nothing but the process and its metrics. Stop it, or use it as an async context manager."""
+
+    def __init__(
+        self,
+        open_port: OpenPort,
+        make_runner: MakeRunner,
+        *,
+        make_source: MakeSource = from_log,
+        metrics: PeerMetrics | None = None,
+        rng: random.Random | None = None,
+    ) -> None:
+        self._open_port = open_port
+        self._make_runner = make_runner
+        self._make_source = make_source
+        self._rng = rng
+        self.metrics = PeerMetrics() if metrics is None else metrics
+        self.groups: list[PeerGroup] = []
+
+    def start(self, settings: GroupSettings) -> PeerGroup:
+        """One more group, in the background."""
+        group = PeerGroup(
+            settings,
+            self._open_port,
+            self._make_runner,
+            make_source=self._make_source,
+            metrics=self.metrics,
+            rng=self._rng,
+        )
+        self.groups.append(group)
+        group.start()
+        return group
+
+    async def run(self) -> None:
+        """Until all groups have stopped; the first that a restart cannot cure ends it with its error."""
+        tasks = [group.start() for group in self.groups]
+        if tasks:
+            await asyncio.gather(*tasks)
+
+    async def until(
+        self, condition: Callable[[Incarnation], bool], groups: Iterable[PeerGroup] | None = None
+    ) -> None:
+        """Until `condition` holds for the present incarnation of each of these groups (of all), one after the other.
+
+        Raises:
+            OnyxlogError, ConfigError: what a group that is waited for ended with.
+        """
+        for group in tuple(self.groups if groups is None else groups):
+            await group.until(condition)
+
+    async def joined(self) -> None:
+        """Until every group is a member."""
+        await self.until(lambda incarnation: incarnation.core.joined)
+
+    async def stop(self) -> None:
+        """All leave, and their sessions end."""
+        stopped = await asyncio.gather(*(group.stop() for group in self.groups), return_exceptions=True)
+        self.groups.clear()
+        for one in stopped:
+            if isinstance(one, BaseException):
+                raise one
+
+    async def __aenter__(self) -> Fleet:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.stop()

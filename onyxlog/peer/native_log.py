@@ -1,0 +1,260 @@
+"""The log over zraft's own protocol: tail subscription, exactly-once appends, truncation in one step, wills."""
+
+from __future__ import annotations
+
+import asyncio
+import ssl
+from collections.abc import AsyncIterator, Callable, Iterable, Sequence
+from typing import Final
+
+from onyxlog.ids import GroupId, Position
+from onyxlog.peer.layout import ENTRY_PREFIX, Layout
+from onyxlog.peer.log_entries import MissingEntryError, entries_of, overtaken
+from onyxlog.peer.log_port import LogBounds, OpenPort
+from onyxlog.peer.parts import PART_BYTES, Head, encode_head
+from onyxlog.peer.stored_log import Counters, StoredLog
+from onyxlog.replica.codec import encode_record
+from onyxlog.replica.commands import Entry, Record
+from zraft.errors import Code
+from zraft_client import requests
+from zraft_client.client import Client, Hosts
+from zraft_client.errors import BadArgumentsError, ClientError, ClosedError, NoNodeError, SessionExpiredError
+from zraft_client.subscriptions import RESUBSCRIBED, LogSubscription, PathSubscription
+from zraft_client.values import ConnectionState, Created, LogEntry, Stat, Znode
+
+SESSION_TIMEOUT_S: Final = 10.0
+PAGE_ENTRIES: Final = 1_000
+
+
+class NativeLog(StoredLog):
+    """A `LogPort`. It owns `client`, which must have been made with `renew_session=False` and be connected."""
+
+    def __init__(self, client: Client, tenancy: str, *, part_bytes: int = PART_BYTES) -> None:
+        counters = Counters()
+        super().__init__(Layout(tenancy), NativeZnodes(client, counters), counters, part_bytes)
+        self._client = client
+        self._tails: set[LogSubscription] = set()
+        self._watches: set[asyncio.Task[None]] = set()
+        self._unlisten = client.add_listener(self._entered)
+
+    def _entered(self, state: ConnectionState) -> None:
+        if state is ConnectionState.EXPIRED:
+            # The client would wait for a new session; to whom this one belongs it is over.
+            for subscription in self._tails:
+                subscription.refused(_expired())
+
+    # -- entries
+
+    async def _send(self, records: Sequence[bytes]) -> list[Position]:
+        stem, position = self.layout.entry_stem, self.layout.position
+        if len(records) == 1:
+            return [position((await self._client.create(stem, records[0], sequential=True)).path)]
+        made = await self._client.multi([requests.create(stem, data, sequential=True) for data in records])
+        return [position(one.path) for one in made if isinstance(one, Created)]
+
+    async def tail(self, first: Position) -> AsyncIterator[tuple[Entry, ...]]:
+        if self._client.state is ConnectionState.EXPIRED:
+            raise _expired()
+        self._counters.watches += 1
+        subscription = self._client.subscribe_log(self.layout.log, ENTRY_PREFIX, first)
+        self._tails.add(subscription)
+        try:
+            async for push in subscription:
+                self._counters.pushes += 1
+                if push.first > first:
+                    raise overtaken(self.layout, first, push.first)
+                entries = await self._entries(push.entries, first, push.next)
+                first = push.next
+                if entries:
+                    yield entries
+            raise ClosedError("the port was closed")
+        finally:
+            self._tails.discard(subscription)
+            subscription.close()
+
+    async def read(self, first: Position, end: Position) -> tuple[Entry, ...]:
+        found: list[Entry] = []
+        while first < end:
+            self._counters.reads += 1
+            page = await self._client.log(
+                self.layout.log, ENTRY_PREFIX, first, limit=min(end - first, PAGE_ENTRIES)
+            )
+            if page.first > first:
+                raise overtaken(self.layout, first, page.first)
+            found += await self._entries(page.entries, first, page.next)
+            first = page.next
+            if first >= page.end:
+                break
+        return tuple(found)
+
+    async def _entries(
+        self, rows: Iterable[LogEntry], first: Position, following: Position
+    ) -> tuple[Entry, ...]:
+        try:
+            return entries_of(self.layout, ((row.position, row.data) for row in rows), first, following)
+        except MissingEntryError as error:
+            # A peer over ZooKeeper's protocol truncates by removing, of which the directory knows nothing.
+            begins = await self._first()
+            if begins > error.position:
+                raise overtaken(self.layout, first, begins) from error
+            raise
+
+    async def bounds(self) -> LogBounds:
+        self._counters.reads += 1
+        page = await self._client.log(self.layout.log, ENTRY_PREFIX, 0, limit=1, bytes_max=1)
+        return LogBounds(max(page.first, await self._first()), page.end)
+
+    async def _switch_origin(self, position: Position, head: Head) -> bool:
+        try:
+            await self._client.truncate(
+                self.layout.log,
+                position + 1,
+                origin_path=self.layout.origin,
+                origin_data=encode_head(head),
+            )
+        except BadArgumentsError:
+            newest = await self._large.head(self.layout.origin)
+            if newest is not None and newest.order > position:
+                return False  # the log begins behind it already
+            raise
+        return True
+
+    # -- pulses and the will
+
+    async def _owns(self, path: str) -> bool:
+        stat = await self._znodes.exists(path)
+        session = self._client.session
+        return stat is not None and session is not None and stat.ephemeral_owner == session.id
+
+    async def watch_pulse(self, group: GroupId, gone: Callable[[], None]) -> Callable[[], None]:
+        if self._client.state is ConnectionState.EXPIRED:
+            raise _expired()
+        path = self.layout.pulse(group)
+        self._counters.watches += 1
+        subscription = self._client.subscribe_path(path)
+        try:
+            await subscription.started()
+        except BaseException:
+            subscription.close()
+            raise
+        task = asyncio.get_running_loop().create_task(
+            self._watch(subscription, path, gone), name=f"watch of {path}"
+        )
+        self._watches.add(task)
+        task.add_done_callback(self._watches.discard)
+
+        def stop() -> None:
+            task.cancel()
+            subscription.close()
+
+        return stop
+
+    async def _watch(self, subscription: PathSubscription, path: str, gone: Callable[[], None]) -> None:
+        try:
+            absent = await self._is_absent(path)
+            while not absent:
+                event = await anext(subscription)
+                absent = event.kind == "deleted" or (
+                    event.kind == RESUBSCRIBED and await self._is_absent(path)
+                )
+        except (StopAsyncIteration, ClientError):
+            return  # the port is closed, or its session is over
+        finally:
+            subscription.close()
+        gone()
+
+    async def _is_absent(self, path: str) -> bool:
+        """Asked until there is an answer: a watch outlives any time without servers."""
+        while True:
+            try:
+                return await self._znodes.exists(path) is None
+            except ClientError as error:
+                if not getattr(error, "retriable", False):
+                    raise
+
+    async def set_will(self, record: Record | None) -> None:
+        if record is None:
+            await self._client.will(None)
+        else:
+            await self._client.will(self.layout.log, ENTRY_PREFIX, encode_record(record))
+
+    async def close(self) -> None:
+        self._unlisten()
+        watches = list(self._watches)
+        for task in watches:
+            task.cancel()
+        await asyncio.gather(*watches, return_exceptions=True)
+        await self._appender.close()
+        await self._client.close()
+
+
+class NativeZnodes:
+    """`Znodes` by the client; every write happens exactly once."""
+
+    def __init__(self, client: Client, counters: Counters) -> None:
+        self._client = client
+        self._counters = counters
+
+    async def create(self, path: str, data: bytes, *, ephemeral: bool = False) -> None:
+        await self._client.create(path, data, ephemeral=ephemeral)
+
+    async def read(self, path: str) -> Znode | None:
+        self._counters.reads += 1
+        try:
+            return await self._client.read(path)
+        except NoNodeError:
+            return None
+
+    async def exists(self, path: str) -> Stat | None:
+        self._counters.reads += 1
+        return await self._client.exists(path)
+
+    async def set(self, path: str, data: bytes, version: int) -> None:
+        await self._client.set(path, data, version=version)
+
+    async def remove(self, path: str) -> None:
+        await self._client.remove(path)
+
+    async def children(self, path: str) -> tuple[str, ...]:
+        self._counters.reads += 1
+        try:
+            return (await self._client.children(path)).names
+        except NoNodeError:
+            return ()
+
+
+def _expired() -> SessionExpiredError:
+    return SessionExpiredError("the session expired: open another port", Code.SESSION_EXPIRED)
+
+
+def native_ports(
+    hosts: Hosts,
+    tenancy: str,
+    *,
+    session_timeout_s: float = SESSION_TIMEOUT_S,
+    timeout_s: float = 30.0,
+    auth: Sequence[tuple[str, bytes]] = (),
+    tls: ssl.SSLContext | None = None,
+    server_hostname: str | None = None,
+) -> OpenPort:
+    """Opens ports to a cluster; the arguments are those of `zraft_client.Client`. A port is connected when it is given."""
+    layout = Layout(tenancy)  # a wrong name is told before there is a connection
+
+    async def opened() -> NativeLog:
+        client = Client(
+            hosts,
+            session_timeout_s=session_timeout_s,
+            timeout_s=timeout_s,
+            renew_session=False,
+            auth=auth,
+            tls=tls,
+            server_hostname=server_hostname,
+        )
+        try:
+            await client.connect()
+        except BaseException:
+            await client.close()
+            raise
+        return NativeLog(client, layout.tenancy)
+
+    return opened

@@ -1,0 +1,36 @@
+"""Opens a group's log in a service: over zraft's own protocol, or over any ZooKeeper's."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from typing import Final
+
+from onyxlog.peer.log_port import OpenPort
+from zraft.address import Address
+
+SESSION_TIMEOUT_S: Final = 10.0
+
+
+class Service(StrEnum):
+    ZRAFT = "zraft"
+    """Tail subscription, exactly-once appends, wills."""
+    ZOOKEEPER = "zookeeper"
+    """Any ZooKeeper: watches and plain creates; slower, and only with joins by the ring."""
+
+
+def opener(
+    service: Service,
+    hosts: tuple[Address, ...],
+    tenancy: str,
+    *,
+    session_timeout_s: float = SESSION_TIMEOUT_S,
+) -> OpenPort:
+    """What opens a port with a session of its own, each time it is called."""
+    text = ",".join(map(str, hosts))
+    if service is Service.ZRAFT:
+        from onyxlog.peer.native_log import native_ports
+
+        return native_ports(text, tenancy, session_timeout_s=session_timeout_s)
+    from onyxlog.peer.zookeeper_log import zookeeper_ports
+
+    return zookeeper_ports(text, tenancy, session_timeout_s=session_timeout_s)

@@ -1,0 +1,110 @@
+"""Publishes a group's digest chain, so that audits and `onyxlog status` can compare what groups made of the same log."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any, Final
+
+import msgpack
+from attrs import frozen
+
+from onyxlog.errors import EntryError
+from onyxlog.ids import GroupId, Position
+from onyxlog.peer.log_port import LogPort
+
+FORMAT: Final = 1
+
+
+@frozen
+class Published:
+    """What a group has said of itself: the digest chain after the entry at `position`."""
+
+    group: GroupId
+    position: Position
+    chain: bytes
+
+
+def path_of(group: GroupId) -> str:
+    """Below the tenancy's `state/`."""
+    return f"digests/{group}"
+
+
+def encode(published: Published) -> bytes:
+    packed: bytes = msgpack.packb([FORMAT, published.group, published.position, published.chain])
+    return packed
+
+
+def decode(data: bytes, path: str) -> Published:
+    """Raises EntryError: it is not what `encode` makes."""
+    try:
+        found: Any = msgpack.unpackb(data)
+        version, group, position, chain = found
+    except (ValueError, TypeError, msgpack.UnpackException) as error:
+        raise EntryError(f"{path}: {error}, expected a list of format, group, position and chain") from error
+    if version != FORMAT or not (
+        isinstance(group, str) and isinstance(position, int) and isinstance(chain, bytes)
+    ):
+        raise EntryError(
+            f"{path}: found format {version!r}, expected {FORMAT}: another release of onyxlog wrote it"
+        )
+    return Published(group, position, chain)
+
+
+class DigestPublisher:
+    """Writes at every `every`-th position, the same ones for all groups, and the newest after `quiet_s` without entries.
+
+    One write is under way at a time; what is due meanwhile is written after it, the newest only.
+    """
+
+    def __init__(self, port: LogPort, group: GroupId, *, every: int, quiet_s: float) -> None:
+        self._port = port
+        self._group = group
+        self._every = every
+        self._quiet_s = quiet_s
+        self._due: Published | None = None
+        self._newest: Published | None = None
+        self._written: Published | None = None
+        self._wake = asyncio.Event()
+        self.writes = 0
+
+    @property
+    def written(self) -> Published | None:
+        """What others can see now."""
+        return self._written
+
+    def applied(self, position: Position, chain: bytes) -> None:
+        """After each entry."""
+        self._newest = Published(self._group, position, chain)
+        if position % self._every == 0:
+            self._due = self._newest
+            self._wake.set()
+        elif self._due is None:
+            self._wake.set()
+
+    async def run(self) -> None:
+        """Until cancelled."""
+        while True:
+            await self._wake.wait()
+            self._wake.clear()
+            if self._due is None:
+                await self._until_quiet()
+            due = self._due if self._due is not None else self._newest
+            self._due = None
+            if due is not None and due != self._written:
+                await self._port.put_state(path_of(self._group), encode(due))
+                self._written = due
+                self.writes += 1
+            if self._newest != self._written:
+                self._wake.set()
+
+    async def _until_quiet(self) -> None:
+        """Until nothing has come for `quiet_s`, or a position is due."""
+        while self._due is None:
+            seen = self._newest
+            try:
+                async with asyncio.timeout(self._quiet_s):
+                    await self._wake.wait()
+            except TimeoutError:
+                if self._newest is seen:
+                    return
+            self._wake.clear()

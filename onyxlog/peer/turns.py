@@ -1,0 +1,45 @@
+"""What a group's core decides, as values: what is to be appended to the log, what is to be done in the world."""
+
+from __future__ import annotations
+
+from attrs import frozen
+
+from onyxlog.ids import GroupId, Position
+from onyxlog.peer.log_port import Origin
+from onyxlog.replica.commands import Record
+from onyxlog.replica.effects import Effect
+
+
+@frozen
+class Append:
+    """`number` counts this incarnation's appends from 0."""
+
+    number: int
+    record: Record
+
+
+@frozen
+class Truncate:
+    """Store this origin and forget the log up to it; `forgotten`: groups whose digests nobody looks at any more."""
+
+    origin: Origin
+    forgotten: tuple[GroupId, ...]
+
+
+@frozen
+class Act:
+    """Something to do because of the entry at `position`."""
+
+    position: Position
+    what: Effect | Truncate
+
+
+@frozen
+class Turn:
+    """In order. Acts come before appends: what an append promises to others is already under way."""
+
+    appends: tuple[Append, ...] = ()
+    acts: tuple[Act, ...] = ()
+
+    def __add__(self, other: Turn) -> Turn:
+        return Turn(self.appends + other.appends, self.acts + other.acts)

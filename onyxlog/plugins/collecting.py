@@ -1,0 +1,57 @@
+"""Outputs that write nowhere: into this process' memory, for tests and for trying things out, or not at all."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from onyxlog.plugins.plugin import PluginContext
+
+_collected: dict[str, list[Any]] = {}
+
+
+def collected(name: str) -> list[Any]:
+    """What all outputs `collecting` of that name in this process have written, in the order in which they did."""
+    return _collected.setdefault(name, [])
+
+
+def forget(name: str) -> None:
+    _collected.pop(name, None)
+
+
+class CollectingOutput:
+    """Into the list `collected(name)`. Not idempotent: what is written again after a failure is there twice."""
+
+    def __init__(self, context: PluginContext, name: str) -> None:
+        self._list = collected(name)
+
+    async def open(self, states: Mapping[int, Any] | None) -> None:
+        pass
+
+    async def write(self, segments: Sequence[Any]) -> None:
+        self._list.extend(segments)
+
+    async def flush(self) -> None:
+        return None
+
+    async def close(self) -> None:
+        pass
+
+
+class NullOutput:
+    """Drops everything."""
+
+    def __init__(self, context: PluginContext) -> None:
+        pass
+
+    async def open(self, states: Mapping[int, Any] | None) -> None:
+        pass
+
+    async def write(self, segments: Sequence[Any]) -> None:
+        pass
+
+    async def flush(self) -> None:
+        return None
+
+    async def close(self) -> None:
+        pass

@@ -1,0 +1,171 @@
+"""Files of lines: text as it is, or one JSON value a line. They have to be on a file system that all workers see.
+
+A file is read in partitions of about equal bytes; a line belongs to the partition in which it begins. Positions are
+offsets in bytes. Each worker of an output writes a file of its own, named by its slot, which is cut back to the last
+checkpoint when the job begins again: so what is in the files is exactly-once with barriers, at-least-once with acks.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Mapping, Sequence
+from glob import escape
+from pathlib import Path
+from typing import Any, BinaryIO, Final
+
+from onyxlog.errors import WorkflowError
+from onyxlog.plugins.plugin import Chunk, PluginContext
+
+LINE_BYTES_MAX: Final = 1024 * 1024
+FORMATS: Final = ("text", "json")
+
+
+def _checked_format(context: PluginContext, form: str) -> bool:
+    if form not in FORMATS:
+        raise WorkflowError(f"{context.where}: plugin: format: expected text or json, found {form!r}")
+    return form == "json"
+
+
+class LinesReader:
+    """Lines that begin at `first` <= offset < `end`."""
+
+    def __init__(
+        self, context: PluginContext, file: BinaryIO, position: int, end: int, as_json: bool
+    ) -> None:
+        self._context = context
+        self._file = file
+        self._position = position
+        self._end = end
+        self._json = as_json
+
+    async def read(self, count: int) -> Chunk:
+        return await self._context.in_thread(lambda: self._read(count))
+
+    def _read(self, count: int) -> Chunk:
+        segments: list[Any] = []
+        positions: list[int] = []
+        while len(segments) < count and self._position < self._end:
+            line = self._file.readline(LINE_BYTES_MAX + 1)
+            if not line:
+                self._end = self._position
+                break
+            if len(line) > LINE_BYTES_MAX:
+                raise WorkflowError(
+                    f"{self._file.name}: offset {self._position}: expected lines of at most {LINE_BYTES_MAX} bytes"
+                )
+            positions.append(self._position)
+            self._position += len(line)
+            text = line.rstrip(b"\r\n").decode(errors="replace")
+            segments.append(json.loads(text) if self._json else {"line": text})
+        return Chunk(segments, positions, self._position)
+
+    @property
+    def exhausted(self) -> bool:
+        return self._position >= self._end
+
+    async def close(self) -> None:
+        self._file.close()
+
+
+class LinesInput:
+    """`path`: a file that does not change. `format`: text, a segment is {"line": …}; json, it is what the line says."""
+
+    def __init__(self, context: PluginContext, path: str, format: str = "text", partitions: int = 1) -> None:
+        self._context = context
+        self._path = Path(path)
+        self._json = _checked_format(context, format)
+        self._partitions = partitions
+        if partitions < 1:
+            raise WorkflowError(
+                f"{context.where}: plugin: partitions: expected at least 1, found {partitions}"
+            )
+
+    async def partitions(self) -> int:
+        return self._partitions
+
+    async def reader(self, partition: int, position: int) -> LinesReader:
+        return await self._context.in_thread(lambda: self._open(partition, position))
+
+    def _open(self, partition: int, position: int) -> LinesReader:
+        try:
+            file = self._path.open("rb")
+        except OSError as error:
+            raise WorkflowError(
+                f"{self._context.where}: cannot read {self._path}: {error.strerror}"
+            ) from error
+        size = os.fstat(file.fileno()).st_size
+        begin = size * partition // self._partitions
+        end = size * (partition + 1) // self._partitions
+        if position <= begin and begin > 0:
+            # The line that is under way at the border belongs to the partition before, unless it ends just there.
+            file.seek(begin - 1)
+            position = begin - 1 + len(file.readline())
+        file.seek(position)
+        return LinesReader(self._context, file, position, end, self._json)
+
+    async def close(self) -> None:
+        pass
+
+
+class LinesOutput:
+    """`path`: a directory; made if absent. Files are `<job>-<task>-<slot>.txt` or `.jsonl`.
+
+    `key`: of the text in a segment, for format text.
+    """
+
+    def __init__(self, context: PluginContext, path: str, format: str = "json", key: str = "line") -> None:
+        self._context = context
+        self._json = _checked_format(context, format)
+        self._key = key
+        self._directory = Path(path)
+        self._name = f"{context.job}-{context.task}-"
+        self._suffix = ".jsonl" if self._json else ".txt"
+        self._file: BinaryIO | None = None
+        self._length = 0
+
+    async def open(self, states: Mapping[int, Any] | None) -> None:
+        await self._context.in_thread(lambda: self._open(states))
+
+    async def write(self, segments: Sequence[Any]) -> None:
+        if self._json:
+            text = "".join(json.dumps(segment, separators=(",", ":")) + "\n" for segment in segments)
+        else:
+            text = "".join(f"{segment[self._key]}\n" for segment in segments)
+        await self._context.in_thread(lambda: self._write(text.encode()))
+
+    async def flush(self) -> int:
+        return await self._context.in_thread(self._flush)
+
+    async def close(self) -> None:
+        if self._file is not None:
+            self._file.close()
+            self._file = None
+
+    def _path_of(self, slot: int) -> Path:
+        return self._directory / f"{self._name}{slot}{self._suffix}"
+
+    def _open(self, states: Mapping[int, Any] | None) -> None:
+        self._directory.mkdir(parents=True, exist_ok=True)
+        if states is not None:
+            self._go_back(states)
+        self._file = self._path_of(self._context.slot).open("ab")
+        self._length = self._file.tell()
+
+    def _go_back(self, states: Mapping[int, Any]) -> None:
+        """Cut off what was written after the checkpoint, by this worker's slot and those that it adopts."""
+        for path in self._directory.glob(f"{escape(self._name)}*{self._suffix}"):
+            slot = path.name[len(self._name) : -len(self._suffix)]
+            if slot.isdigit() and self._context.adopts(int(slot)):
+                os.truncate(path, min(path.stat().st_size, states.get(int(slot), 0)))
+
+    def _write(self, data: bytes) -> None:
+        assert self._file is not None
+        self._file.write(data)
+        self._length += len(data)
+
+    def _flush(self) -> int:
+        assert self._file is not None
+        self._file.flush()
+        os.fsync(self._file.fileno())
+        return self._length

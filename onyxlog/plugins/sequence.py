@@ -1,0 +1,100 @@
+"""Inputs that need nothing outside of the job: segments written in it, or computed from their numbers."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from onyxlog.errors import WorkflowError
+from onyxlog.jobs.functions import resolve_callable
+from onyxlog.plugins.plugin import Chunk, PluginContext
+
+
+class StrideReader:
+    """Every `stride`th of the numbers below `count`, beginning with `first`; positions count those."""
+
+    def __init__(
+        self, get: Callable[[range], list[Any]], first: int, stride: int, count: int, position: int
+    ) -> None:
+        self._get = get
+        self._first = first
+        self._stride = stride
+        self._length = len(range(first, count, stride))
+        self._position = position
+
+    async def read(self, count: int) -> Chunk:
+        begin = self._position
+        end = self._position = max(begin, min(self._length, begin + count))
+        first, stride = self._first, self._stride
+        return Chunk(
+            self._get(range(first + begin * stride, first + end * stride, stride)), range(begin, end), end
+        )
+
+    @property
+    def exhausted(self) -> bool:
+        return self._position >= self._length
+
+    async def close(self) -> None:
+        pass
+
+
+class SequenceInput:
+    """`segments`: all of them, in the job itself, so rather few; dealt to `partitions` in turn."""
+
+    def __init__(self, context: PluginContext, segments: Sequence[Any], partitions: int = 1) -> None:
+        self._segments = segments
+        self._partitions = _checked(context, partitions)
+
+    async def partitions(self) -> int:
+        return self._partitions
+
+    async def reader(self, partition: int, position: int) -> StrideReader:
+        segments = self._segments
+        return StrideReader(
+            lambda numbers: [segments[number] for number in numbers],
+            partition,
+            self._partitions,
+            len(segments),
+            position,
+        )
+
+    async def close(self) -> None:
+        pass
+
+
+class GeneratedInput:
+    """Segments 0 to `count` - 1, made by `function`, "package.module:function" of the number and `params`."""
+
+    def __init__(
+        self,
+        context: PluginContext,
+        function: str,
+        count: int,
+        partitions: int = 1,
+        params: dict[str, Any] | None = None,
+    ) -> None:
+        self._context = context
+        self._function = resolve_callable(function, f"{context.where}: plugin: function")
+        self._params = params or {}
+        self._count = count
+        self._partitions = _checked(context, partitions)
+
+    async def partitions(self) -> int:
+        return self._partitions
+
+    async def reader(self, partition: int, position: int) -> StrideReader:
+        function, params = self._function, self._params
+
+        def generate(numbers: range) -> list[Any]:
+            return [function(number, **params) for number in numbers]
+
+        return StrideReader(generate, partition, self._partitions, self._count, position)
+
+    async def close(self) -> None:
+        pass
+
+
+def _checked(context: PluginContext, partitions: int) -> int:
+    if partitions < 1:
+        raise WorkflowError(f"{context.where}: plugin: partitions: expected at least 1, found {partitions}")
+    return partitions

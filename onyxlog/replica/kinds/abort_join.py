@@ -1,0 +1,46 @@
+"""abort-join: an attempt to join is given up; the joiner makes another after a while."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from attrs import evolve, frozen
+
+from onyxlog.ids import GroupId
+from onyxlog.replica import ring
+from onyxlog.replica.commands import AbortJoin, Entry, PrepareJoin
+from onyxlog.replica.effects import AppendLater, Effect
+from onyxlog.replica.kind import Kind, Viewer
+from onyxlog.replica.kinds.silence import no_reactions
+from onyxlog.replica.replica import Replica
+
+
+@frozen
+class Aborted:
+    joiner: GroupId
+
+
+def apply(replica: Replica, entry: Entry, command: AbortJoin) -> Replica:
+    joiner = command.joiner
+    # One that is in already stays in. (Onyx looks for it among the workers instead of the groups, and never finds it.)
+    if joiner in replica.groups or joiner in replica.left:
+        return replica
+    # A helper's abort of an attempt that is over says nothing; the joiner's own always does.
+    if not ring.is_joining(replica, joiner) and entry.record.author != joiner:
+        return replica
+    return evolve(ring.given_up(replica, joiner), aborted=replica.aborted.set(joiner, entry.position))
+
+
+def diff(old: Replica, new: Replica, command: AbortJoin) -> Aborted | None:
+    return Aborted(command.joiner) if new.aborted is not old.aborted else None
+
+
+def effects(
+    old: Replica, new: Replica, entry: Entry, diff: Aborted | None, viewer: Viewer
+) -> tuple[Effect, ...]:
+    if diff is None or diff.joiner != viewer.group or viewer.join_once:
+        return ()
+    return (AppendLater(PrepareJoin(diff.joiner)),)
+
+
+KIND: Final = Kind[AbortJoin, Aborted](apply, diff, no_reactions, effects)

@@ -1,0 +1,26 @@
+"""backpressure-on: a worker cannot keep up; the inputs of its job wait."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from attrs import evolve
+
+from onyxlog.replica.commands import BackpressureOn, Entry
+from onyxlog.replica.kind import Kind
+from onyxlog.replica.kinds.silence import no_effects, no_reactions
+from onyxlog.replica.kinds.states import StateChange, state_change
+from onyxlog.replica.replica import PeerState, Replica
+
+
+def apply(replica: Replica, entry: Entry, command: BackpressureOn) -> Replica:
+    if replica.peer_states.get(command.peer) is not PeerState.ACTIVE:
+        return replica
+    return evolve(replica, peer_states=replica.peer_states.set(command.peer, PeerState.BACKPRESSURE))
+
+
+def diff(old: Replica, new: Replica, command: BackpressureOn) -> StateChange | None:
+    return state_change(old, new, command.peer)
+
+
+KIND: Final = Kind[BackpressureOn, StateChange](apply, diff, no_reactions, no_effects)

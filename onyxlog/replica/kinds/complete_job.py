@@ -1,0 +1,33 @@
+"""complete-job: a job is done, says its coordinator."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from attrs import frozen
+
+from onyxlog.ids import JobId
+from onyxlog.replica.commands import CompleteJob, Entry
+from onyxlog.replica.endings import completed
+from onyxlog.replica.kind import Kind
+from onyxlog.replica.kinds.silence import no_effects, no_reactions
+from onyxlog.replica.replica import Replica
+from onyxlog.replica.rescheduling import rescheduled
+
+
+@frozen
+class Completed:
+    job: JobId
+
+
+def apply(replica: Replica, entry: Entry, command: CompleteJob) -> Replica:
+    if command.job not in replica.jobs:
+        return replica
+    return rescheduled(completed(replica, command.job, entry.position), entry.position)
+
+
+def diff(old: Replica, new: Replica, command: CompleteJob) -> Completed | None:
+    return Completed(command.job) if new.jobs is not old.jobs else None
+
+
+KIND: Final = Kind[CompleteJob, Completed](apply, diff, no_reactions, no_effects)

@@ -1,0 +1,42 @@
+"""exhaust-input: an input task has nothing more to read, and all it read is acknowledged."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from attrs import evolve, frozen
+
+from onyxlog.ids import JobId, TaskName
+from onyxlog.replica.commands import Entry, ExhaustInput
+from onyxlog.replica.kind import Kind
+from onyxlog.replica.kinds.silence import no_effects, no_reactions
+from onyxlog.replica.progress import all_exhausted
+from onyxlog.replica.replica import Replica
+
+
+@frozen
+class Exhausted:
+    """`all`: no input of the job has anything more, so its outputs may be sealed."""
+
+    job: JobId
+    task: TaskName
+    all: bool
+
+
+def apply(replica: Replica, entry: Entry, command: ExhaustInput) -> Replica:
+    key = (command.job, command.task)
+    job = replica.jobs.get(command.job)
+    if job is None or key in replica.exhausted:
+        return replica
+    if not any(task.name == command.task and task.input for task in job.requirements.tasks):
+        return replica
+    return evolve(replica, exhausted=replica.exhausted.set(key, entry.position))
+
+
+def diff(old: Replica, new: Replica, command: ExhaustInput) -> Exhausted | None:
+    if new.exhausted is old.exhausted:
+        return None
+    return Exhausted(command.job, command.task, all_exhausted(new, command.job))
+
+
+KIND: Final = Kind[ExhaustInput, Exhausted](apply, diff, no_reactions, no_effects)

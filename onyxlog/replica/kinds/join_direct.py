@@ -1,0 +1,41 @@
+"""join-direct: a group is in with one entry; its leave is the will of its session."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from attrs import frozen
+
+from onyxlog.ids import GroupId
+from onyxlog.replica.commands import Entry, JoinDirect
+from onyxlog.replica.effects import Effect, RestartGroup
+from onyxlog.replica.kind import Kind, Viewer
+from onyxlog.replica.kinds.silence import no_reactions
+from onyxlog.replica.membership import admitted
+from onyxlog.replica.replica import JoinMode, Replica
+
+
+@frozen
+class Joined:
+    group: GroupId
+
+
+def apply(replica: Replica, entry: Entry, command: JoinDirect) -> Replica:
+    group = command.group
+    if replica.parameters.join is not JoinMode.DIRECT or group in replica.left or group in replica.groups:
+        return replica
+    return admitted(replica, group, entry.position)
+
+
+def diff(old: Replica, new: Replica, command: JoinDirect) -> Joined | None:
+    return Joined(command.group) if new.groups is not old.groups else None
+
+
+def effects(
+    old: Replica, new: Replica, entry: Entry, diff: Joined | None, viewer: Viewer
+) -> tuple[Effect, ...]:
+    group: GroupId = entry.command.group  # type: ignore[union-attr]
+    return (RestartGroup(),) if group == viewer.group and group in new.left else ()
+
+
+KIND: Final = Kind[JoinDirect, Joined](apply, diff, no_reactions, effects)

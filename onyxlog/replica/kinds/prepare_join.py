@@ -1,0 +1,100 @@
+"""prepare-join: a group asks to be taken into the ring; alone, it is in at once."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from attrs import evolve, frozen
+
+from onyxlog.ids import GroupId
+from onyxlog.replica import ring
+from onyxlog.replica.commands import AbortJoin, Command, Entry, NotifyJoin, PrepareJoin
+from onyxlog.replica.effects import Effect, LeaveIfGone, RestartGroup
+from onyxlog.replica.kind import Kind, Viewer
+from onyxlog.replica.membership import admitted
+from onyxlog.replica.replica import JoinMode, Replica
+
+
+@frozen
+class Joined:
+    """The first of all is in without help."""
+
+    group: GroupId
+
+
+@frozen
+class Prepared:
+    watcher: GroupId
+    joiner: GroupId
+
+
+@frozen
+class Refused:
+    """All members are busy with others."""
+
+    joiner: GroupId
+
+
+Diff = Joined | Prepared | Refused
+
+
+def apply(replica: Replica, entry: Entry, command: PrepareJoin) -> Replica:
+    joiner = command.joiner
+    if (
+        replica.parameters.join is not JoinMode.RING
+        or joiner in replica.left
+        or joiner in replica.groups
+        or ring.is_joining(replica, joiner)
+    ):
+        return replica
+    if not replica.groups:
+        return admitted(replica, joiner, entry.position)
+    free = ring.candidates(replica)
+    if not free:
+        return evolve(replica, aborted=replica.aborted.set(joiner, entry.position))
+    # the position stands in for dice: all peers throw the same
+    watcher = free[entry.position % len(free)]
+    return evolve(
+        replica, prepared=replica.prepared.set(watcher, joiner), aborted=replica.aborted.without(joiner)
+    )
+
+
+def diff(old: Replica, new: Replica, command: PrepareJoin) -> Diff | None:
+    joiner = command.joiner
+    if joiner in new.groups and joiner not in old.groups:
+        return Joined(joiner)
+    if new.prepared is not old.prepared:
+        watcher = ring.helper(new.prepared, joiner)
+        assert watcher is not None, f"{joiner} is prepared without a watcher"
+        return Prepared(watcher, joiner)
+    # An entry that came twice, while the first is still under way, is not refused: nothing is to be aborted then.
+    return Refused(joiner) if new.aborted is not old.aborted else None
+
+
+def reactions(
+    old: Replica, new: Replica, entry: Entry, diff: Diff | None, viewer: Viewer
+) -> tuple[Command, ...]:
+    match diff:
+        case Prepared(watcher, joiner) if watcher == viewer.group:
+            return (NotifyJoin(joiner, watcher),)
+        case Refused(joiner) if joiner == viewer.group:
+            return (AbortJoin(joiner),)
+    return ()
+
+
+def effects(
+    old: Replica, new: Replica, entry: Entry, diff: Diff | None, viewer: Viewer
+) -> tuple[Effect, ...]:
+    joiner: GroupId = entry.command.joiner  # type: ignore[union-attr]
+    if joiner != viewer.group:
+        return ()
+    if joiner in new.left:
+        return (RestartGroup(),)
+    if isinstance(diff, Refused):
+        # If all members died at once nobody is left to notice: each refused joiner looks after one of them.
+        members = tuple(new.groups)
+        return (LeaveIfGone(members[entry.position % len(members)]),)
+    return ()
+
+
+KIND: Final = Kind[PrepareJoin, Diff](apply, diff, reactions, effects)

@@ -1,0 +1,45 @@
+"""seal-output: an output task wrote its last; with the last of them the job is complete."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from attrs import evolve, frozen
+
+from onyxlog.ids import JobId, TaskName
+from onyxlog.replica.commands import Entry, SealOutput
+from onyxlog.replica.endings import completed
+from onyxlog.replica.kind import Kind
+from onyxlog.replica.kinds.silence import no_effects, no_reactions
+from onyxlog.replica.progress import all_sealed
+from onyxlog.replica.replica import Replica
+from onyxlog.replica.rescheduling import rescheduled
+
+
+@frozen
+class Sealed:
+    job: JobId
+    task: TaskName
+    completed: bool
+
+
+def apply(replica: Replica, entry: Entry, command: SealOutput) -> Replica:
+    key = (command.job, command.task)
+    job = replica.jobs.get(command.job)
+    if job is None or key in replica.sealed:
+        return replica
+    if not any(task.name == command.task and task.output for task in job.requirements.tasks):
+        return replica
+    sealed = evolve(replica, sealed=replica.sealed.set(key, entry.position))
+    if not all_sealed(sealed, command.job):
+        return sealed
+    # Here and not by a reaction of the coordinator: that could die before it wrote it.
+    return rescheduled(completed(sealed, command.job, entry.position), entry.position)
+
+
+def diff(old: Replica, new: Replica, command: SealOutput) -> Sealed | None:
+    done = new.completed is not old.completed
+    return Sealed(command.job, command.task, done) if done or new.sealed is not old.sealed else None
+
+
+KIND: Final = Kind[SealOutput, Sealed](apply, diff, no_reactions, no_effects)

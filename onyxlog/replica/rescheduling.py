@@ -1,0 +1,63 @@
+"""What follows in the replica when workers or jobs changed: who works on what is computed anew."""
+
+from __future__ import annotations
+
+from functools import lru_cache
+
+from attrs import evolve
+
+from onyxlog.ids import PeerId, Position
+from onyxlog.replica.replica import PeerState, Replica, VirtualPeer
+from onyxlog.scheduling.reconfigure import Plan, reconfigure
+from onyxlog.scheduling.requirements import JobRequirements, Problem, Worker
+
+
+def jobs_in_order(replica: Replica) -> tuple[JobRequirements, ...]:
+    """As submitted: what schedulers prefer by."""
+    return tuple(job.requirements for job in sorted(replica.jobs.values(), key=lambda job: job.submitted))
+
+
+# All peers ask for all workers after each entry, and hardly any of them ever changes.
+@lru_cache(maxsize=16_384)
+def _worker(id: PeerId, peer: VirtualPeer) -> Worker:
+    return Worker(id, peer.site, frozenset(peer.tags))
+
+
+def problem(replica: Replica) -> Problem:
+    return Problem(
+        replica.parameters.job_scheduler,
+        tuple(_worker(id, peer) for id, peer in replica.peers.items()),
+        jobs_in_order(replica),
+        replica.allocations,
+        replica.coordinators,
+        replica.slots,
+    )
+
+
+def rescheduled(replica: Replica, position: Position) -> Replica:
+    """With the work divided between the peers and jobs that the replica has."""
+    plan = reconfigure(problem(replica))
+    versions = replica.allocation_versions.update(
+        {job: position for job in plan.changed if job in replica.jobs}
+    ).where_not(lambda job: job not in replica.jobs)
+    return evolve(
+        replica,
+        allocations=replica.allocations.replaced(plan.allocations),
+        slots=replica.slots.replaced(plan.slots),
+        coordinators=replica.coordinators.replaced(plan.coordinators),
+        allocation_versions=versions,
+        peer_states=replica.peer_states.replaced(_states(replica, plan)),
+    )
+
+
+def _states(replica: Replica, plan: Plan) -> dict[PeerId, PeerState]:
+    """All workers of a changed job begin again; who has nothing to do any more is idle."""
+    changed = frozenset(plan.changed)
+    busy = {
+        worker: PeerState.WARMING_UP
+        if job in changed
+        else replica.peer_states.get(worker, PeerState.WARMING_UP)
+        for (job, _), workers in plan.allocations.items()
+        for worker in workers
+    }
+    return {peer: busy.get(peer, PeerState.IDLE) for peer in replica.peers}

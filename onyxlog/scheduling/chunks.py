@@ -1,0 +1,216 @@
+"""Which sites the chunks of colocated jobs lie on, and who is in them.
+
+A chunk is one worker for each task of a job, all on one site. Jobs have their minimum first, by order; then one chunk
+after the other goes to the job that ranks first, always on the site where the fewest workers have to move for it.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from heapq import heapify, heappop, heappush
+from itertools import takewhile
+from typing import Final
+
+from attrs import frozen
+
+from onyxlog.ids import JobId, PeerId, Site
+from onyxlog.scheduling.demand import JobDemand, Key
+from onyxlog.scheduling.job_schedulers.rule import Rank
+from onyxlog.scheduling.placement import Pool, Seats, place
+from onyxlog.scheduling.requirements import Allocations, Slots
+from onyxlog.scheduling.seating import Seating
+
+
+@frozen
+class Wish:
+    """`count`: how many chunks the job is to have; `first`: how many of them before jobs after it have any.
+
+    `pinned`: how many chunks each site has to keep; the job has none but these, if any.
+    """
+
+    demand: JobDemand
+    count: int
+    first: int
+    pinned: Mapping[Site, int]
+    rank: Callable[[int], Rank]
+    """Of the job when it has so many workers: the lowest has the next chunk."""
+
+
+@frozen
+class Ground:
+    """`pool`: class of each worker that is not pinned, by id. `running`: jobs that go on: their workers are left alone
+    if there are others."""
+
+    pool: Mapping[PeerId, int]
+    sites: Mapping[PeerId, Site]
+    able: Sequence[Sequence[int]]
+    classes: int
+    pins: Mapping[Key, Sequence[PeerId]]
+    present: Allocations
+    slots: Slots
+    running: frozenset[JobId]
+
+
+@frozen
+class Chunks:
+    """`placed`: workers of each task. `granted`: of each wish, how many chunks it has."""
+
+    placed: Mapping[Key, Sequence[PeerId]]
+    granted: tuple[int, ...]
+
+
+def place_chunks(wishes: Sequence[Wish], ground: Ground) -> Chunks:
+    """As much of the wishes as sites and tags allow. A pinned job whose chunks cannot be completed has none."""
+    picking = _Picking(wishes, ground)
+    picking.pick()
+    return Chunks(picking.placed(), tuple(sum(chosen.values()) for chosen in picking.chosen))
+
+
+class _Picking:
+    """Not a value: it lives inside of one decision."""
+
+    def __init__(self, wishes: Sequence[Wish], ground: Ground) -> None:
+        self._wishes: Final = wishes
+        self._ground: Final = ground
+        self._by_site: Final[dict[Site, dict[PeerId, int]]] = {}
+        for peer, number in ground.pool.items():
+            self._by_site.setdefault(ground.sites[peer], {})[peer] = number
+        self._seating: Final[dict[Site, Seating]] = {}
+        busy = {peer for key, peers in ground.present.items() if key[0] in ground.running for peer in peers}
+        self._idle: Final[dict[Site, int]] = {}
+        """Of each site, workers whom nobody would miss."""
+        for site, workers in self._by_site.items():
+            supply = [0] * ground.classes
+            for number in workers.values():
+                supply[number] += 1
+            self._seating[site] = Seating(supply, ground.able)
+            self._idle[site] = sum(peer not in busy for peer in workers)
+        self._own: Final = [self._own_of(wish) for wish in wishes]
+        self.chosen: Final[list[dict[Site, int]]] = [{} for _ in wishes]
+        """Of each wish: chunks by site."""
+
+    def _own_of(self, wish: Wish) -> dict[Site, list[int]]:
+        """Workers of each task of the job now, by site, those that are pinned aside."""
+        own: dict[Site, list[int]] = {}
+        for index, task in enumerate(wish.demand.tasks):
+            for peer in self._ground.present.get(task.key, ()):
+                if peer in self._ground.pool:
+                    own.setdefault(self._ground.sites[peer], [0] * len(wish.demand.tasks))[index] += 1
+        return own
+
+    def pick(self) -> None:
+        for index, wish in enumerate(self._wishes):
+            if wish.pinned:
+                self._keep(index)
+        unpinned = [index for index, wish in enumerate(self._wishes) if not wish.pinned]
+        for index in unpinned:
+            wish = self._wishes[index]
+            got = sum(1 for _ in takewhile(bool, (self._next(index) for _ in range(wish.first))))
+            if got * wish.demand.step < wish.demand.lower:
+                self._release(index)
+        heap = [(self._rank(index), index) for index in unpinned if self.chosen[index]]
+        heapify(heap)
+        while heap:
+            _, index = heappop(heap)
+            if sum(self.chosen[index].values()) < self._wishes[index].count and self._next(index):
+                heappush(heap, (self._rank(index), index))
+
+    def _rank(self, index: int) -> Rank:
+        return self._wishes[index].rank(sum(self.chosen[index].values()) * self._wishes[index].demand.step)
+
+    def _keep(self, index: int) -> None:
+        """Complete the chunks that are pinned."""
+        wish = self._wishes[index]
+        done: list[tuple[Site, dict[int, int]]] = []
+        for site, count in sorted(wish.pinned.items()):
+            lacking = self._lacking(wish, site, count)
+            if lacking and not (site in self._seating and self._seating[site].take_all(lacking)):
+                for other, amounts in done:
+                    for kind, amount in amounts.items():
+                        self._seating[other].give_back(kind, amount)
+                return
+            done.append((site, lacking))
+        self.chosen[index].update(wish.pinned)
+
+    def _lacking(self, wish: Wish, site: Site, count: int) -> dict[int, int]:
+        """By kind."""
+        found: Counter[int] = Counter()
+        for task in wish.demand.tasks:
+            found[task.kind] += count - len(self._pinned(task.key, site))
+        return {kind: amount for kind, amount in found.items() if amount}
+
+    def _pinned(self, key: Key, site: Site) -> list[PeerId]:
+        return [peer for peer in self._ground.pins.get(key, ()) if self._ground.sites[peer] == site]
+
+    def _next(self, index: int) -> bool:
+        """One chunk more, where it costs least; whether there was room for it."""
+        wish = self._wishes[index]
+        kinds = Counter(task.kind for task in wish.demand.tasks)
+        own = self._own[index]
+        costs = sorted((self._cost(index, site), site) for site in own)
+        if not (costs and costs[0][0] < 0 and self._seating[costs[0][1]].take_all(kinds)):
+            costs += [
+                (max(wish.demand.step - idle, 0), site)
+                for site, idle in self._idle.items()
+                if site not in own
+            ]
+            for _cost, site in sorted(costs):
+                if self._seating[site].free >= wish.demand.step and self._seating[site].take_all(kinds):
+                    break
+            else:
+                return False
+        else:
+            site = costs[0][1]
+        self._idle[site] -= min(self._idle[site], self._others(index, site))
+        self.chosen[index][site] = self.chosen[index].get(site, 0) + 1
+        return True
+
+    def _others(self, index: int, site: Site) -> int:
+        """How many workers that are not the job's own its next chunk on the site needs."""
+        step = self._wishes[index].demand.step
+        own = sum(self._own[index].get(site, ())) - step * self.chosen[index].get(site, 0)
+        return step - min(max(own, 0), step)
+
+    def _cost(self, index: int, site: Site) -> int:
+        """Of the next chunk on the site: workers of other jobs that it displaces, less own ones who stay by it.
+
+        It never falls from one chunk to the next, so that taking the cheapest each time is best for the job.
+        """
+        number = self.chosen[index].get(site, 0) + 1
+        displaced = max(self._others(index, site) - self._idle[site], 0)
+        return displaced - sum(count >= number for count in self._own[index][site])
+
+    def _release(self, index: int) -> None:
+        kinds = Counter(task.kind for task in self._wishes[index].demand.tasks)
+        for site, count in self.chosen[index].items():
+            for kind, amount in kinds.items():
+                self._seating[site].give_back(kind, amount * count)
+        self.chosen[index].clear()
+
+    def placed(self) -> dict[Key, list[PeerId]]:
+        """Site by site, all jobs together: what tags allow together is not always possible one after the other."""
+        ground = self._ground
+        found: dict[Key, list[PeerId]] = {}
+        seats: dict[Site, list[Seats]] = {}
+        for wish, chosen in zip(self._wishes, self.chosen, strict=True):
+            for site, count in chosen.items():
+                for task in wish.demand.tasks:
+                    staying = self._pinned(task.key, site) if wish.pinned else []
+                    found.setdefault(task.key, []).extend(staying)
+                    if count > len(staying):
+                        seats.setdefault(site, []).append(Seats(task.key, task.kind, count - len(staying)))
+        colocated = {wish.demand.job.id for wish in self._wishes}
+        missed = {
+            peer
+            for key, peers in ground.present.items()
+            if key[0] in ground.running and key[0] not in colocated
+            for peer in peers
+        }
+        for site, wanted in sorted(seats.items()):
+            pool = Pool(self._by_site[site], ground.able, ground.classes)
+            for key, peers in place(
+                wanted, pool, ground.present, ground.slots, lambda peer: peer in missed
+            ).items():
+                found[key] += peers
+        return found

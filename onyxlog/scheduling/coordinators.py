@@ -1,0 +1,21 @@
+"""Which worker of a job coordinates it: emits its barriers, and writes that it is complete."""
+
+from __future__ import annotations
+
+from onyxlog.ids import JobId, PeerId
+from onyxlog.scheduling.requirements import Allocations, Coordinators
+
+
+def coordinators(present: Coordinators, allocations: Allocations) -> dict[JobId, PeerId]:
+    """Of each job that has workers: the present one as long as it works on the job, else the one with the smallest id."""
+    smallest: dict[JobId, PeerId] = {}
+    kept: set[JobId] = set()
+    for (job, _task), peers in allocations.items():
+        if job in kept or not peers:
+            continue
+        if (now := present.get(job)) is not None and now in peers:
+            smallest[job] = now
+            kept.add(job)
+        else:
+            smallest[job] = min(peers[0], smallest.get(job, peers[0]))
+    return dict(sorted(smallest.items()))

@@ -1,0 +1,133 @@
+"""From how many workers jobs should have to how many each task has, when some workers can do only some tasks.
+
+Without tags, or when tags are in nobody's way, that is what job and task schedulers want. Else jobs get their minimum
+first, by order; then what was wanted for them; then what is still free goes to whoever can use it: one worker at a time,
+as the schedulers rank jobs and tasks. Taking one at a time is exact, see `seating`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from heapq import heapify, heappop, heappush
+from typing import Final
+
+from onyxlog.scheduling import task_schedulers
+from onyxlog.scheduling.demand import JobDemand, TaskDemand
+from onyxlog.scheduling.division import Division
+from onyxlog.scheduling.job_schedulers.rule import JobRule, Rank
+from onyxlog.scheduling.seating import Seating
+
+Counts = list[list[int]]
+"""Of each job, of each of its tasks."""
+
+
+def split(jobs: Sequence[JobDemand], division: Division) -> Counts:
+    """What task schedulers make of the division."""
+    return [
+        task_schedulers.RULES[job.job.task_scheduler].split(count, job.tasks)
+        if count
+        else [0] * len(job.tasks)
+        for job, count in zip(jobs, division.counts, strict=True)
+    ]
+
+
+def uncovered(seating: Seating, jobs: Sequence[JobDemand], counts: Counts) -> list[int]:
+    """Seat the minima of the jobs that are to run, pinned ones first, then by order; those for whom not enough is left."""
+    order = sorted(
+        (index for index in range(len(jobs)) if any(counts[index])), key=lambda i: (not jobs[i].pinned, i)
+    )
+    return [
+        index
+        for index in order
+        if not seating.take_all(_by_kind(jobs[index].tasks, [_minimum(task) for task in jobs[index].tasks]))
+    ]
+
+
+def fill(
+    seating: Seating, rule: JobRule, jobs: Sequence[JobDemand], division: Division, wanted: Counts
+) -> Counts:
+    """Counts that are possible, beyond the minima, which are seated already."""
+    extra: dict[int, int] = {}
+    for job, of_tasks in zip(jobs, wanted, strict=True):
+        if any(of_tasks):
+            beyond = [count - task.least for task, count in zip(job.tasks, of_tasks, strict=True)]
+            for kind, amount in _by_kind(job.tasks, beyond).items():
+                extra[kind] = extra.get(kind, 0) + amount
+    if seating.take_all(extra):
+        return wanted
+    counts = [
+        [task.least for task in job.tasks] if any(of_tasks) else [0] * len(job.tasks)
+        for job, of_tasks in zip(jobs, wanted, strict=True)
+    ]
+    growth = _Growth(seating, rule, jobs, division, counts)
+    growth.up_to(wanted)
+    _cover(seating, rule, jobs, counts)
+    growth.up_to([[task.most for task in job.tasks] for job in jobs])
+    return counts
+
+
+def _minimum(task: TaskDemand) -> int:
+    return task.least - task.held
+
+
+def _by_kind(tasks: Sequence[TaskDemand], amounts: Sequence[int]) -> dict[int, int]:
+    found: dict[int, int] = {}
+    for task, amount in zip(tasks, amounts, strict=True):
+        if amount:
+            found[task.kind] = found.get(task.kind, 0) + amount
+    return found
+
+
+def _cover(seating: Seating, rule: JobRule, jobs: Sequence[JobDemand], counts: Counts) -> None:
+    """Jobs that have nobody, but could run with workers that would idle."""
+    waiting = rule.waiting(jobs)
+    for index in sorted(range(len(jobs)), key=lambda index: (jobs[index].lower, index)):
+        job = jobs[index]
+        if (
+            not any(counts[index])
+            and index not in waiting
+            and job.step == 1
+            and 0 < job.lower <= job.upper
+            and seating.take_all(_by_kind(job.tasks, [_minimum(task) for task in job.tasks]))
+        ):
+            counts[index][:] = [task.least for task in job.tasks]
+
+
+class _Growth:
+    """One worker at a time to the job, and in it to the task, that rank first. Not a value: of one decision."""
+
+    def __init__(
+        self, seating: Seating, rule: JobRule, jobs: Sequence[JobDemand], division: Division, counts: Counts
+    ) -> None:
+        self._seating: Final = seating
+        self._rule: Final = rule
+        self._jobs: Final = jobs
+        self._offers: Final = division.offers
+        self._counts: Final = counts
+        self._dead: Final[set[int]] = set()
+        """Kinds of which there are no more workers."""
+
+    def up_to(self, bounds: Counts) -> None:
+        """Of jobs that run."""
+        heap = [(self._rank(index), index) for index in range(len(self._jobs)) if any(self._counts[index])]
+        heapify(heap)
+        while heap and self._seating.free:
+            _, index = heappop(heap)
+            if self._grow(index, bounds[index]):
+                heappush(heap, (self._rank(index), index))
+
+    def _rank(self, index: int) -> Rank:
+        return self._rule.rank(index, sum(self._counts[index]), self._offers[index])
+
+    def _grow(self, index: int, bounds: Sequence[int]) -> bool:
+        counts, job = self._counts[index], self._jobs[index]
+        rank = task_schedulers.RULES[job.job.task_scheduler].rank
+        growing = [
+            j for j, task in enumerate(job.tasks) if counts[j] < bounds[j] and task.kind not in self._dead
+        ]
+        for j in sorted(growing, key=lambda j: rank(j, counts[j], job.tasks[j])):
+            if self._seating.take(job.tasks[j].kind, 1):
+                counts[j] += 1
+                return True
+            self._dead.add(job.tasks[j].kind)
+        return False

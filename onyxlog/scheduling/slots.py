@@ -1,0 +1,19 @@
+"""Slots: a small number for each worker of a task, kept as long as it stays. State of grouped tasks hangs on it."""
+
+from __future__ import annotations
+
+from onyxlog.ids import JobId, PeerId, TaskName
+from onyxlog.scheduling.requirements import Allocations, Slots
+
+
+def slots(present: Slots, allocations: Allocations) -> dict[tuple[JobId, TaskName, PeerId], int]:
+    """Of each worker on its task: the present one if it has one there, else the smallest that is free, by order of ids."""
+    found: dict[tuple[JobId, TaskName, PeerId], int] = {}
+    for (job, task), peers in sorted(allocations.items()):
+        held = {peer: present.get((job, task, peer)) for peer in peers}
+        taken = {slot for slot in held.values() if slot is not None}
+        free = (slot for slot in range(len(peers) + len(taken)) if slot not in taken)
+        for peer in peers:
+            slot = held[peer]
+            found[job, task, peer] = next(free) if slot is None else slot
+    return found

@@ -1,0 +1,221 @@
+"""A picture of a fleet of peers: what `onyxlog status` shows, as values. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from enum import StrEnum
+from typing import Any
+
+from attrs import frozen
+
+from onyxlog.ids import GroupId, JobId, PeerId, Position, Site, TaskName
+from onyxlog.peer.log_port import LogBounds
+from onyxlog.peer.publishing import Published
+from onyxlog.replica.replica import JoinMode, PeerState, Replica
+
+
+class Agreement(StrEnum):
+    """Of what a group published with what this program played itself."""
+
+    SAME = "same"
+    DIFFERENT = "different"
+    """Its digest chain is another one: it has made something else of the same log."""
+    UNKNOWN = "unknown"
+    """It has published nothing yet, or at a position that this program has not played."""
+
+
+@frozen
+class GroupRow:
+    """`watches`: whose pulse it looks after. `behind`: entries between what it published and the log's end."""
+
+    group: GroupId
+    watches: GroupId | None
+    peers: int
+    working: int
+    sites: tuple[Site, ...]
+    published: Position | None
+    chain: bytes | None
+    behind: int | None
+    agreement: Agreement
+
+
+@frozen
+class TaskRow:
+    task: TaskName
+    workers: tuple[tuple[PeerId, int, PeerState], ...]
+    """With their slots and states."""
+
+
+@frozen
+class JobRow:
+    job: JobId
+    state: str
+    since: Position
+    coordinator: PeerId | None
+    tasks: tuple[TaskRow, ...]
+
+
+@frozen
+class FleetStatus:
+    """`groups` in the order of the ring, beginning with the lowest id; `ring_closed`: one cycle covers all of them."""
+
+    join: JoinMode
+    job_scheduler: str
+    first: Position
+    end: Position
+    chain: bytes
+    groups: tuple[GroupRow, ...]
+    ring_closed: bool
+    joining: tuple[GroupId, ...]
+    orphans: int
+    peers: int
+    idle: int
+    jobs: tuple[JobRow, ...]
+
+    @property
+    def agreed(self) -> bool:
+        """No group is known to differ."""
+        return all(row.agreement is not Agreement.DIFFERENT for row in self.groups)
+
+
+def ring_of(replica: Replica) -> tuple[GroupId, ...]:
+    """Groups in the order in which each watches the next, from the lowest id; those off its cycle are missing."""
+    order: dict[GroupId, None] = {}
+    current = min(replica.groups, default=None)
+    while current is not None and current not in order:
+        order[current] = None
+        current = replica.pairs.get(current)
+    return tuple(order)
+
+
+def is_closed(replica: Replica) -> bool:
+    """Whether everybody is watched, in one cycle. A group alone has nobody to watch; direct joins need no ring."""
+    groups = len(replica.groups)
+    if replica.parameters.join is JoinMode.DIRECT or groups < 2:
+        return not replica.pairs
+    ring = ring_of(replica)
+    return len(ring) == groups == len(replica.pairs) and replica.pairs[ring[-1]] == ring[0]
+
+
+def picture(
+    replica: Replica, bounds: LogBounds, published: Iterable[Published], chains: dict[Position, bytes]
+) -> FleetStatus:
+    """`chains`: the digest chain's value at positions that this program has played."""
+    shown = {one.group: one for one in published}
+    groups = [*ring_of(replica)] if replica.pairs else []
+    groups += [group for group in replica.groups if group not in set(groups)]
+    peers_of: dict[GroupId, list[PeerId]] = {}
+    for peer, known in replica.peers.items():
+        peers_of.setdefault(known.group, []).append(peer)
+    working = {peer for workers in replica.allocations.values() for peer in workers}
+    return FleetStatus(
+        join=replica.parameters.join,
+        job_scheduler=replica.parameters.job_scheduler.value,
+        first=bounds.first,
+        end=bounds.end,
+        chain=chains.get(replica.version, b""),
+        groups=tuple(
+            _group_row(replica, group, peers_of.get(group, []), working, shown.get(group), bounds, chains)
+            for group in groups
+        ),
+        ring_closed=is_closed(replica),
+        joining=tuple(sorted({*replica.prepared.values(), *replica.accepted.values(), *replica.aborted})),
+        orphans=len(replica.orphans),
+        peers=len(replica.peers),
+        idle=len(replica.peers) - len(working),
+        jobs=_job_rows(replica),
+    )
+
+
+def _group_row(
+    replica: Replica,
+    group: GroupId,
+    peers: list[PeerId],
+    working: set[PeerId],
+    published: Published | None,
+    bounds: LogBounds,
+    chains: dict[Position, bytes],
+) -> GroupRow:
+    agreement = Agreement.UNKNOWN
+    if published is not None and published.position in chains:
+        same = published.chain == chains[published.position]
+        agreement = Agreement.SAME if same else Agreement.DIFFERENT
+    return GroupRow(
+        group=group,
+        watches=replica.pairs.get(group),
+        peers=len(peers),
+        working=sum(peer in working for peer in peers),
+        sites=tuple(sorted({replica.peers[peer].site for peer in peers} - {""})),
+        published=None if published is None else published.position,
+        chain=None if published is None else published.chain,
+        behind=None if published is None else max(0, bounds.end - 1 - published.position),
+        agreement=agreement,
+    )
+
+
+def _job_rows(replica: Replica) -> tuple[JobRow, ...]:
+    rows = []
+    for job, known in replica.jobs.items():
+        tasks = tuple(
+            TaskRow(
+                task.name,
+                tuple(
+                    (
+                        peer,
+                        replica.slots.get((job, task.name, peer), 0),
+                        replica.peer_states.get(peer, PeerState.IDLE),
+                    )
+                    for peer in replica.allocations.get((job, task.name), ())
+                ),
+            )
+            for task in known.requirements.tasks
+        )
+        state = "running" if any(task.workers for task in tasks) else "waiting"
+        rows.append(JobRow(job, state, known.submitted, replica.coordinators.get(job), tasks))
+    rows.sort(key=lambda row: row.since)
+    rows += [JobRow(job, "completed", at, None, ()) for job, at in replica.completed.items()]
+    rows += [JobRow(job, "killed", at, None, ()) for job, at in replica.killed.items()]
+    return tuple(rows)
+
+
+def as_json(status: FleetStatus) -> dict[str, Any]:
+    """For programs; digests in hexadecimal."""
+    return {
+        "join": status.join.value,
+        "job_scheduler": status.job_scheduler,
+        "log": {"first": status.first, "end": status.end, "chain": status.chain.hex()},
+        "ring_closed": status.ring_closed,
+        "agreed": status.agreed,
+        "joining": list(status.joining),
+        "peers": {"all": status.peers, "idle": status.idle, "orphans": status.orphans},
+        "groups": [
+            {
+                "group": row.group,
+                "watches": row.watches,
+                "peers": row.peers,
+                "working": row.working,
+                "sites": list(row.sites),
+                "position": row.published,
+                "chain": None if row.chain is None else row.chain.hex(),
+                "behind": row.behind,
+                "agreement": row.agreement.value,
+            }
+            for row in status.groups
+        ],
+        "jobs": [
+            {
+                "job": row.job,
+                "state": row.state,
+                "since": row.since,
+                "coordinator": row.coordinator,
+                "tasks": {
+                    task.task: [
+                        {"peer": peer, "slot": slot, "state": state.value}
+                        for peer, slot, state in task.workers
+                    ]
+                    for task in row.tasks
+                },
+            }
+            for row in status.jobs
+        ],
+    }

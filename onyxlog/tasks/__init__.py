@@ -1,0 +1,1 @@
+"""What runs the tasks of a group's virtual peers: channels between workers, executors, checkpoints, coordination."""

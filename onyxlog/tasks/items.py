@@ -1,0 +1,307 @@
+"""What travels on channels between workers, as values and as MessagePack. Pure; docs/ONYXLOG.md, "Items"."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from enum import StrEnum
+from typing import Any, Final
+
+import msgpack
+from attrs import define, frozen
+
+from onyxlog.errors import OnyxlogError
+
+
+class ChannelError(OnyxlogError):
+    """What came on a connection between groups is not what this version says there; ends the connection."""
+
+
+@define
+class Batch:
+    """Segments in order. With `roots` and `values`, one of each per segment, trees of roots are tracked (at-least-once).
+
+    Nobody changes one, nor its lists, after it was sent: within a group it is handed over as it is.
+    """
+
+    segments: list[Any]
+    roots: list[int] | None = None
+    values: list[int] | None = None
+
+
+@frozen
+class Barrier:
+    """Everything before it on this channel belongs to checkpoint `epoch`."""
+
+    epoch: int
+
+
+@frozen
+class End:
+    """No more segments on this channel."""
+
+
+@frozen
+class Acks:
+    """XOR, per root, of the values that were received and sent while segments of its tree were processed."""
+
+    values: Mapping[int, int]
+
+
+@frozen
+class Retry:
+    """To the worker that read these roots: send them again at once."""
+
+    roots: Sequence[int]
+
+
+@frozen
+class Ask:
+    """To the coordinator: this worker waits to be told where to begin."""
+
+
+@frozen
+class Recover:
+    """From the coordinator: begin from this encoded checkpoint, or from nothing if it is empty."""
+
+    checkpoint: bytes
+
+
+@frozen
+class Inject:
+    """From the coordinator to workers of input tasks: send barrier `epoch`."""
+
+    epoch: int
+
+
+@frozen
+class Stored:
+    """To the coordinator: this worker's part of checkpoint `epoch` is stored."""
+
+    epoch: int
+
+
+@frozen
+class Finished:
+    """To the coordinator: this worker has done all its work, what it wrote is where it belongs, and its last part is
+    stored under `epoch`."""
+
+    epoch: int
+
+
+Item = Batch | Barrier | End | Acks | Retry | Ask | Recover | Inject | Stored | Finished
+
+_BATCH: Final = 0
+_TRACKED: Final = 1
+_BARRIER: Final = 2
+_END: Final = 3
+_ACKS: Final = 4
+_ASK: Final = 5
+_RECOVER: Final = 6
+_INJECT: Final = 7
+_STORED: Final = 8
+_FINISHED: Final = 9
+_RETRY: Final = 10
+
+
+def to_wire(item: Item) -> list[Any]:
+    """The item as an array for MessagePack."""
+    match item:
+        case Batch(segments, None):
+            return [_BATCH, segments]
+        case Batch(segments, roots, values):
+            return [_TRACKED, segments, roots, values]
+        case Barrier(epoch):
+            return [_BARRIER, epoch]
+        case End():
+            return [_END]
+        case Acks(values):
+            return [_ACKS, values]
+        case Retry(roots):
+            return [_RETRY, list(roots)]
+        case Ask():
+            return [_ASK]
+        case Recover(checkpoint):
+            return [_RECOVER, checkpoint]
+        case Inject(epoch):
+            return [_INJECT, epoch]
+        case Stored(epoch):
+            return [_STORED, epoch]
+        case Finished(epoch):
+            return [_FINISHED, epoch]
+
+
+def from_wire(fields: list[Any]) -> Item:
+    """
+    Raises:
+        ChannelError: no item of this version.
+    """
+    match fields:
+        case [0, list(segments)]:
+            return Batch(segments)
+        case [1, list(segments), list(roots), list(values)] if len(segments) == len(roots) == len(values):
+            return Batch(segments, roots, values)
+        case [2, int(epoch)]:
+            return Barrier(epoch)
+        case [3]:
+            return End()
+        case [4, dict(values)]:
+            return Acks(values)
+        case [5]:
+            return Ask()
+        case [6, bytes(checkpoint)]:
+            return Recover(checkpoint)
+        case [7, int(epoch)]:
+            return Inject(epoch)
+        case [8, int(epoch)]:
+            return Stored(epoch)
+        case [9, int(epoch)]:
+            return Finished(epoch)
+        case [10, list(roots)]:
+            return Retry(roots)
+    raise ChannelError(f"item of a channel: expected one of kinds 0 to 10, found {str(fields)[:80]}")
+
+
+class Purpose(StrEnum):
+    """What a channel is for; the values are on the wire."""
+
+    DATA = "data"
+    ACKS = "acks"
+    COORDINATION = "coordination"
+    """To the worker that coordinates the job."""
+    DIRECTION = "direction"
+    """From it."""
+
+
+PURPOSES: Final = tuple(Purpose)
+
+
+@frozen
+class Worker:
+    """One end of a channel: a virtual peer in one attempt of a job."""
+
+    job: str
+    version: int
+    peer: str
+
+
+# -- messages of a connection between groups
+
+FORMAT: Final = 1
+HELLO: Final = 1
+OPEN: Final = 2
+GRANT: Final = 3
+ITEM: Final = 4
+REFUSE: Final = 5
+CLOSE: Final = 6
+
+
+@frozen
+class Hello:
+    tenancy: str
+
+
+@frozen
+class Open:
+    channel: int
+    purpose: Purpose
+    sender: Worker
+    receiver: Worker
+
+
+@frozen
+class Grant:
+    channel: int
+    expected: int
+    limit: int
+
+
+@frozen
+class Sent:
+    channel: int
+    sequence: int
+    item: Item
+
+
+@frozen
+class Refuse:
+    channel: int
+    version: int
+
+
+@frozen
+class Close:
+    channel: int
+
+
+Message = Hello | Open | Grant | Sent | Refuse | Close
+
+
+def pack(fields: list[Any]) -> bytes:
+    """
+    Raises:
+        ChannelError: a segment holds what MessagePack cannot carry.
+    """
+    try:
+        packed: bytes = msgpack.packb(fields, use_bin_type=True, strict_types=False)
+    except (TypeError, ValueError, OverflowError) as error:
+        raise ChannelError(
+            f"a segment cannot be sent: {error}; expected what MessagePack carries: dict, list, str, bytes, int of "
+            f"64 bits, float, bool, None"
+        ) from error
+    return packed
+
+
+def encode(message: Message) -> bytes:
+    match message:
+        case Hello(tenancy):
+            return pack([HELLO, FORMAT, tenancy])
+        case Open(channel, purpose, sender, receiver):
+            return pack([OPEN, channel, purpose, receiver.job, receiver.version, sender.peer, receiver.peer])
+        case Grant(channel, expected, limit):
+            return pack([GRANT, channel, expected, limit])
+        case Sent(channel, sequence, item):
+            return encode_sent(channel, sequence, item)
+        case Refuse(channel, version):
+            return pack([REFUSE, channel, version])
+        case Close(channel):
+            return pack([CLOSE, channel])
+
+
+def encode_sent(channel: int, sequence: int, item: Item) -> bytes:
+    return pack([ITEM, channel, sequence, *to_wire(item)])
+
+
+def decode(message: bytes) -> Message:
+    """
+    Raises:
+        ChannelError: no message of this version.
+    """
+    try:
+        fields = msgpack.unpackb(message, raw=False, strict_map_key=False, use_list=True)
+    except (ValueError, msgpack.UnpackException) as error:
+        raise ChannelError(f"message between groups: {error}") from error
+    match fields:
+        case [4, int(channel), int(sequence), *item]:
+            return Sent(channel, sequence, from_wire(item))
+        case [3, int(channel), int(expected), int(limit)]:
+            return Grant(channel, expected, limit)
+        case [1, int(form), str(tenancy)]:
+            if form != FORMAT:
+                raise ChannelError(
+                    f"message between groups: expected format {FORMAT}, found {form}; groups of one tenancy must run "
+                    f"releases that understand each other"
+                )
+            return Hello(tenancy)
+        case [2, int(channel), str(purpose), str(job), int(version), str(sender), str(receiver)]:
+            if purpose not in PURPOSES:
+                raise ChannelError(
+                    f"open of a channel: expected purpose {', '.join(PURPOSES)}, found {purpose[:40]}"
+                )
+            return Open(
+                channel, Purpose(purpose), Worker(job, version, sender), Worker(job, version, receiver)
+            )
+        case [5, int(channel), int(version)]:
+            return Refuse(channel, version)
+        case [6, int(channel)]:
+            return Close(channel)
+    raise ChannelError(f"message between groups: expected one of kinds 1 to 6, found {str(fields)[:80]}")

@@ -1,0 +1,574 @@
+"""The channels of one group: who is reached how, what was opened too early, and what is over.
+
+The protocol is docs/ONYXLOG.md, "Channels". Belongs to one event loop. Workers within the group are reached without
+bytes; all channels to another group share a connection that is dialed here and kept as long as there are channels.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import Callable, Sequence
+from typing import Final, Protocol
+
+import structlog
+from attrs import frozen
+
+from onyxlog.ids import PeerId, Position, Site
+from onyxlog.tasks.channels import WINDOW, Inlet, Outlet
+from onyxlog.tasks.connection import Connection, ring_of
+from onyxlog.tasks.items import (
+    Batch,
+    ChannelError,
+    Close,
+    Grant,
+    Hello,
+    Item,
+    Message,
+    Open,
+    Purpose,
+    Refuse,
+    Sent,
+    Worker,
+    decode,
+    encode,
+    encode_sent,
+)
+from zraft.address import Address, parse_address
+from zraft.errors import ConfigError
+from zraft.transport.keys import ClusterKey
+from zraft.transport.packing import MESSAGE_BYTES_MAX
+from zraft.transport.sealing import RejectedError
+
+log = structlog.get_logger()
+
+BATCH_BYTES_MAX: Final = 256 * 1024
+RETRY_S: Final = 0.05
+RETRY_MAX_S: Final = 2.0
+EARLY_MAX: Final = 8192
+"""Opens kept for attempts that this group has not come to: of 90 workers from each of 90 others."""
+
+
+class Endpoint(Protocol):
+    """A worker, as the channels that end or begin at it see it. Called within the event loop; must not block."""
+
+    def on_open(self, inlet: Inlet) -> None:
+        """A channel ends here now; never twice the same."""
+        ...
+
+    def on_arrival(self, inlet: Inlet) -> None:
+        """There is an item more to take."""
+        ...
+
+    def on_credit(self) -> None:
+        """A channel that begins here may carry more."""
+        ...
+
+
+@frozen(kw_only=True)
+class PlaneStatistics:
+    """Counts since the start."""
+
+    items_sent: int
+    items_received: int
+    bytes_sent: int
+    reconnects: int
+    rejected: int
+
+
+class _Source(Protocol):
+    """Where an open came from, and grants for it go."""
+
+    def grant(self, channel: int, expected: int, limit: int) -> None: ...
+
+    def refuse(self, channel: int, version: Position) -> None: ...
+
+    def opened(self, channel: int, inlet: Inlet) -> None: ...
+
+
+class Link(Protocol):
+    """What carries the items of an outlet."""
+
+    def transmit(self, outlet: Outlet) -> None: ...
+
+    def remove(self, outlet: Outlet) -> None: ...
+
+
+class Channel:
+    """The sending end, for the worker at which it begins."""
+
+    __slots__ = ("_link", "_plane", "encoded", "outlet")
+
+    def __init__(self, outlet: Outlet, link: Link, plane: DataPlane, *, encoded: bool) -> None:
+        self.outlet = outlet
+        self.encoded = encoded
+        self._link = link
+        self._plane = plane
+
+    @property
+    def has_credit(self) -> bool:
+        return self.outlet.has_credit
+
+    def send(self, item: Item) -> None:
+        """Send it, or keep it until there is credit: a worker that asks `has_credit` before keeps little.
+
+        Raises:
+            ChannelError: a segment cannot be encoded, or one alone is above `MESSAGE_BYTES_MAX`.
+        """
+        self._put(item)
+        self._link.transmit(self.outlet)
+
+    def close(self) -> None:
+        self._link.remove(self.outlet)
+
+    def _put(self, item: Item) -> None:
+        outlet = self.outlet
+        self._plane.items_sent += 1
+        if not self.encoded:
+            outlet.put(item)
+            return
+        frame = encode_sent(outlet.number, outlet.next_sequence, item)
+        if len(frame) > BATCH_BYTES_MAX and isinstance(item, Batch) and len(item.segments) > 1:
+            for half in _halves(item):
+                self._put(half)
+            return
+        if len(frame) > MESSAGE_BYTES_MAX:
+            raise ChannelError(
+                f"a segment for {outlet.receiver.peer} takes {len(frame)} bytes; expected at most {MESSAGE_BYTES_MAX}: "
+                f"send where the data lies instead"
+            )
+        self._plane.bytes_sent += len(frame)
+        outlet.put(frame)
+
+
+def _halves(batch: Batch) -> tuple[Batch, Batch]:
+    middle = len(batch.segments) // 2
+    roots, values = batch.roots, batch.values
+    if roots is None or values is None:
+        return Batch(batch.segments[:middle]), Batch(batch.segments[middle:])
+    return (
+        Batch(batch.segments[:middle], roots[:middle], values[:middle]),
+        Batch(batch.segments[middle:], roots[middle:], values[middle:]),
+    )
+
+
+class DataPlane:
+    """All channels that begin or end in one group.
+
+    Args:
+        tenancy: connections of another are refused.
+        keys: the cluster's; None: frames carry checksums only.
+        window: items that a sender may be ahead.
+    """
+
+    def __init__(
+        self,
+        tenancy: str,
+        keys: Sequence[ClusterKey] | None = None,
+        *,
+        window: int = WINDOW,
+        entropy: Callable[[int], bytes] = os.urandom,
+    ) -> None:
+        self.tenancy = tenancy
+        self.ring = ring_of(keys)
+        self.entropy = entropy
+        self.items_sent = 0
+        self.items_received = 0
+        self.bytes_sent = 0
+        self.reconnects = 0
+        self.rejected = 0
+        self._sealed = keys is not None
+        self._window = window
+        self._site: Site | None = None
+        self._listener: asyncio.Server | None = None
+        self._accepted: set[_Accepted] = set()
+        self._dialed: dict[Site, _Dialed] = {}
+        self._local = _Local(self)
+        self._endpoints: dict[Worker, Endpoint] = {}
+        self._newest: dict[PeerId, Position] = {}
+        self._inlets: dict[tuple[Worker, Worker, Purpose], Inlet] = {}
+        self._early: dict[Worker, list[tuple[Open, _Source]]] = {}
+        self._early_count = 0
+        self._numbers = 0
+        self._closed = False
+
+    @property
+    def site(self) -> Site:
+        assert self._site is not None, "it does not listen yet"
+        return self._site
+
+    async def listen(
+        self, address: Address, *, insecure_peers: bool = False, advertise: Site | None = None
+    ) -> None:
+        """Accept connections of other groups; port 0: any. `advertise`: what others dial, if not this address.
+
+        Raises:
+            ConfigError: without a key anybody who reaches the port could put segments into jobs: only loopback then,
+                unless `insecure_peers`.
+        """
+        if not self._sealed and not insecure_peers and not address.is_loopback:
+            raise ConfigError(
+                f"{address}: without a cluster key groups talk in the clear, to whoever comes; give --key, listen on "
+                f"loopback, or say --insecure-peers"
+            )
+        if address.is_wildcard and advertise is None:
+            raise ConfigError(
+                f"{address}: others cannot dial that; say what they can with --advertise HOST:PORT"
+            )
+        loop = asyncio.get_running_loop()
+        try:
+            self._listener = await loop.create_server(self._on_connection, address.host, address.port)
+        except OSError as error:
+            raise ConfigError(f"{address}: cannot listen for other groups: {error.strerror}") from error
+        port = self._listener.sockets[0].getsockname()[1]
+        self._site = advertise or str(Address(address.host, port))
+
+    def register(self, worker: Worker, endpoint: Endpoint) -> None:
+        """Channels to this worker end here from now on, those that were opened early at once."""
+        assert worker not in self._endpoints
+        self._endpoints[worker] = endpoint
+        self._newest[worker.peer] = max(worker.version, self._newest.get(worker.peer, -1))
+        self._settle_early(worker.peer)
+
+    def unregister(self, worker: Worker) -> None:
+        """Forget the worker and all channels that end at it."""
+        self._endpoints.pop(worker, None)
+        for key in [key for key in self._inlets if key[0] == worker]:
+            self._inlets.pop(key).detach()
+
+    def forget_peer(self, peer: PeerId) -> None:
+        """It will never have a task again: what is opened to it is refused."""
+        self._newest[peer] = 2**62
+        self._settle_early(peer)
+
+    def connect(self, purpose: Purpose, sender: Worker, receiver: Worker, site: Site) -> Channel:
+        """A channel from a registered worker of this group to any."""
+        self._numbers += 1
+        outlet = Outlet(self._numbers, purpose, sender, receiver)
+        if site == self._site:
+            self._local.add(outlet)
+            return Channel(outlet, self._local, self, encoded=False)
+        link = self._dialed.get(site)
+        if link is None:
+            link = self._dialed[site] = _Dialed(self, site)
+        link.add(outlet)
+        return Channel(outlet, link, self, encoded=True)
+
+    def statistics(self) -> PlaneStatistics:
+        return PlaneStatistics(
+            items_sent=self.items_sent,
+            items_received=self.items_received,
+            bytes_sent=self.bytes_sent,
+            reconnects=self.reconnects,
+            rejected=self.rejected,
+        )
+
+    def disconnect(self) -> None:
+        """Break all connections; they are made again. For tests and for operators."""
+        for accepted in tuple(self._accepted):
+            accepted.connection.abort()
+
+    async def close(self) -> None:
+        self._closed = True
+        if self._listener is not None:
+            self._listener.close()
+        for link in tuple(self._dialed.values()):
+            link.close()
+        for accepted in tuple(self._accepted):
+            accepted.connection.abort()
+        if self._listener is not None:
+            await self._listener.wait_closed()
+
+    # -- what links call
+
+    def on_credit(self, outlet: Outlet) -> None:
+        endpoint = self._endpoints.get(outlet.sender)
+        if endpoint is not None:
+            endpoint.on_credit()
+
+    def on_open(self, opened: Open, source: _Source) -> None:
+        endpoint = self._endpoints.get(opened.receiver)
+        if endpoint is None:
+            self._on_open_without_endpoint(opened, source)
+            return
+        key = (opened.receiver, opened.sender, opened.purpose)
+        inlet = self._inlets.get(key)
+        if inlet is None:
+            inlet = self._inlets[key] = Inlet(
+                opened.purpose, opened.sender, opened.receiver, window=self._window
+            )
+            endpoint.on_open(inlet)
+        source.opened(opened.channel, inlet)
+        inlet.attach(lambda expected, limit: source.grant(opened.channel, expected, limit))
+
+    def on_item(self, inlet: Inlet, sequence: int, item: Item) -> None:
+        endpoint = self._endpoints.get(inlet.receiver)
+        if endpoint is not None and inlet.on_item(sequence, item):
+            self.items_received += 1
+            endpoint.on_arrival(inlet)
+
+    def lose_source(self, source: _Source) -> None:
+        """Nothing can be granted to it any more."""
+        for worker, opens in tuple(self._early.items()):
+            kept = [(opened, whence) for opened, whence in opens if whence is not source]
+            self._early_count -= len(opens) - len(kept)
+            if kept:
+                self._early[worker] = kept
+            else:
+                del self._early[worker]
+
+    def forget_link(self, site: Site) -> None:
+        self._dialed.pop(site, None)
+
+    def lose_accepted(self, accepted: _Accepted) -> None:
+        self._accepted.discard(accepted)
+        self.lose_source(accepted)
+
+    def _on_open_without_endpoint(self, opened: Open, source: _Source) -> None:
+        newest = self._newest.get(opened.receiver.peer, -1)
+        if opened.receiver.version <= newest:
+            source.refuse(opened.channel, newest)
+            return
+        if self._early_count >= EARLY_MAX:
+            raise ChannelError(
+                f"opens for attempts that this group has not come to: expected at most {EARLY_MAX}; does its log move?"
+            )
+        self._early_count += 1
+        self._early.setdefault(opened.receiver, []).append((opened, source))
+
+    def _settle_early(self, peer: PeerId) -> None:
+        """Of this peer, opens wait only for versions that are still to come."""
+        newest = self._newest[peer]
+        due = [worker for worker in self._early if worker.peer == peer and worker.version <= newest]
+        for worker in due:
+            opens = self._early.pop(worker)
+            self._early_count -= len(opens)
+            for opened, source in opens:
+                self.on_open(opened, source)
+
+    def _on_connection(self) -> Connection:
+        accepted = _Accepted(self)
+        self._accepted.add(accepted)
+        return accepted.connection
+
+
+class _Local:
+    """Channels within the group: items are handed over in the loop's next iteration, not within the sender's call."""
+
+    def __init__(self, plane: DataPlane) -> None:
+        self._plane = plane
+        self._outlets: dict[int, Outlet] = {}
+        self._inlets: dict[int, Inlet] = {}
+
+    def add(self, outlet: Outlet) -> None:
+        self._outlets[outlet.number] = outlet
+        opened = Open(outlet.number, outlet.purpose, outlet.sender, outlet.receiver)
+        asyncio.get_running_loop().call_soon(self._open, opened)
+
+    def _open(self, opened: Open) -> None:
+        if opened.channel in self._outlets:
+            self._plane.on_open(opened, self)
+
+    def remove(self, outlet: Outlet) -> None:
+        self._outlets.pop(outlet.number, None)
+        self._inlets.pop(outlet.number, None)
+
+    def transmit(self, outlet: Outlet) -> None:
+        if outlet.has_ready:
+            asyncio.get_running_loop().call_soon(self._deliver, outlet)
+
+    def _deliver(self, outlet: Outlet) -> None:
+        inlet = self._inlets.get(outlet.number)
+        if inlet is None:
+            return
+        for sequence, frame in outlet.take_ready():
+            assert not isinstance(frame, bytes)
+            self._plane.on_item(inlet, sequence, frame)
+
+    def opened(self, channel: int, inlet: Inlet) -> None:
+        self._inlets[channel] = inlet
+
+    def grant(self, channel: int, expected: int, limit: int) -> None:
+        outlet = self._outlets.get(channel)
+        if outlet is not None:
+            outlet.on_grant(expected, limit)
+            self.transmit(outlet)
+            self._plane.on_credit(outlet)
+
+    def refuse(self, channel: int, version: Position) -> None:
+        outlet = self._outlets.get(channel)
+        if outlet is not None:
+            outlet.refuse()
+            self._plane.on_credit(outlet)
+
+
+class _Dialed:
+    """All channels from this group to one other."""
+
+    def __init__(self, plane: DataPlane, site: Site) -> None:
+        self._plane = plane
+        self._site = site
+        self._outlets: dict[int, Outlet] = {}
+        self._connection: Connection | None = None
+        self._established = False
+        self._retry_s = RETRY_S
+        self._dialing: asyncio.Task[None] | None = None
+        self._closed = False
+        self._dial_soon(0)
+
+    def add(self, outlet: Outlet) -> None:
+        self._outlets[outlet.number] = outlet
+        self._open(outlet)
+
+    def remove(self, outlet: Outlet) -> None:
+        if self._outlets.pop(outlet.number, None) is not None:
+            self._send(Close(outlet.number))
+        if not self._outlets:
+            self._plane.forget_link(self._site)
+            self.close()
+
+    def transmit(self, outlet: Outlet) -> None:
+        if self._established and self._connection is not None:
+            for _, frame in outlet.take_ready():
+                assert isinstance(frame, bytes)
+                self._connection.send(frame)
+
+    def close(self) -> None:
+        self._closed = True
+        if self._dialing is not None:
+            self._dialing.cancel()
+        if self._connection is not None:
+            self._connection.close()
+
+    def on_established(self, connection: Connection) -> None:
+        self._established = True
+        self._retry_s = RETRY_S
+        self._send(Hello(self._plane.tenancy))
+        for outlet in self._outlets.values():
+            outlet.on_disconnected()
+            self._open(outlet)
+
+    def on_message(self, connection: Connection, message: bytes) -> None:
+        try:
+            self._on(decode(message))
+        except ChannelError as error:
+            self._plane.rejected += 1
+            log.warning("connection to another group ended", site=self._site, error=str(error))
+            connection.abort()
+
+    def on_rejected(self, connection: Connection, error: RejectedError) -> None:
+        self._plane.rejected += 1
+        log.warning("another group was not believed", site=self._site, error=str(error))
+
+    def on_lost(self, connection: Connection) -> None:
+        self._connection, self._established = None, False
+        for outlet in self._outlets.values():
+            outlet.on_disconnected()
+        if not self._closed:
+            self._plane.reconnects += 1
+            self._dial_soon(self._retry_s)
+            self._retry_s = min(RETRY_MAX_S, 2 * self._retry_s)
+
+    def _on(self, message: Message) -> None:
+        match message:
+            case Grant(channel, expected, limit):
+                outlet = self._outlets.get(channel)
+                if outlet is not None:
+                    outlet.on_grant(expected, limit)
+                    self.transmit(outlet)
+                    self._plane.on_credit(outlet)
+            case Refuse(channel, _):
+                outlet = self._outlets.get(channel)
+                if outlet is not None:
+                    outlet.refuse()
+                    self._plane.on_credit(outlet)
+            case _:
+                raise ChannelError(
+                    f"{self._site}: expected a grant or a refusal, found {type(message).__name__}"
+                )
+
+    def _open(self, outlet: Outlet) -> None:
+        self._send(Open(outlet.number, outlet.purpose, outlet.sender, outlet.receiver))
+
+    def _send(self, message: Message) -> None:
+        if self._established and self._connection is not None:
+            self._connection.send(encode(message))
+
+    def _dial_soon(self, delay_s: float) -> None:
+        self._dialing = asyncio.get_running_loop().create_task(self._dial(delay_s))
+
+    async def _dial(self, delay_s: float) -> None:
+        address = parse_address(self._site, "site of a group")
+        loop = asyncio.get_running_loop()
+        plane = self._plane
+        while True:
+            await asyncio.sleep(delay_s)
+            try:
+                _, connection = await loop.create_connection(
+                    lambda: Connection.dial(self, plane.ring, plane.entropy), address.host, address.port
+                )
+            except OSError:
+                delay_s = self._retry_s
+                self._retry_s = min(RETRY_MAX_S, 2 * self._retry_s)
+                continue
+            self._connection = connection
+            return
+
+
+class _Accepted:
+    """A connection that another group dialed: channels to workers of this group."""
+
+    def __init__(self, plane: DataPlane) -> None:
+        self._plane = plane
+        self._inlets: dict[int, Inlet] = {}
+        self._greeted = False
+        self.connection = Connection.accept(self, plane.ring, plane.entropy)
+
+    def on_established(self, connection: Connection) -> None:
+        pass
+
+    def on_message(self, connection: Connection, message: bytes) -> None:
+        try:
+            self._on(decode(message))
+        except ChannelError as error:
+            self._plane.rejected += 1
+            log.warning("connection of another group ended", address=connection.address, error=str(error))
+            connection.abort()
+
+    def on_rejected(self, connection: Connection, error: RejectedError) -> None:
+        self._plane.rejected += 1
+        log.warning("another group was not believed", address=connection.address, error=str(error))
+
+    def on_lost(self, connection: Connection) -> None:
+        self._inlets.clear()
+        self._plane.lose_accepted(self)
+
+    def opened(self, channel: int, inlet: Inlet) -> None:
+        self._inlets[channel] = inlet
+
+    def grant(self, channel: int, expected: int, limit: int) -> None:
+        self.connection.send(encode(Grant(channel, expected, limit)))
+
+    def refuse(self, channel: int, version: Position) -> None:
+        self.connection.send(encode(Refuse(channel, version)))
+
+    def _on(self, message: Message) -> None:
+        match message:
+            case Hello(tenancy):
+                if tenancy != self._plane.tenancy:
+                    raise ChannelError(
+                        f"expected a group of tenancy {self._plane.tenancy}, found one of {tenancy[:80]}"
+                    )
+                self._greeted = True
+            case _ if not self._greeted:
+                raise ChannelError(f"expected hello first, found {type(message).__name__}")
+            case Sent(channel, sequence, item):
+                inlet = self._inlets.get(channel)
+                if inlet is not None:
+                    self._plane.on_item(inlet, sequence, item)
+            case Open():
+                self._plane.on_open(message, self)
+            case Close(channel):
+                self._inlets.pop(channel, None)
+            case _:
+                raise ChannelError(f"expected an open, items or a close, found {type(message).__name__}")

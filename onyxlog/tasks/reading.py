@@ -1,0 +1,140 @@
+"""How an input's worker reads its partitions, and what it remembers of segments until everybody is done with them.
+
+Three ways, by the job's delivery: positions only, which go into checkpoints (exactly-once-state); segments under way, by
+their roots, and the positions below which all is done (at-least-once); positions as they are read (best-effort).
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterable, Mapping
+from random import Random
+from typing import Any
+
+from onyxlog.jobs.acking import Frontier, Roots
+from onyxlog.plugins.plugin import Chunk, Input, Reader
+from onyxlog.tasks.items import Batch
+
+Token = tuple[int, int]
+"""Partition and position."""
+
+
+class Partitions:
+    """The partitions of a source that one worker reads, in turn."""
+
+    def __init__(self, readers: Mapping[int, Reader], positions: Mapping[int, int]) -> None:
+        self.positions = {partition: positions.get(partition, 0) for partition in readers}
+        """From where to go on."""
+        self._readers = dict(readers)
+        self._turns = deque(sorted(readers))
+
+    @classmethod
+    async def open(cls, source: Input, index: int, workers: int, positions: Mapping[int, int]) -> Partitions:
+        """Those of worker `index` of so many."""
+        mine = range(index, await source.partitions(), workers)
+        readers = {
+            partition: await source.reader(partition, positions.get(partition, 0)) for partition in mine
+        }
+        return cls(readers, positions)
+
+    @property
+    def exhausted(self) -> bool:
+        return not self._turns
+
+    async def read(self, count: int) -> tuple[int, Chunk] | None:
+        """(partition, what it had) of the next one that has anything; None if none has now."""
+        for _ in range(len(self._turns)):
+            partition = self._turns[0]
+            reader = self._readers[partition]
+            chunk = await reader.read(count)
+            self.positions[partition] = chunk.next_position
+            if reader.exhausted:
+                self._turns.popleft()
+            else:
+                self._turns.rotate(-1)
+            if chunk.segments:
+                return partition, chunk
+        return None
+
+    async def close(self) -> None:
+        for reader in self._readers.values():
+            await reader.close()
+
+
+class Pending:
+    """The segments of an input that are under way; at-least-once."""
+
+    def __init__(self, number: int, rng: Random, *, timeout_ms: int, pending_max: int) -> None:
+        """`number`: this worker's, in its job."""
+        self._roots: Roots[Token] = Roots(number, rng, timeout_ticks=timeout_ms, pending_max=pending_max)
+        self._segments: dict[Token, Any] = {}
+        self._frontiers: dict[int, Frontier] = {}
+        self._late: deque[tuple[Token, int]] = deque()
+        """To be sent again, and how often they were."""
+        self.replayed = 0
+
+    def __len__(self) -> int:
+        return len(self._segments)
+
+    @property
+    def is_full(self) -> bool:
+        return self._roots.is_full
+
+    @property
+    def has_late(self) -> bool:
+        return bool(self._late)
+
+    def begin(self, partition: int, chunk: Chunk, now_ms: int) -> Batch:
+        """A chunk as a batch whose trees are tracked from now on."""
+        frontier = self._frontiers.get(partition)
+        if frontier is None:
+            frontier = self._frontiers[partition] = Frontier()
+        batch = Batch(chunk.segments, [], [])
+        for segment, position in zip(chunk.segments, chunk.positions, strict=True):
+            frontier.begin(position)
+            token = (partition, position)
+            self._segments[token] = segment
+            self._send(batch, token, 1, now_ms)
+        return batch
+
+    def again(self, count: int, now_ms: int) -> Batch:
+        """Those that are late, as another batch; they were not tracked since they were found late."""
+        batch = Batch([], [], [])
+        while self._late and len(batch.segments) < count:
+            token, attempt = self._late.popleft()
+            batch.segments.append(self._segments[token])
+            self.replayed += 1
+            self._send(batch, token, attempt + 1, now_ms)
+        return batch
+
+    def find_late(self, now_ms: int) -> None:
+        """Those whose time is over wait to be sent again."""
+        for overdue in self._roots.overdue(now_ms):
+            self._late.append((overdue.token, overdue.attempt))
+
+    def retry(self, roots: Iterable[int]) -> None:
+        """Somebody asked for these again."""
+        for root in roots:
+            overdue = self._roots.retry(root)
+            if overdue is not None:
+                self._late.append((overdue.token, overdue.attempt))
+
+    def settle(self, values: Iterable[tuple[int, int]]) -> list[Any]:
+        """What workers acked; the segments that everybody is done with by that."""
+        done = []
+        for token in self._roots.settle(values):
+            partition, position = token
+            self._frontiers[partition].done(position)
+            done.append(self._segments.pop(token))
+        return done
+
+    def positions(self) -> dict[int, int]:
+        """By partition, the first position that has to be read again after a failure."""
+        return {partition: frontier.position for partition, frontier in self._frontiers.items()}
+
+    def _send(self, batch: Batch, token: Token, attempt: int, now_ms: int) -> None:
+        root, ack = self._roots.begin(token, now_ms, attempt)
+        assert batch.roots is not None
+        assert batch.values is not None
+        batch.roots.append(root)
+        batch.values.append(ack)

@@ -1,0 +1,46 @@
+"""A TaskRunner that runs nothing: it says that tasks are ready, and keeps account. To test and measure coordination."""
+
+from __future__ import annotations
+
+from onyxlog.ids import PeerId, Site
+from onyxlog.peer.task_runner import TaskHost, TaskRunner
+from onyxlog.replica.commands import SignalReady
+from onyxlog.replica.effects import StartTask, StopTask
+from onyxlog.replica.replica import Replica
+
+
+class IdleRunner:
+    """`running` is what was started and not stopped; `told` all that it was told."""
+
+    def __init__(self, host: TaskHost, site: Site = "") -> None:
+        self.host = host
+        self.running: dict[PeerId, StartTask] = {}
+        self.told: list[StartTask | StopTask] = []
+        self.replica: Replica | None = None
+        self.closed = False
+        self._site = site
+
+    @property
+    def site(self) -> Site:
+        return self._site
+
+    async def start(self, task: StartTask) -> None:
+        self.told.append(task)
+        self.running[task.peer] = task
+        self.host.append(SignalReady(task.peer, task.version))
+
+    async def stop(self, task: StopTask) -> None:
+        self.told.append(task)
+        self.running.pop(task.peer, None)
+
+    def replica_changed(self, replica: Replica) -> None:
+        self.replica = replica
+
+    async def close(self) -> None:
+        self.closed = True
+        self.running.clear()
+
+
+async def run_nothing(host: TaskHost) -> TaskRunner:
+    """The MakeRunner of peers that only coordinate."""
+    return IdleRunner(host)

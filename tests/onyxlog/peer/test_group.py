@@ -1,0 +1,319 @@
+"""Groups on a log in memory: joining, dying, restarting, being overtaken by garbage collection."""
+
+from __future__ import annotations
+
+import asyncio
+from itertools import pairwise
+
+import pytest
+
+from onyxlog.api import Client, JobState
+from onyxlog.peer.backoff import PROVEN_S
+from onyxlog.replica.commands import GroupLeave, KillJob, SubmitJob
+from onyxlog.replica.replica import JoinMode
+from onyxlog.testing.virtual_time import run_virtually
+from tests.onyxlog.peer.fleets import Scene
+from tests.onyxlog.peer.jobs import a_job
+
+BOTH = pytest.mark.parametrize("join", list(JoinMode))
+
+
+@BOTH
+def test_groups_that_start_together_all_join_and_agree(join: JoinMode) -> None:
+    async def main() -> None:
+        scene = Scene(join)
+        scene.start(7)
+        replica = await scene.settled()
+        assert len(replica.groups) == 7
+        assert len(replica.peers) == 14
+        assert not replica.orphans
+        await scene.fleet.stop()
+        assert not scene.log.ports
+
+    run_virtually(main())
+
+
+@BOTH
+def test_a_group_whose_session_expires_is_gone_and_comes_back_under_a_new_id(join: JoinMode) -> None:
+    """O-10, D-19: the ring's watcher, or the session's will, writes the leave; the living group starts anew."""
+
+    async def main() -> None:
+        scene = Scene(join)
+        groups = scene.start(4)
+        before = await scene.settled()
+        old = groups[2].id
+        scene.log.expire(scene.port(groups[2]))
+        after = await scene.settled()
+        assert old not in after.groups
+        assert groups[2].id in after.groups
+        assert groups[2].incarnations == 2
+        assert after.groups.keys() - before.groups.keys() == {groups[2].id}
+        await scene.fleet.stop()
+
+    run_virtually(main())
+
+
+@BOTH
+def test_groups_that_die_at_once_are_all_noticed_and_the_ring_tightens(join: JoinMode) -> None:
+    async def main() -> None:
+        scene = Scene(join)
+        groups = scene.start(9)
+        await scene.settled()
+        for group in groups[2:6]:
+            port = scene.port(group)
+            scene.log.hold(port)  # it does not even learn of it
+            scene.log.expire(port)
+            scene.fleet.groups.remove(group)
+        replica = await scene.settled()
+        assert len(replica.groups) == 5
+        assert len(replica.peers) == 10
+        for group in groups[2:6]:
+            group.start().cancel()
+        await scene.fleet.stop()
+
+    run_virtually(main())
+
+
+@BOTH
+def test_all_groups_die_at_once_and_new_ones_still_get_in(join: JoinMode) -> None:
+    """Progress after the end of everybody: refused joiners look after a member each."""
+
+    async def main() -> None:
+        scene = Scene(join)
+        dead = scene.start(3)
+        await scene.settled()
+        for group in dead:
+            scene.log.hold(scene.port(group))
+            scene.log.expire(scene.port(group))
+            scene.fleet.groups.remove(group)
+        scene.start(4)
+        replica = await scene.settled()
+        assert len(replica.groups) == 4
+        for group in dead:
+            group.start().cancel()
+        await scene.fleet.stop()
+
+    run_virtually(main())
+
+
+@BOTH
+def test_a_group_that_stops_leaves_and_its_tasks_go_to_others(join: JoinMode) -> None:
+    async def main() -> None:
+        scene = Scene(join)
+        groups = scene.start(3)
+        await scene.settled()
+        async with Client(scene.log.open()) as client:
+            await client.start()
+            await client.submit_job(a_job("job"))
+            replica = await scene.settled()
+            assert sum(map(len, replica.allocations.values())) == 6
+            left = groups[1].id
+            runner = scene.runners[left or ""]
+            await groups[1].stop()
+            scene.fleet.groups.remove(groups[1])
+            assert runner.closed
+            replica = await scene.settled()
+            assert left in replica.left
+            assert sum(map(len, replica.allocations.values())) == 4
+        await scene.fleet.stop()
+
+    run_virtually(main())
+
+
+@BOTH
+def test_a_group_that_was_overtaken_by_garbage_collection_goes_on_from_the_origin(join: JoinMode) -> None:
+    """Regression 9 of Onyx: a subscriber that was paused across a gc installed the wrapper of the replica as the replica."""
+
+    async def main() -> None:
+        scene = Scene(join)
+        groups = scene.start(4)
+        await scene.settled()
+        async with Client(scene.log.open()) as client:
+            await client.start()
+            await client.submit_job(a_job("before"))
+            await scene.settled()
+            paused = groups[1]
+            incarnation = paused.incarnation
+            assert incarnation is not None
+            scene.log.hold(scene.port(paused))
+            await client.kill_job("before")
+            await client.submit_job(a_job("after"))
+            collected = await client.gc()
+            assert collected.stored
+            assert collected.jobs == ("before",)
+            assert scene.log.first > incarnation.core.version
+            await asyncio.sleep(1)
+            assert {task.job for task in incarnation.running.values()} == {"before"}
+            scene.log.release(scene.port(paused))
+            replica = await scene.settled()
+            assert paused.incarnation is incarnation, "it must not have begun again"
+            assert {task.job for task in incarnation.running.values()} == {"after"}
+            assert list(replica.jobs) == ["after"]
+            assert not replica.killed
+        await scene.fleet.stop()
+
+    run_virtually(main())
+
+
+@BOTH
+def test_a_group_that_was_declared_dead_while_it_was_overtaken_begins_again(join: JoinMode) -> None:
+    async def main() -> None:
+        scene = Scene(join)
+        groups = scene.start(4)
+        await scene.settled()
+        paused = groups[0]
+        old = paused.id
+        assert old is not None
+        scene.log.hold(scene.port(paused))
+        async with Client(scene.log.open()) as client:
+            await client.start()
+            await client._follower.say(GroupLeave(old))
+            for _ in range(3):  # so often that it is forgotten even as one that left
+                await client.gc()
+            assert old not in client.replica.left
+        scene.log.release(scene.port(paused))
+        replica = await scene.settled()
+        assert old not in replica.groups
+        assert paused.id in replica.groups
+        await scene.fleet.stop()
+
+    run_virtually(main())
+
+
+@BOTH
+def test_a_virtual_peer_that_fails_leaves_and_comes_back_under_a_new_id(join: JoinMode) -> None:
+    async def main() -> None:
+        scene = Scene(join)
+        (group,) = scene.start(1)
+        await scene.settled()
+        async with Client(scene.log.open()) as client:
+            await client.start()
+            await client.submit_job(a_job("job", tasks=2))
+            before = await scene.settled()
+            incarnation = group.incarnation
+            assert incarnation is not None
+            failed = min(incarnation.running)
+            incarnation.failed(failed, RuntimeError("planted"))
+            after = await scene.settled()
+            assert failed in before.peers
+            assert failed not in after.peers
+            assert len(after.peers) == 2
+            assert group.incarnations == 1
+            assert (await client.job_state("job")).state is JobState.RUNNING
+        await scene.fleet.stop()
+
+    run_virtually(main())
+
+
+def test_a_runner_that_cannot_start_a_task_costs_only_its_virtual_peer() -> None:
+    async def main() -> None:
+        scene = Scene(JoinMode.DIRECT)
+        (group,) = scene.start(1)
+        await scene.settled()
+        assert group.id is not None
+        runner = scene.runners[group.id]
+        start, failures = runner.start, 3
+
+        async def fail_at_first(task):  # type: ignore[no-untyped-def]
+            nonlocal failures
+            failures -= 1
+            if failures >= 0:
+                raise OSError("planted: no room")
+            await start(task)
+
+        runner.start = fail_at_first  # type: ignore[method-assign]
+        async with Client(scene.log.open()) as client:
+            await client.start()
+            await client.submit_job(a_job("job", tasks=1))
+            replica = await scene.settled()
+            assert failures < 0
+            assert len(replica.peers) == 2
+            assert group.incarnations == 1
+        await scene.fleet.stop()
+
+    run_virtually(main())
+
+
+def test_a_failure_inside_begins_the_group_again_with_a_growing_pause() -> None:
+    async def main() -> None:
+        scene = Scene(JoinMode.RING)
+        (group,) = scene.start(1)
+        await asyncio.sleep(0.1)
+        failed_at = []
+        for _ in range(8):
+            scene.log.expire(scene.port(group))
+            failed_at.append(asyncio.get_running_loop().time())
+            old = group.id
+            await group.until(lambda incarnation, old=old: incarnation.group != old)  # type: ignore[misc]
+        pauses = [b - a for a, b in pairwise(failed_at)]
+        assert pauses[-1] > 8 * pauses[0]
+        assert group.incarnations == 9
+        await asyncio.sleep(PROVEN_S + 1)  # what lived so long begins as if for the first time
+        began = asyncio.get_running_loop().time()
+        scene.log.expire(scene.port(group))
+        await scene.settled()
+        incarnation = group.incarnation
+        assert incarnation is not None
+        assert incarnation._began - began < 1
+        await scene.fleet.stop()
+
+    run_virtually(main())
+
+
+def test_entries_that_a_task_says_are_appended_in_order() -> None:
+    async def main() -> None:
+        scene = Scene(JoinMode.DIRECT)
+        (group,) = scene.start(1)
+        await scene.settled()
+        incarnation = group.incarnation
+        assert incarnation is not None
+        for number in range(20):
+            incarnation.append(KillJob(f"job-{number}"))
+        await scene.settled()
+        said = [e.command.job for e in scene.log.entries if isinstance(e.command, KillJob)]
+        assert said == [f"job-{number}" for number in range(20)]
+        await scene.fleet.stop()
+
+    run_virtually(main())
+
+
+def test_digests_are_published_at_common_positions_and_are_equal() -> None:
+    async def main() -> None:
+        scene = Scene(JoinMode.RING)
+        scene.start(5)
+        replica = await scene.settled()
+        async with Client(scene.log.open()) as client:
+            await client.start()
+            await client.caught_up()
+            published = await client.digests()
+            assert {one.group for one in published} == set(replica.groups)
+            assert {(one.position, one.chain) for one in published} == {(replica.version, client.chain)}
+        await scene.fleet.stop()
+
+    run_virtually(main())
+
+
+def test_another_job_under_the_same_id_is_refused_and_the_same_one_is_not() -> None:
+    async def main() -> None:
+        from onyxlog.api import JobIdTakenError
+        from onyxlog.errors import EntryError
+
+        scene = Scene(JoinMode.DIRECT)
+        scene.start(2)
+        await scene.settled()
+        async with Client(scene.log.open()) as client:
+            await client.start()
+            first = await client.submit_job(a_job("job"))
+            assert await client.submit_job(a_job("job")) == first
+            with pytest.raises((JobIdTakenError, EntryError)):
+                await client.submit_job(a_job("job", tasks=4))
+            assert await client.kill_job("job", "enough")
+            assert not await client.kill_job("job")
+            assert await client.await_job_completion("job") is JobState.KILLED
+            assert client.reason_of("job") == "enough"
+            with pytest.raises(JobIdTakenError, match="is over"):
+                await client.submit_job(a_job("job"))
+            assert sum(isinstance(e.command, SubmitJob) for e in scene.log.entries) == 1
+        await scene.fleet.stop()
+
+    run_virtually(main())
