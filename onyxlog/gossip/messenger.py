@@ -126,9 +126,11 @@ class Messenger:
         if read is None:
             return
         known = self._buffer.newest
+        own = max(self._to_publish, default=BEFORE_ALL)
         for position, payload in entries:
             self._buffer.offer(self._event(position, payload), Source.LOG)
-            if position > known:  # nobody told of it: nobody has published it
+            # Nobody told of it, or only this group, whose own entry waits for it: nobody has published it.
+            if position > known or position < own:
                 self._to_publish.setdefault(position, now)
         self.counters.read_entries += len(entries)
         if len(entries) < read.end - read.first:  # there is no more: this is the log's end
@@ -265,7 +267,7 @@ class Messenger:
         """Take an event in; whether it arrives by spreading for the first time."""
         if event.position > self._buffer.newest:
             self._idle.looked(now, found=True)
-            self._informant = sender
+            self._informant = event.publisher  # has applied all before it
         offered = self._buffer.offer(event, Source.GOSSIP)
         self.counters.offered[offered.value] += 1
         if event.position in self._heard or event.position <= self._buffer.applied - self._settings.history:
@@ -275,22 +277,22 @@ class Messenger:
         return offered is not Offered.BEYOND
 
     def _heartbeat(self, sender: GroupId, beat: Heartbeat, now: int) -> None:
-        if beat.newest > self._buffer.newest:
-            self._buffer.heard_of(beat.newest)
+        if beat.applied > self._buffer.newest:
+            self._buffer.heard_of(beat.applied)
             self._informant = sender
             self._idle.looked(now - beat.age_ms, found=True)
-        elif beat.newest == self._buffer.newest:
+        elif beat.applied == self._buffer.newest:
             self._idle.looked(now - beat.age_ms, found=False)
         own = self._buffer.chain_at(beat.applied)
         if own is not None and own != beat.chain:
             self._contradicted(sender)
         self._spreading.knows(sender, beat.applied, now)
-        if beat.newest < self._buffer.applied and not beat.answer:
+        if beat.applied < self._buffer.applied and not beat.answer:
             self._outputs.append(Send((sender,), self._beat(now, answer=True)))
 
     def _beat(self, now: int, *, answer: bool = False) -> Heartbeat:
         age = 0 if self._tailing else self._idle.age(now)
-        return Heartbeat(self._buffer.applied, self._buffer.chain, self._buffer.newest, age, answer)
+        return Heartbeat(self._buffer.applied, self._buffer.chain, age, answer)
 
     def _give(self, sender: GroupId, first: Position, end: Position) -> None:
         events = self._buffer.kept(first, min(end, first + self._settings.repair_entries_max))

@@ -98,7 +98,7 @@ def test_groups_that_miss_the_same_do_not_ask_at_the_same_moment() -> None:
 def test_more_than_peers_are_asked_for_is_read_from_the_log_in_bounded_reads() -> None:
     settings = GossipSettings(sentinels=0, read_entries_max=100)
     group = Harness(settings=settings)
-    group.receive(Heartbeat(499, b"", 499, 0))
+    group.receive(Heartbeat(499, b"", 0))
     assert group.wait_for(ReadLog, 1000) == ReadLog(0, 100, Reason.BEHIND)
     group.answer(*range(100))
     assert group.wait_for(ReadLog, 1000) == ReadLog(100, 200, Reason.BEHIND)
@@ -116,7 +116,7 @@ def test_one_read_is_asked_for_at_a_time_and_a_failed_one_is_tried_again_later()
 
 def test_a_heartbeat_shows_a_gap_to_a_group_that_heard_no_event_without_touching_the_log() -> None:
     group = Harness(settings=QUIET)
-    group.receive(Heartbeat(1, chain(1), 1, 0), "g005")
+    group.receive(Heartbeat(1, chain(1), 0), "g005")
     asked = group.wait_for(Want, 1000)
     assert asked == Want(0, 2)
     group.receive(Found((event(0), event(1)), 2), "g005")
@@ -128,10 +128,10 @@ def test_who_is_behind_is_told_so_once_and_an_answer_is_not_answered() -> None:
     group = Harness(settings=QUIET)
     group.hear(0)
     group.taken()
-    group.receive(Heartbeat(-1, bytes(16), -1, 0), "g004")
+    group.receive(Heartbeat(-1, bytes(16), 0), "g004")
     told = [o for o in group.taken() if isinstance(o, Send) and isinstance(o.message, Heartbeat)]
-    assert [(send.to, send.message.newest, send.message.answer) for send in told] == [(("g004",), 0, True)]
-    group.receive(Heartbeat(-1, bytes(16), -1, 0, answer=True), "g004")
+    assert [(send.to, send.message.applied, send.message.answer) for send in told] == [(("g004",), 0, True)]
+    group.receive(Heartbeat(-1, bytes(16), 0, answer=True), "g004")
     assert not [o for o in group.taken() if isinstance(o, Send) and isinstance(o.message, Heartbeat)]
 
 
@@ -153,7 +153,7 @@ def test_that_somebody_has_looked_at_the_log_spares_others_the_look() -> None:
     group = Harness(settings=QUIET)
     for _ in range(40):
         group.wait(2000)
-        group.receive(Heartbeat(-1, bytes(16), -1, 100), "g002")
+        group.receive(Heartbeat(-1, bytes(16), 100), "g002")
     assert reads(group) == []
     group.wait(30_000)
     assert reads(group) != []
@@ -299,3 +299,18 @@ def test_only_a_chain_that_follows_from_all_entries_is_reached() -> None:
 def test_settings_that_cannot_work_are_refused_by_name(setting: str, value: int) -> None:
     with pytest.raises(ConfigError, match=f"gossip.*{setting}"):
         GossipSettings(**{setting: value})  # type: ignore[arg-type]
+
+
+def test_who_is_stopped_by_a_gap_does_not_tell_of_what_lies_beyond() -> None:
+    """Else all would look for an entry that nobody has, and all would read the log."""
+    group = Harness(settings=GossipSettings(sentinels=0))
+    group.hear(5)
+    assert group.wait_for(Heartbeat).applied == -1
+
+
+def test_who_wrote_the_entry_after_one_that_nobody_published_publishes_that_too() -> None:
+    group = Harness(settings=QUIET)
+    group.wrote(1)
+    assert group.wait_for(ReadLog, 5000) == ReadLog(0, 1, Reason.GAP)
+    group.answer(0)
+    assert group.published() == [0, 1]
