@@ -149,8 +149,9 @@ class ShuffleReply:
 class Heartbeat:
     """How far a group is: it has applied up to `applied`, where its chain is `chain`.
 
-    What it only knows to exist is not told: who hears of a position can have it from who told. `age_ms`: how long ago it or who told it knew from the log itself that there is nothing newer. `answer`: it
-    answers a heartbeat, and is not answered again.
+    What it only knows to exist is not told: who hears of a position can have it from who told. `age_ms`: how long ago
+    it or who told it knew from the log itself that there is nothing newer. `answer`: it answers a heartbeat, and is
+    not answered again.
     """
 
     applied: Position

@@ -100,7 +100,14 @@ ALLOWED: Final[dict[str, tuple[str, ...]]] = {
     "onyxlog.__main__": ("onyxlog.main",),
     # what people import, and what measures through it: the outside of a server, in packages of their own
     "zraft_client": (*SHARED, "zraft.address", "zraft.wire"),
-    "zraft_bench": (*SHARED, *SETTINGS, "zraft.command_group", "zraft.status", "zraft_client"),
+    "zraft_bench": (
+        *SHARED,
+        *SETTINGS,
+        "zraft.command_group",
+        "zraft.status",
+        "zraft_client",
+        "onyxlog.gossip",
+    ),
     "zraft_bench.zookeeper_target": (*SHARED, *SETTINGS, "zraft.wire", "zraft_bench"),
 }
 
