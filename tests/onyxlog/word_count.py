@@ -149,7 +149,9 @@ async def run_job(
         if victims:
             while await share(client, size) < size.kill_at:
                 peers.check()
-                assert job.id not in client.replica.completed, f"{job.id} was over before anybody was killed: take more segments"
+                assert job.id not in client.replica.completed, (
+                    f"{job.id} was over before anybody was killed: take more segments"
+                )
                 assert job.id not in client.replica.killed, f"{job.id} is killed: {client.reason_of(job.id)}"
                 await asyncio.sleep(POLL_S)
             peers.kill(victims)
