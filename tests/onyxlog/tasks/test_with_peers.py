@@ -21,7 +21,7 @@ from tests.onyxlog.tasks.test_jobs_run import result_of, word_count
 LINES = 3_000
 
 
-@pytest.fixture()
+@pytest.fixture
 def out(request: pytest.FixtureRequest) -> Any:
     name = request.node.name
     forget(name)
@@ -30,7 +30,9 @@ def out(request: pytest.FixtureRequest) -> Any:
 
 
 @pytest.mark.parametrize("dies", [False, True])
-def test_a_word_count_is_exact_on_peers_that_the_log_made_workers(out: list[Any], dies: bool, request: Any) -> None:
+def test_a_word_count_is_exact_on_peers_that_the_log_made_workers(
+    out: list[Any], dies: bool, request: Any
+) -> None:
     job = word_count(request.node.name, LINES, Delivery.EXACTLY_ONCE_STATE)
     job = attrs.evolve(job, catalog=tuple(attrs.evolve(task, max_peers=2) for task in job.catalog))
 
@@ -47,7 +49,9 @@ def test_a_word_count_is_exact_on_peers_that_the_log_made_workers(out: list[Any]
                     victim = client.replica.peers[allocations["words", "count"][0]].group
                     log.expire(next(port for port in log.ports if port.will and port.will.author == victim))
                 async with asyncio.timeout(40):
-                    assert await client.await_job_completion("words") is JobState.COMPLETED, client.reason_of("words")
+                    assert await client.await_job_completion("words") is JobState.COMPLETED, client.reason_of(
+                        "words"
+                    )
                     while any(state is not PeerState.IDLE for state in client.replica.peer_states.values()):
                         await client.changed()
                 assert (await client.gc()).jobs == ("words",)
