@@ -178,9 +178,13 @@ def _of_task(job: Job, task: Task) -> Iterator[str]:
     if not outside and task.plugin is not None:
         yield f"plugin: only inputs and outputs have one, this is a {task.kind.value} task"
     if task.function is None:
-        for name in ("bulk", "params"):
+        for name in ("bulk", "params", "resources"):
             if getattr(task, name):
                 yield f"{name}: is for the task's function, and there is none"
+    if twice := set(task.resources) & set(task.params):
+        yield f"resources: {', '.join(sorted(map(repr, twice)))} is in params too; the function has one argument of a name"
+    if task.resources and not any(each.task in (task.name, EVERY_TASK) for each in job.lifecycles):
+        yield "resources: are made by lifecycles, and this task has none"
     yield from _at_least("", "batch_size", task.batch_size, 1)
     yield from _at_least("", "batch_timeout_ms", task.batch_timeout_ms, 0)
     yield from _at_least("", "min_peers", task.min_peers, 1)
