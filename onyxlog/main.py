@@ -214,6 +214,8 @@ def peer(
     except ValueError as error:
         raise ConfigError(f"--name: found {name!r}, expected 1 to 64 of A-Z a-z 0-9 _ . : -") from error
     open_port = opener(Service(service), _hosts(connect), tenancy, session_timeout_s=session_timeout)
+    if service == Service.ZOOKEEPER.value and join == "direct":
+        raise ConfigError("--join: found direct with --service zookeeper, which has no wills; expected ring")
     site = _site(address)
     listen = None if metrics is None else parse_address(metrics, "--metrics")
 
