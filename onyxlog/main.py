@@ -297,6 +297,25 @@ def submit_job(
     _with_client(connect, tenancy, service, run)
 
 
+@main.command("check-job")
+@click.argument("source", metavar="FILE|MODULE:NAME")
+@click.option(
+    "--importing/--no-importing",
+    default=True,
+    help="Import the job's functions here, to see that they are there.",
+)
+def check_job(source: str, importing: bool) -> None:
+    """Say what is wrong with a job, if anything is; needs no service. Exit code 2 if it cannot run."""
+    from onyxlog.jobs.job_files import load_job
+    from onyxlog.jobs.validation import check
+    from onyxlog.plugins.plugin import INPUTS, OUTPUTS
+
+    job = load_job(source)
+    check(job, importing=importing, inputs=INPUTS, outputs=OUTPUTS)
+    least = sum(task.min_peers for task in job.catalog)
+    click.echo(f"{job.id}: can run; {len(job.catalog)} tasks, on {least} virtual peers at least")
+
+
 async def _wait(client: Client, job: JobId, timeout_s: float | None) -> None:
     from onyxlog.api import JobState
 

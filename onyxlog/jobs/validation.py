@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator
-from typing import Any
+from typing import Any, Final
 
 from onyxlog.errors import WorkflowError
 from onyxlog.ids import TaskName
@@ -18,7 +18,7 @@ from onyxlog.jobs.triggers import RESULT, Complete, Punctuation, Segments, Timer
 from onyxlog.jobs.windows import Fixed, Global, Session, Sliding, Window
 from onyxlog.scheduling.requirements import TaskScheduler
 
-EXTENTS_PER_SEGMENT_MAX = 1_000
+EXTENTS_PER_SEGMENT_MAX: Final = 1_000
 """Of sliding windows: range / slide."""
 
 
