@@ -79,13 +79,14 @@ class DescendantCount:
         self._shard = 0
         self.number = 0
         if path in ("", ROOT):
-            # The root itself is not below the root.
+            # The root is not below itself; but ZooKeeper has it under both names, and finds "/" below "".
+            root = 1 if path == ROOT else 0
             if not machine.hidden:
-                self.number = len(machine.nodes) - 1
+                self.number = len(machine.nodes) - root
                 self._shard = SHARD_COUNT
             else:
                 self._prefix = ROOT
-                self.number = -1
+                self.number = -root
             return
         node = machine.find(path)
         if node is None or not node.children:
