@@ -40,16 +40,16 @@ def plots_of(run: Run) -> list[Plot]:
     found: list[Plot] = []
     measured = [one for one in run.tests if one.acknowledged and not one.superseded]
     if measured:
-        found.append(_draw("throughput", "Requests per second", lambda axes: _throughput(axes, measured)))
+        found.append(draw("throughput", "Requests per second", lambda axes: _throughput(axes, measured)))
         found.append(
-            _draw("latency", "Latency: share of the requests within", lambda axes: _latency(axes, measured))
+            draw("latency", "Latency: share of the requests within", lambda axes: _latency(axes, measured))
         )
     times = series(run.trials)
     elections = {name: values for name, values in times.items() if "leader" in name}
     if elections:
-        found.append(_draw("elections", "Elections: share within", lambda axes: _elections(axes, elections)))
+        found.append(draw("elections", "Elections: share within", lambda axes: _elections(axes, elections)))
         found.append(
-            _draw(
+            draw(
                 "elections-histogram",
                 "Elections: how many took how long",
                 lambda axes: _histogram(axes, elections),
@@ -58,12 +58,12 @@ def plots_of(run: Run) -> list[Plot]:
     outages = {name: values for name, values in times.items() if "leader" not in name or "write" in name}
     if outages:
         found.append(
-            _draw("failover", "Writes after the loss of a leader", lambda axes: _elections(axes, outages))
+            draw("failover", "Writes after the loss of a leader", lambda axes: _elections(axes, outages))
         )
     return found
 
 
-def _draw(name: str, title: str, fill: Callable[[Any], None]) -> Plot:
+def draw(name: str, title: str, fill: Callable[[Any], None]) -> Plot:
     # The figure by itself: pyplot would keep global state, and look for a screen.
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure

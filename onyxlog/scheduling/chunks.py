@@ -176,8 +176,15 @@ class _Picking:
 
     def _next(self, index: int) -> bool:
         """One chunk more, where it costs least; whether there was room for it."""
-        # Elsewhere it costs nothing at best.
-        return self._stay(index, cost_max=-1) or self._go(index) or self._stay(index, cost_max=UNBOUNDED)
+        heap = self._staying[index]
+        while heap:
+            # Elsewhere it costs nothing at best.
+            if self._stay(index, cost_max=-1) or self._go(index):
+                return True
+            # A site without room drops out here, or is dearer than it was, and elsewhere may be cheaper then.
+            if heap and self._stay(index, cost_max=heap[0][0]):
+                return True
+        return self._go(index)
 
     def _stay(self, index: int, cost_max: int, *, displacing: bool = True) -> bool:
         """One chunk more on a site where the job has workers. Costs only rise, so they are looked at again late."""

@@ -19,7 +19,7 @@ from onyxlog.scheduling.demand import (
     pins_of,
 )
 from onyxlog.scheduling.division import Division, divide
-from onyxlog.scheduling.filling import Counts, fill, split, uncovered
+from onyxlog.scheduling.filling import Counts, fill, outbid, split, uncovered
 from onyxlog.scheduling.job_schedulers.rule import Rank
 from onyxlog.scheduling.placement import Pool, Seats, place
 from onyxlog.scheduling.requirements import Allocations, Problem
@@ -143,8 +143,8 @@ class _Decision:
             if is_colocated(job.job):
                 wanted[index] = [0] * len(job.tasks)
         if not self._workforce.alike:
-            seating = Seating(self._workforce.supply(rest), self._workforce.able)
-            if failed := uncovered(seating, jobs, wanted):
+            seating, failed = self._seated(rest, jobs, wanted)
+            if failed:
                 self._give_way(jobs, division, wanted, failed, pool)
                 return None
             wanted = fill(seating, self._rule, jobs, division, wanted)
@@ -168,6 +168,17 @@ class _Decision:
             placed[key] += peers
         return placed
 
+    def _seated(
+        self, rest: Mapping[PeerId, int], jobs: Sequence[JobDemand], wanted: Counts
+    ) -> tuple[Seating, list[int]]:
+        """The minima of all jobs that are to run, and those who cannot have it."""
+        supply, able = self._workforce.supply(rest), self._workforce.able
+        seating = Seating(supply, able)
+        failed = uncovered(seating, jobs, wanted)
+        if not failed and self._rule.spare_in_order:
+            failed = outbid(Seating(supply, able), jobs, wanted)
+        return seating, failed
+
     def _give_way(
         self,
         jobs: Sequence[JobDemand],
@@ -181,7 +192,7 @@ class _Decision:
         If it is for workers that chunks took, the colocated job that was submitted last, but not before the one that
         needs them, does with half of its chunks; else the jobs themselves wait.
         """
-        without_chunks = uncovered(Seating(self._workforce.supply(pool), self._workforce.able), jobs, wanted)
+        _, without_chunks = self._seated(pool, jobs, wanted)
         chunky = [
             index
             for index, job in enumerate(jobs)

@@ -53,6 +53,8 @@ class Size:
     session_timeout_s: float = 4.0
     checkpoint_interval_ms: int = 1_000
     servers: int = 3
+    kill_at: float = 0.4
+    """How much of the input is to be done when some are killed."""
 
 
 @frozen
@@ -136,7 +138,7 @@ async def run_job(
     victims: list[str],
     share: Callable[[Client, Size], Awaitable[float]],
 ) -> tuple[float, int]:
-    """Submit it, kill the victims once 40 % are done; seconds, and how many attempts there were."""
+    """Submit it, kill the victims once enough is done; seconds, and how many attempts there were."""
     versions: set[int] = set()
     client.on_played(
         lambda played: versions.update(filter(None, [played.replica.allocation_versions.get(job.id)]))
@@ -145,8 +147,12 @@ async def run_job(
     await client.submit_job(job)
     async with asyncio.timeout(DEADLINE_S):
         if victims:
-            while await share(client, size) < 0.4:
+            while await share(client, size) < size.kill_at:
                 peers.check()
+                assert job.id not in client.replica.completed, (
+                    f"{job.id} was over before anybody was killed: take more segments"
+                )
+                assert job.id not in client.replica.killed, f"{job.id} is killed: {client.reason_of(job.id)}"
                 await asyncio.sleep(POLL_S)
             peers.kill(victims)
             print(f"  killed {', '.join(victims)} after {time.monotonic() - began:.1f} s", flush=True)

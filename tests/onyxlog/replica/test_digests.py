@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import msgpack
 from attrs import evolve
 
-from onyxlog.replica.commands import Gc, KillJob, SubmitJob
+from onyxlog.replica.codec import encode_origin
+from onyxlog.replica.commands import Gc, GroupLeave, KillJob, PrepareJoin, SubmitJob
 from onyxlog.replica.digests import CHAIN_START, digest
 from onyxlog.replica.replica import Parameters, Replica
 from onyxlog.replica.table import Table
 from onyxlog.scheduling.requirements import JobScheduler
-from tests.onyxlog.replica.scripts import Log, job
+from tests.onyxlog.replica.scripts import Log, job, worker
 from tests.onyxlog.replica.test_collection import overtaken
 from tests.onyxlog.replica.test_jobs_in_the_log import fleet
 
@@ -70,3 +72,16 @@ def test_the_chain_tells_of_another_entry_that_led_to_the_same_replica() -> None
     other.write(KillJob("no", "another"), "client")
     assert one.replica == other.replica
     assert one.chain != other.chain != CHAIN_START
+
+
+def test_origin_digest_and_chain_are_these_for_ever() -> None:
+    """Peers of two versions play one log together: whoever changes one of these needs another format."""
+    tables: list[list[object]] = [[] for _ in range(19)]
+    replica = [["balanced", "direct", 1], -1, *tables[:6], -1, 2, *tables[6:]]
+    assert msgpack.unpackb(encode_origin(Replica(), CHAIN_START))[:3] == [1, replica, bytes(16)]
+    log = Log()
+    log.write(worker("a", "a1", tags=("gpu",)), "a")
+    log.write(PrepareJoin("a"), "a")
+    log.write(GroupLeave("a"), "b")
+    assert digest(log.replica).hex() == "e56e7c0a3e6758fcf21a2fbdff3a5767"
+    assert log.chain.hex() == "e7802da799c54c14377ec0d75bc51b94"

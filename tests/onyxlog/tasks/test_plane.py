@@ -95,6 +95,26 @@ def test_items_travel_sealed_or_in_the_clear(keys: Any) -> None:
     planes(use, {"keys": keys}, {"keys": keys})
 
 
+def test_a_handshake_may_be_over_before_whoever_dialed_runs_on(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def use(a: DataPlane, b: DataPlane) -> None:
+        loop = asyncio.get_running_loop()
+        create = loop.create_connection
+
+        async def slowly(*args: Any, **kwargs: Any) -> Any:
+            made = await create(*args, **kwargs)
+            await asyncio.sleep(0.1)
+            return made
+
+        monkeypatch.setattr(loop, "create_connection", slowly)
+        end = End()
+        a.register(HERE, End())
+        b.register(THERE, end)
+        connect(a, b).send(Barrier(1))
+        await end.until(lambda: end.items == [Barrier(1)])
+
+    planes(use, {"keys": [KEY]}, {"keys": [KEY]})
+
+
 @pytest.mark.parametrize("other", [None, [OTHER_KEY]])
 def test_without_the_key_nothing_is_taken(other: Any) -> None:
     async def use(a: DataPlane, b: DataPlane) -> None:

@@ -1,0 +1,61 @@
+"""`zraft-bench gossip`: the thesis' tables of gossip beside ours, in simulation."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from onyxlog.gossip.thesis.tables import SIZES
+from zraft.errors import ConfigError
+from zraft_bench import gossip_tables, plots
+from zraft_bench.report_command import WITHOUT_PLOTS
+from zraft_bench.show import new_console
+
+QUICK_SIZES = (8, 21, 55)
+
+
+@click.command(short_help="How entries spread among peers: the thesis' tables 8.1 to 8.9 beside ours.")
+@click.option("--quick", is_flag=True, help=f"Fleets of {QUICK_SIZES} only, and a tenth of the iterations.")
+@click.option(
+    "--events", default=50, show_default=True, type=click.IntRange(1), help="Entries of each simulated fleet."
+)
+@click.option("--seed", default=1, show_default=True, type=int, help="The same one gives the same figures.")
+@click.option(
+    "--out",
+    default="bench-gossip",
+    show_default=True,
+    type=click.Path(path_type=Path, file_okay=False),
+    help="Directory for gossip.md and the plots; made if absent.",
+)
+def gossip(*, quick: bool, events: int, seed: int, out: Path) -> None:
+    """Reproduce the thesis' tables 8.1 to 8.9, and measure our ways of spreading at the same sizes.
+
+    All of it is simulated, by a seed, in one process: minutes at full size, seconds with --quick.
+    """
+    console = new_console()
+    extent = gossip_tables.Extent(
+        sizes=QUICK_SIZES if quick else SIZES,
+        iterations=100 if quick else None,
+        spread_runs=100 if quick else 1000,
+        events=events,
+        seed=seed,
+    )
+    tables = gossip_tables.compute(extent, lambda what: console.print(what, style="dim", highlight=False))
+    drawn = []
+    if plots.available():
+        from zraft_bench import gossip_plots
+
+        drawn = gossip_plots.plots_of(tables)
+    text = gossip_tables.markdown(tables)
+    try:
+        out.mkdir(parents=True, exist_ok=True)
+        target = out / "gossip.md"
+        target.write_text(text, encoding="utf-8")
+        for plot in drawn:
+            (out / f"{plot.name}.png").write_bytes(plot.png)
+    except OSError as error:
+        raise ConfigError(f"--out: cannot write to {out}: {error.strerror}") from error
+    if not drawn:
+        console.print(WITHOUT_PLOTS, highlight=False)
+    console.print(f"tables: {target}", highlight=False, soft_wrap=True)

@@ -1,0 +1,383 @@
+"""The core of gossip in one group: messages, answers of the log and time in; messages, reads and entries to apply out.
+
+It owns how entries get here and in which order they may be applied. How events spread is a `Spreading`. It knows no
+clock, socket or disk, and draws from the generator that is handed in. What is to be applied is pulled, one entry at a
+time, as only the replica can tell the chain after it:
+
+    while ready := messenger.ready(now):
+        chain, view = play(ready.event)
+        messenger.applied(chain, view, now)
+    for output in messenger.outputs(): ...
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from random import Random
+
+from attrs import evolve
+
+from onyxlog.gossip.buffer import Mismatch, Offered, OrderingBuffer, Ready, Source
+from onyxlog.gossip.messages import (
+    Event,
+    Found,
+    Heartbeat,
+    Message,
+    PoolEvent,
+    RumourEvent,
+    Send,
+    TreeEvent,
+    Want,
+)
+from onyxlog.gossip.outputs import BeginAgain, Counters, Output, ReadLog, Reason, Tail
+from onyxlog.gossip.pacing import Gap, Idle, Pulse, Watch
+from onyxlog.gossip.settings import GossipSettings
+from onyxlog.gossip.spreading import Spreading
+from onyxlog.gossip.streams import View, ranked
+from onyxlog.ids import BEFORE_ALL, GroupId, Position
+
+
+class Messenger:
+    """One group's. `now`: ms of a clock that does not go back, the same for all calls."""
+
+    def __init__(
+        self,
+        me: GroupId,
+        settings: GossipSettings,
+        spreading: Spreading,
+        random: Random,
+        *,
+        applied: Position,
+        chain: bytes,
+        view: View,
+        now: int,
+    ) -> None:
+        self.me = me
+        self.counters = Counters()
+        self._settings = settings
+        self._spreading = spreading
+        self._random = random
+        self._buffer = OrderingBuffer(
+            applied,
+            chain,
+            window=settings.window,
+            history=settings.history,
+            history_bytes=settings.history_bytes,
+        )
+        self._view = view
+        self._others: tuple[GroupId, ...] = ()
+        self._origin = BEFORE_ALL
+        self._outputs: list[Output] = []
+        self._heard: set[Position] = set()
+        """Positions that arrived by spreading, or were published from here, as far back as events are kept."""
+        self._to_publish: dict[Position, int] = {}
+        self._reading: ReadLog | None = None
+        self._informant: GroupId | None = None
+        self._against: list[GroupId] = []
+        self._sentinel = False
+        self._tailing = False
+        self._gap = Gap(settings, random)
+        self._idle = Idle(settings, random, now)
+        self._pulse = Pulse(settings, random, now)
+        self._watch = Watch(settings, now)
+        self._see(view, now)
+
+    @property
+    def position(self) -> Position:
+        return self._buffer.applied
+
+    @property
+    def chain(self) -> bytes:
+        return self._buffer.chain
+
+    @property
+    def newest(self) -> Position:
+        return self._buffer.newest
+
+    # What arrives.
+
+    def wrote(self, position: Position, payload: bytes, now: int) -> None:
+        """The log accepted an entry of this group. It is published once all before it are applied here."""
+        newest = position > self._buffer.newest
+        if self._buffer.offer(self._event(position, payload), Source.OWN) is not Offered.BEYOND:
+            self._to_publish[position] = now
+        if newest:
+            self._idle.looked(now, found=True)
+        self._after_news(now)
+
+    def receive(self, sender: GroupId, message: Message, now: int) -> None:
+        match message:
+            case PoolEvent(event) | RumourEvent(event) | TreeEvent(event):
+                first = self._arrived(sender, event, now)
+                self._send(self._spreading.receive(sender, message, first, now))
+            case Heartbeat():
+                self._heartbeat(sender, message, now)
+            case Want(first=begin, end=end):
+                self._give(sender, begin, end)
+            case Found(events=events, end=end):
+                self._found(events, now)
+            case _:
+                self._send(self._spreading.receive(sender, message, False, now))
+        self._after_news(now)
+
+    def log_answered(self, entries: Sequence[tuple[Position, bytes]], now: int) -> None:
+        """What the read that was asked for last brought: positions without gaps from its first on."""
+        read, self._reading = self._reading, None
+        if read is None:
+            return
+        known = self._buffer.newest
+        own = max(self._to_publish, default=BEFORE_ALL)
+        for position, payload in entries:
+            self._buffer.offer(self._event(position, payload), Source.LOG)
+            # Nobody told of it, or only this group, whose own entry waits for it: nobody has published it.
+            if position > known or position < own:
+                self._to_publish.setdefault(position, now)
+        self.counters.read_entries += len(entries)
+        if len(entries) < read.end - read.first:  # there is no more: this is the log's end
+            self._idle.looked(now, found=bool(entries))
+        self._gap.forget()
+        self._after_news(now)
+
+    def log_failed(self, now: int) -> None:
+        """The read could not be done; it is tried again after a while."""
+        self._reading = None
+        self._gap.forget()
+        self._idle.back_off(now)
+        self._after_news(now)
+
+    def tailed(self, entries: Iterable[tuple[Position, bytes]], now: int) -> None:
+        """Entries that the log pushed; none: the subscription stands."""
+        self._tailing = True
+        for position, payload in entries:
+            self.counters.tailed_entries += 1
+            offered = self._buffer.offer(self._event(position, payload), Source.TAIL)
+            if offered is Offered.NEW and position not in self._heard:
+                self._to_publish.setdefault(position, now + self._settings.sentinel_wait_ms)
+        self._idle.looked(now, found=True)
+        self._after_news(now)
+
+    def tail_lost(self, now: int) -> None:
+        """The log pushes no more for now."""
+        self._tailing = False
+        self._idle.back_off(now)
+
+    def begin(self, applied: Position, chain: bytes, view: View, now: int) -> None:
+        """The replica was replaced by the log's origin: garbage collection went by, or this group asked for it."""
+        self.counters.begun_again += 1
+        self._reading = None
+        self._origin = applied
+        self._against.clear()
+        self._gap.forget()
+        self._buffer.begin(applied, chain)
+        self._to_publish = {p: due for p, due in self._to_publish.items() if p > applied}
+        self._see(view, now)
+        self._after_news(now)
+
+    def collected(self, origin: Position) -> None:
+        """The log's origin is at `origin` now, and entries up to it are gone from it."""
+        self._origin = max(self._origin, origin)
+
+    # What is applied.
+
+    def ready(self, now: int) -> Ready | None:
+        """The entry to apply next, which `applied` is to follow at once; None if it is not here."""
+        found = self._buffer.ready()
+        if isinstance(found, Mismatch):
+            self._contradicted(found.publisher)
+            self._read(self._buffer.applied + 1, self._buffer.applied + 2, Reason.MISMATCH)
+            return None
+        if found is not None and found.source is Source.GOSSIP:
+            self._against.clear()
+        return found
+
+    def applied(self, chain: bytes, view: View | None, now: int) -> None:
+        """The entry that was ready is applied, with this chain after it. `view` None: the same groups as before."""
+        ready = self._buffer.ready()
+        assert isinstance(ready, Ready), "applied without an entry that was ready"
+        event = self._buffer.advance(chain)
+        self.counters.applied[ready.source.value] += 1
+        self._heard.discard(event.position - self._settings.history)
+        if view is not None:
+            self._see(view, now)
+        self._publish_due(now)
+        self._after_news(now)
+
+    # Time.
+
+    def tick(self, now: int) -> None:
+        """Do what is due."""
+        self._send(self._spreading.tick(now))
+        self._publish_due(now)
+        if self._pulse.due(now):
+            self._pulse.beaten(now)
+            if self._others:
+                self._outputs.append(Send((self._random.choice(self._others),), self._beat(now)))
+        if self._watch.due(now):
+            self._watch.beaten(now)
+            if self._tailing and self._others:
+                self._outputs.append(Send(self._others, self._beat(now)))
+        if self._gap.due(now):
+            self._mend(now)
+        elif self._idle.due(now) and self._reading is None and not self._tailing:
+            self._idle.polling(now)
+            first = self._buffer.applied + 1
+            self._read(first, first + self._settings.read_entries_max, Reason.POLL)
+
+    def deadline(self) -> int:
+        """When to call `tick` next, at the latest."""
+        dues = [self._pulse.at, *self._to_publish_dues()]
+        spreading = self._spreading.deadline()
+        if spreading is not None:
+            dues.append(spreading)
+        if self._gap.at is not None:
+            dues.append(self._gap.at)
+        if self._reading is None and not self._tailing:
+            dues.append(self._idle.at)
+        if self._tailing:
+            dues.append(self._watch.at)
+        return min(dues)
+
+    def outputs(self) -> list[Output]:
+        """What is to be done, in order; each is given once."""
+        outputs, self._outputs = self._outputs, []
+        return outputs
+
+    # Inside.
+
+    def _event(self, position: Position, payload: bytes) -> Event:
+        return Event(position, payload, b"", self._origin, self.me)
+
+    def _send(self, sends: Iterable[Send]) -> None:
+        self._outputs.extend(sends)
+
+    def _see(self, view: View, now: int) -> None:
+        self._view = view
+        groups = view.current.groups()
+        self._others = tuple(group for group in groups if group != self.me)
+        sentinel = len(self._others) < len(groups) and self.me in ranked(
+            BEFORE_ALL, groups, self._settings.sentinels
+        )
+        if sentinel != self._sentinel:
+            self._sentinel = sentinel
+            self._tailing = False
+            self._outputs.append(Tail(sentinel))
+        self._send(self._spreading.membership(view, now))
+
+    def _arrived(self, sender: GroupId, event: Event, now: int) -> bool:
+        """Take an event in; whether it arrives by spreading for the first time."""
+        if event.position > self._buffer.newest:
+            self._idle.looked(now, found=True)
+            self._informant = event.publisher  # has applied all before it
+        offered = self._buffer.offer(event, Source.GOSSIP)
+        self.counters.offered[offered.value] += 1
+        if event.position in self._heard or event.position <= self._buffer.applied - self._settings.history:
+            return False
+        if offered is not Offered.BEYOND:  # which is not kept, so that it may come again
+            self._heard.add(event.position)
+        return offered is not Offered.BEYOND
+
+    def _heartbeat(self, sender: GroupId, beat: Heartbeat, now: int) -> None:
+        if beat.applied > self._buffer.newest:
+            self._buffer.heard_of(beat.applied)
+            self._informant = sender
+            self._idle.looked(now - beat.age_ms, found=True)
+        elif beat.applied == self._buffer.newest:
+            self._idle.looked(now - beat.age_ms, found=False)
+        own = self._buffer.chain_at(beat.applied)
+        if own is not None and own != beat.chain:
+            self._contradicted(sender)
+        self._spreading.knows(sender, beat.applied, now)
+        if beat.applied < self._buffer.applied and not beat.answer:
+            self._outputs.append(Send((sender,), self._beat(now, answer=True)))
+
+    def _beat(self, now: int, *, answer: bool = False) -> Heartbeat:
+        age = 0 if self._tailing else self._idle.age(now)
+        return Heartbeat(self._buffer.applied, self._buffer.chain, age, answer)
+
+    def _give(self, sender: GroupId, first: Position, end: Position) -> None:
+        events = self._buffer.kept(first, min(end, first + self._settings.repair_entries_max))
+        batch: list[Event] = []
+        size, datagrams = 0, 0
+        for event in events:
+            cost = len(event.payload) + len(event.previous) + 64
+            if batch and size + cost > self._settings.datagram_bytes:
+                self._outputs.append(Send((sender,), Found(tuple(batch), event.position)))
+                batch, size, datagrams = [], 0, datagrams + 1
+                if datagrams == self._settings.found_datagrams:
+                    break
+            batch.append(event)
+            size += cost
+        self.counters.repairs_given += len(events)
+        if batch or not events:
+            self._outputs.append(Send((sender,), Found(tuple(batch), end)))
+
+    def _found(self, events: Sequence[Event], now: int) -> None:
+        for event in events:
+            if self._buffer.offer(event, Source.PEER) is Offered.NEW:
+                self._send(self._spreading.learn(event, now))
+        if not events:
+            self._gap.hurry(now)
+
+    def _mend(self, now: int) -> None:
+        """Something has been missing for long enough: ask a peer for it, or read the log."""
+        missing = self._buffer.missing()
+        if missing is None or self._reading is not None:
+            self._gap.forget()
+            return
+        first, end = missing
+        if self._buffer.must_come_from_log():
+            self._read(first, end, Reason.MISMATCH)
+        elif end - first > self._settings.repair_entries_max:
+            self._read(first, min(end, first + self._settings.read_entries_max), Reason.BEHIND)
+        elif self._gap.attempts >= self._settings.repair_attempts or not self._others:
+            self._read(first, end, Reason.GAP)
+        else:
+            whom = self._informant if self._gap.attempts == 0 else None
+            if whom is None or whom not in self._others:
+                whom = self._random.choice(self._others)
+            self._gap.asked(now)
+            self.counters.repairs_asked += 1
+            self._outputs.append(Send((whom,), Want(first, end)))
+
+    def _read(self, first: Position, end: Position, reason: Reason) -> None:
+        if self._reading is None:
+            self._reading = ReadLog(first, end, reason)
+            self._gap.forget()
+            self.counters.reads[reason.value] += 1
+            self._outputs.append(self._reading)
+
+    def _contradicted(self, by: GroupId) -> None:
+        """A group has another chain than this one. Several in a row, and it is this one that is wrong."""
+        self.counters.mismatches += 1
+        if by not in self._against:
+            self._against.append(by)
+        if len(self._against) >= min(self._settings.divergence, max(1, len(self._others))):
+            why = f"at position {self._buffer.applied} other groups have another replica: {', '.join(self._against)}"
+            self._against.clear()
+            self._outputs.append(BeginAgain(why))
+
+    def _publish_due(self, now: int) -> None:
+        """Publish what fell to this group, once it is applied here: only then is the chain before it known."""
+        for position in sorted(p for p, due in self._to_publish.items() if due <= now):
+            if position > self._buffer.applied:
+                break
+            del self._to_publish[position]
+            if position in self._heard:
+                continue
+            for event in self._buffer.kept(position, position + 1):
+                self._heard.add(position)
+                self.counters.published += 1
+                self._send(self._spreading.publish(evolve(event, publisher=self.me), now))
+
+    def _to_publish_dues(self) -> list[int]:
+        return [due for position, due in self._to_publish.items() if position <= self._buffer.applied]
+
+    def _after_news(self, now: int) -> None:
+        """Whether something is missing may have changed."""
+        missing = self._buffer.missing()
+        if missing is None:
+            self._gap.forget()
+        elif self._reading is None:
+            self._gap.noticed(missing[0], now)
+        self._pulse.at_position(self._buffer.newest, now)
+        self._watch.at_position(self._buffer.newest, now)

@@ -1,0 +1,134 @@
+"""The thesis' own ways of spreading events, for comparison: each peer draws its streams, and nobody knows of others.
+
+`BlindCounter` is listing 6.4 over the pool of listing 6.3, with or without the proposed history of visited streams;
+`Feedback` is listing 6.1. Where there are too few groups for the thesis' number of streams it is 2.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from random import Random
+from typing import Final
+
+from onyxlog.gossip.messages import Event, Known, RumourEvent, Send, Spread
+from onyxlog.gossip.pacing import about
+from onyxlog.gossip.spreading import SpreadingSettings
+from onyxlog.gossip.streams import View
+from onyxlog.ids import GroupId, Position
+
+QUEUED_MAX: Final = 1024
+
+
+class BlindCounter:
+    """Every reception is published on the group's own stream, known or not, until its hops are used up.
+
+    With `history`, an event carries the streams it was on, and is not published on them again.
+    """
+
+    def __init__(self, me: GroupId, settings: SpreadingSettings, view: View, *, history: bool) -> None:
+        self._me = me
+        self._settings = settings
+        self._history = history
+        self._streams = view.current.drawn()
+
+    def membership(self, view: View, now: int) -> Iterable[Send]:
+        self._streams = view.current.drawn()
+        return ()
+
+    def publish(self, event: Event, now: int) -> Iterator[Send]:
+        yield from self._published(RumourEvent(event, 0, self._settings.ttl))
+
+    def receive(self, sender: GroupId, message: Spread, first: bool, now: int) -> Iterator[Send]:
+        # The thesis asks for hops that are left, but not whether the event is new: copies multiply with every hop.
+        if isinstance(message, RumourEvent) and message.ttl > 1:
+            yield from self._published(
+                RumourEvent(message.event, 0, message.ttl - 1, message.visited, message.hops + 1)
+            )
+
+    def learn(self, event: Event, now: int) -> Iterable[Send]:
+        return ()
+
+    def knows(self, sender: GroupId, newest: Position, now: int) -> None:
+        pass
+
+    def tick(self, now: int) -> Iterable[Send]:
+        return ()
+
+    def deadline(self) -> int | None:
+        return None
+
+    def _published(self, copy: RumourEvent) -> Iterator[Send]:
+        arc = self._streams.arc(self._me)
+        if arc is None or (self._history and arc.publishes in copy.visited):
+            return
+        visited = (*copy.visited, arc.publishes) if self._history else ()
+        to = self._streams.listeners(arc.publishes)
+        if to:
+            sent = RumourEvent(copy.event, arc.publishes, copy.ttl, visited, copy.hops)
+            yield Send(to, sent, arc.publishes)
+
+
+class Feedback:
+    """The earliest event in the queue to a random group, each round; who knew it says so, and enough of them end it."""
+
+    def __init__(self, me: GroupId, settings: SpreadingSettings, random: Random, view: View) -> None:
+        self._me = me
+        self._settings = settings
+        self._random = random
+        self._queue: dict[Position, tuple[Event, int, int]] = {}
+        """Event, how many knew it, and hops."""
+        self._round_at: int | None = None
+        self._others: tuple[GroupId, ...] = ()
+        self.membership(view, 0)
+
+    def membership(self, view: View, now: int) -> Iterable[Send]:
+        self._others = tuple(group for group in view.current.groups() if group != self._me)
+        return ()
+
+    def publish(self, event: Event, now: int) -> Iterable[Send]:
+        self._enqueue(event, 0, now)
+        return ()
+
+    def receive(self, sender: GroupId, message: Spread, first: bool, now: int) -> Iterator[Send]:
+        match message:
+            case RumourEvent(event, hops=hops):
+                if first:
+                    self._enqueue(event, hops + 1, now)
+                else:
+                    yield Send((sender,), Known(event.position))
+            case Known(position):
+                if position in self._queue:
+                    event, known, hops = self._queue[position]
+                    self._queue[position] = (event, known + 1, hops)
+                    if known + 1 > self._settings.feedback_max:
+                        del self._queue[position]
+            case _:
+                pass
+
+    def learn(self, event: Event, now: int) -> Iterable[Send]:
+        return ()
+
+    def knows(self, sender: GroupId, newest: Position, now: int) -> None:
+        pass
+
+    def tick(self, now: int) -> Iterator[Send]:
+        if self._round_at is None or self._round_at > now:
+            return
+        self._round_at = None
+        if self._queue and self._others:
+            position = min(self._queue)
+            event, known, hops = self._queue.pop(position)
+            # Again at the end: the next round is for the next event.
+            self._queue[position] = (event, known, hops)
+            target = self._random.choice(self._others)
+            yield Send((target,), RumourEvent(event, 0, 1, (), hops))
+            self._round_at = now + about(self._settings.round_ms, self._random)
+
+    def deadline(self) -> int | None:
+        return self._round_at
+
+    def _enqueue(self, event: Event, hops: int, now: int) -> None:
+        if len(self._queue) < QUEUED_MAX:
+            self._queue[event.position] = (event, 0, hops)
+            if self._round_at is None:
+                self._round_at = now + about(self._settings.round_ms, self._random)

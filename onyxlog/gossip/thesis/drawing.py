@@ -1,0 +1,112 @@
+"""Listing 6.3, `pick-streams`, and what the thesis measures of the graphs that come of it (tables 8.1 to 8.6)."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter, deque
+from collections.abc import Sequence
+from random import Random
+
+from attrs import frozen
+
+from onyxlog.errors import OnyxlogError
+from onyxlog.gossip.messages import Stream
+from onyxlog.gossip.streams import Arc, drawn_arc
+
+
+class UndefinedDrawError(OnyxlogError, ValueError):
+    """With so few peers the thesis has not two streams to draw from."""
+
+
+def pick_streams(peers: int, generator: Random) -> Arc:
+    """One peer's draw, from floor(ln peers) streams.
+
+    Raises:
+        UndefinedDrawError: fewer than 8 peers: of one stream, or of none, there is no other to listen on.
+    """
+    streams = math.floor(math.log(peers)) if peers > 0 else 0
+    if streams < 2:
+        raise UndefinedDrawError(
+            f"{peers} peers have {streams} streams: the draw takes 2, so at least 8 peers"
+        )
+    return drawn_arc(generator, streams)
+
+
+def draw_pool(peers: int, generator: Random) -> tuple[Arc, ...]:
+    """The draws of that many peers that begin at the same time."""
+    return tuple(pick_streams(peers, generator) for _ in range(peers))
+
+
+@frozen
+class GraphFigures:
+    """Of one pool. Degrees as shares of all peers.
+
+    `stream_path`: mean shortest path between streams (what the thesis' figures are close to); `peer_path`: between
+    peers, which is how often an event is sent until it arrives. Both over pairs that are connected.
+    `thesis_connected`: as many streams are published on as are listened on, and the same ones, which is what the
+    thesis calls connected; `connected`: whatever one publishes reaches all others.
+    """
+
+    degree: float
+    in_degree_variance: float
+    stream_path: float
+    peer_path: float
+    thesis_connected: bool
+    connected: bool
+
+
+def figures_of(pool: Sequence[Arc]) -> GraphFigures:
+    peers = len(pool)
+    listening = Counter(arc.listens for arc in pool)
+    publishing = Counter(arc.publishes for arc in pool)
+    arcs = Counter(pool)
+    streams = sorted(set(listening) | set(publishing))
+    between = {stream: _distances(stream, set(pool)) for stream in streams}
+
+    # A peer's edges go to those that listen where it publishes; never to itself, as it listens elsewhere.
+    edges = sum(listening[arc.publishes] for arc in pool)
+    in_degrees = [publishing[arc.listens] / peers for arc in pool]
+    mean = edges / peers / peers
+    variance = sum((degree - mean) ** 2 for degree in in_degrees) / peers
+
+    hops = pairs = 0
+    for root, published in publishing.items():
+        for stream, distance in between[root].items():
+            # Who publishes on `root` and listens on `stream` is no pair with itself.
+            count = published * listening[stream] - arcs[Arc(stream, root)]
+            pairs += count
+            hops += count * (distance + 1)
+    steps = [d for root in streams for stream, d in between[root].items() if stream != root]
+    return GraphFigures(
+        degree=mean,
+        in_degree_variance=variance,
+        stream_path=sum(steps) / len(steps) if steps else 0.0,
+        peer_path=hops / pairs if pairs else 0.0,
+        thesis_connected=set(listening) == set(publishing),
+        connected=pairs == peers * (peers - 1),
+    )
+
+
+def _distances(root: Stream, arcs: set[Arc]) -> dict[Stream, int]:
+    """How often an event that was published on `root` is passed on until it is on each stream."""
+    found, queue = {root: 0}, deque([root])
+    while queue:
+        stream = queue.popleft()
+        for arc in sorted(arcs, key=lambda arc: (arc.listens, arc.publishes)):
+            if arc.listens == stream and arc.publishes not in found:
+                found[arc.publishes] = found[stream] + 1
+                queue.append(arc.publishes)
+    return found
+
+
+def cut_off_on_arrival(peers: int, generator: Random) -> bool:
+    """Whether the last of `peers`, which came one by one and drew by the number there was then, is cut off.
+
+    It is if nobody listens where it publishes, or nobody publishes where it listens. For those that raise the number
+    of streams the probability is 2/streams.
+    """
+    pool = [pick_streams(present, generator) for present in range(8, peers)]
+    newcomer = pick_streams(peers, generator)
+    return not any(arc.listens == newcomer.publishes for arc in pool) or not any(
+        arc.publishes == newcomer.listens for arc in pool
+    )
