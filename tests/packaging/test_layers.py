@@ -89,6 +89,11 @@ ALLOWED: Final[dict[str, tuple[str, ...]]] = {
     "onyxlog.gossip": (*SHARED, "onyxlog.ids", "onyxlog.errors", "onyxlog.replica.pool"),
     "onyxlog.jobs": (*SHARED, "onyxlog.ids", "onyxlog.errors", "onyxlog.scheduling"),
     "onyxlog.peer": (*SHARED, *SETTINGS, "zraft_client", "onyxlog"),
+    "onyxlog.peer.gossip_seal": (
+        *(*SHARED, "zraft.transport.keys", "zraft.transport.sealing"),
+        *("onyxlog.ids", "onyxlog.gossip.codec"),
+    ),
+    "onyxlog.peer.messenger": (*SHARED, *SETTINGS, "zraft.transport.keys", "zraft_client", "onyxlog"),
     "onyxlog.testing": (*SHARED, "zraft_client", "onyxlog"),
     # what programs and people use of it
     "onyxlog.api": ("zraft_client", "onyxlog"),
