@@ -18,16 +18,19 @@ from attrs import frozen
 from onyxlog.errors import OnyxlogError, OvertakenError
 from onyxlog.ids import GroupId, JobId, PeerId, Position, TaskName
 from onyxlog.jobs.specification import Job, encode_job
+from onyxlog.jobs.validation import check
 from onyxlog.peer.fleet import Fleet
 from onyxlog.peer.follower import Follower, Played
 from onyxlog.peer.log_port import LogPort, OpenPort
 from onyxlog.peer.publishing import Published, decode, path_of
 from onyxlog.peer.settings import GroupSettings
 from onyxlog.peer.task_runner import MakeRunner
+from onyxlog.plugins.plugin import INPUTS, OUTPUTS
 from onyxlog.replica.collection import unwatched
-from onyxlog.replica.commands import Gc, KillJob, SubmitJob
+from onyxlog.replica.commands import Command, Gc, KillJob, SubmitJob
 from onyxlog.replica.playing import play
 from onyxlog.replica.replica import JoinMode, Replica
+from onyxlog.tasks.checkpoints import forget_checkpoints
 from zraft_client.errors import NoNodeError
 
 CLIENT_ID_BYTES: Final = 8
@@ -147,14 +150,22 @@ class Client:
         """With everything in it that was in the log when this was called."""
         return await self._follower.caught_up()
 
+    async def append(self, command: Command) -> Position:
+        """Any entry: for programs that know what they do. Returns when it was played here."""
+        return await self._follower.say(command)
+
     # -- jobs
 
-    async def submit_job(self, job: Job) -> Position:
+    async def submit_job(self, job: Job, *, importing: bool = True) -> Position:
         """Store the job and submit it, once: the same again does nothing. The position at which it is known.
 
+        `importing`: import the job's functions first, to see that they are there; False where they are not installed.
+
         Raises:
+            WorkflowError: the job cannot run; it says all that is wrong, and where.
             JobIdTakenError: another job has or had this id.
         """
+        check(job, importing=importing, inputs=INPUTS, outputs=OUTPUTS)
         requirements = job.requirements()
         replica = await self.caught_up()
         known = replica.jobs.get(job.id)
@@ -254,12 +265,12 @@ class Client:
         return tuple(found)
 
     async def clear_job_data(self, job: JobId) -> None:
-        """Remove what a job that is over has left behind: its specification and its checkpoints."""
+        """Remove what a job that is over has left behind: its specification, checkpoints and positions."""
         replica = await self.caught_up()
         if job in replica.jobs:
             raise OnyxlogError(f"job {job}: is not over; kill it first")
         await self._port.forget_job(job)
-        await self._port.remove_state(f"jobs/{job}")
+        await forget_checkpoints(self._port, job)
 
     async def __aenter__(self) -> Client:
         return self

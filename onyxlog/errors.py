@@ -27,5 +27,5 @@ class WorkflowError(ConfigError):
     """A job that cannot run; the message says where: job, part, and what was expected there."""
 
 
-class UnsupportedError(OnyxlogError):
+class UnsupportedError(ConfigError):
     """The protocol that the log is reached by has no such thing; the message says what to use instead."""

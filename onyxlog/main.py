@@ -214,6 +214,8 @@ def peer(
     except ValueError as error:
         raise ConfigError(f"--name: found {name!r}, expected 1 to 64 of A-Z a-z 0-9 _ . : -") from error
     open_port = opener(Service(service), _hosts(connect), tenancy, session_timeout_s=session_timeout)
+    if service == Service.ZOOKEEPER.value and join == "direct":
+        raise ConfigError("--join: found direct with --service zookeeper, which has no wills; expected ring")
     site = _site(address)
     listen = None if metrics is None else parse_address(metrics, "--metrics")
 
@@ -269,19 +271,25 @@ async def _run_fleet(fleet: Any, settings: Any, groups: int, listen: Address | N
 @_service_options
 @click.option("--wait", is_flag=True, help="Until the job is over; exit code 1 unless it completed.")
 @click.option("--timeout", metavar="SECONDS", type=click.FloatRange(0.1), help="Of --wait.")
+@click.option(
+    "--importing/--no-importing",
+    default=True,
+    help="Import the job's functions here, to see that they are there. Peers import them in any case.",
+)
 def submit_job(
-    source: str, connect: str, tenancy: str, service: str, wait: bool, timeout: float | None
+    source: str, connect: str, tenancy: str, service: str, wait: bool, timeout: float | None, importing: bool
 ) -> None:
     """Submit a job: from a file (.json, .toml), or from what a Python module holds under a name.
 
-    The same job again does nothing, so that a submission whose outcome is unknown can be repeated.
+    One that cannot run is refused with all that is wrong with it. The same job again does nothing, so that a
+    submission whose outcome is unknown can be repeated.
     """
     from onyxlog.jobs.job_files import load_job
 
     job = load_job(source)
 
     async def run(client: Client) -> None:
-        position = await client.submit_job(job)
+        position = await client.submit_job(job, importing=importing)
         click.echo(f"{job.id}: submitted at position {position}")
         if wait:
             await _wait(client, job.id, timeout)

@@ -17,7 +17,7 @@ from heapq import heappop, heappush
 from random import Random
 from typing import Final, Generic, NamedTuple, TypeVar
 
-from attrs import define, frozen
+from attrs import frozen
 
 T = TypeVar("T", bound=Hashable)
 
@@ -39,13 +39,6 @@ def owner_of(root: int) -> int:
     return root >> ROOT_BITS
 
 
-def fresh_ack(rng: Random) -> int:
-    """64 random bits that are not all zero: zero would hide a segment."""
-    while not (ack := rng.getrandbits(64)):
-        pass
-    return ack
-
-
 class AckBatch:
     """What a worker has to tell the owners of roots after a batch: one number for each root that it touched."""
 
@@ -56,10 +49,15 @@ class AckBatch:
     def settle(self, parent: Lineage, children: int) -> list[Lineage]:
         """A segment was worked on, and `children` were made of it; what those carry."""
         root, value = parent
-        made = [Lineage(root, fresh_ack(self._rng)) for _ in range(children)]
-        for child in made:
-            value ^= child.ack
-        self._values[root] = self._values.get(root, 0) ^ value
+        made = []
+        if children:
+            bits = self._rng.getrandbits
+            # zero would hide a segment
+            made = [Lineage(root, bits(64) or 1) for _ in range(children)]
+            for _, ack in made:
+                value ^= ack
+        values = self._values
+        values[root] = values.get(root, 0) ^ value
         return made
 
     def take(self) -> list[tuple[int, int]]:
@@ -76,14 +74,6 @@ class Overdue(Generic[T]):
     attempt: int
 
 
-@define
-class _Tree(Generic[T]):
-    token: T
-    attempt: int
-    deadline: int
-    value: int
-
-
 class Roots(Generic[T]):
     """The roots that a worker of an input owns. `token`: by which it finds the segment again to send it once more.
 
@@ -98,8 +88,10 @@ class Roots(Generic[T]):
         self._rng = rng
         self._timeout = timeout_ticks
         self._pending_max = pending_max
-        # In the order of their deadlines, as all have the same time and the clock goes forward.
-        self._trees: dict[int, _Tree[T]] = {}
+        # (token, attempt, deadline) of each root, in the order of deadlines, as all have the same time and the clock goes
+        # forward; and what its acks are together.
+        self._trees: dict[int, tuple[T, int, int]] = {}
+        self._values: dict[int, int] = {}
         self._now = 0
 
     def __len__(self) -> int:
@@ -113,38 +105,45 @@ class Roots(Generic[T]):
         """A segment is about to be sent for the `attempt`th time; what it carries."""
         assert now >= self._now, f"the clock went back from {self._now} to {now}"
         self._now = now
-        while (root := self._owner | self._rng.getrandbits(ROOT_BITS)) in self._trees:
+        bits = self._rng.getrandbits
+        while (root := self._owner | bits(ROOT_BITS)) in self._trees:
             pass
-        ack = fresh_ack(self._rng)
-        self._trees[root] = _Tree(token, attempt, now + self._timeout, ack)
+        ack = self._values[root] = bits(64) or 1
+        self._trees[root] = (token, attempt, now + self._timeout)
         return Lineage(root, ack)
 
     def settle(self, values: Iterable[tuple[int, int]]) -> list[T]:
         """What workers told; the tokens of all roots that are done by it. Of roots that are over: nothing happens."""
         done = []
+        known = self._values
         for root, value in values:
-            tree = self._trees.get(root)
-            if tree is None:
+            held = known.get(root)
+            if held is None:
                 continue
-            tree.value ^= value
-            if not tree.value:
-                del self._trees[root]
-                done.append(tree.token)
+            if held != value:
+                known[root] = held ^ value
+            else:
+                del known[root]
+                done.append(self._trees.pop(root)[0])
         return done
 
     def retry(self, root: int) -> Overdue[T] | None:
         """Give a root up at once, as a flow condition says; None if it is over already."""
-        tree = self._trees.pop(root, None)
-        return None if tree is None else Overdue(tree.token, tree.attempt)
+        return self._give_up(root) if root in self._trees else None
 
     def overdue(self, now: int) -> list[Overdue[T]]:
         """The roots whose time is over are given up: the caller begins them again."""
         late = []
-        for root, tree in self._trees.items():
-            if tree.deadline > now:
+        for root, (_, _, deadline) in self._trees.items():
+            if deadline > now:
                 break
             late.append(root)
-        return [Overdue(tree.token, tree.attempt) for tree in map(self._trees.pop, late)]
+        return [self._give_up(root) for root in late]
+
+    def _give_up(self, root: int) -> Overdue[T]:
+        token, attempt, _ = self._trees.pop(root)
+        del self._values[root]
+        return Overdue(token, attempt)
 
 
 class Frontier:

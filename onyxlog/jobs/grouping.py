@@ -19,7 +19,7 @@ from onyxlog.jobs.segments import Segment, canonical
 BUCKETS: Final = 4096
 """The most workers that a grouped task can have. Part of what is stored: it can never change."""
 REMEMBERED: Final = 100_000
-"""Of how many string keys a `Grouping` keeps the bucket."""
+"""Of how many keys a `Grouping` keeps the bucket."""
 
 
 @frozen
@@ -83,13 +83,13 @@ class Grouping:
     def __init__(self, key: Callable[[Segment], Any]) -> None:
         self.key = key
         """Of a segment."""
-        self._buckets: dict[str, int] = {}
+        self._buckets: dict[str | int, int] = {}
 
     def bucket(self, segment: Segment) -> int:
         key = self.key(segment)
-        # Strings only: 1 and True are equal but must not be answered for one another before they are made the same,
-        # and lists are no keys of a dictionary.
-        if type(key) is not str:
+        # What others are is seldom asked often, and lists are no keys of a dictionary. That 1 and True are one key of it
+        # does no harm: they are in one bucket.
+        if type(key) is not str and type(key) is not int:
             return bucket_of(key)
         bucket = self._buckets.get(key)
         if bucket is None:

@@ -78,6 +78,7 @@ class WindowState:
         ]
         self._by_time = [(i, rule) for i, rule in on if isinstance(rule, Watermark)]
         self._by_clock = [(i, rule.period_ms) for i, rule in on if isinstance(rule, Timer)]
+        self._fires_early = any(rule.percent < 100 for _, rule in self._by_time)
         self._timeless = isinstance(window.over, Global) and window.time_key is None
         self._session = isinstance(window.over, Session)
 
@@ -142,7 +143,9 @@ class WindowState:
                 cell = self._new_cell(group_id, group, extent)
             cell.value = self._aggregate.add(cell.value, segment)
             cell.added += 1
-        if self._by_count or self._by_predicate or self._by_time:
+        # One that is not late fires no watermark for its own extents, unless they are told before their end.
+        late = self._time is not None and (time < self._time or self._fires_early)
+        if late or self._by_count or self._by_predicate:
             self._fire_for(segment, group_id, group, extents, firings)
         if not self._timeless:
             self._advance(time, firings)

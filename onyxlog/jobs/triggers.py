@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from enum import StrEnum
-from typing import Any, ClassVar, Final
+from typing import Any, ClassVar, Final, NamedTuple
 
 from attrs import field, frozen
 
@@ -108,8 +108,7 @@ class Trigger:
     doc: str = ""
 
 
-@frozen
-class Firing:
+class Firing(NamedTuple):
     """What a trigger tells of one extent of one group. `group` is None where the task is not grouped."""
 
     window: str

@@ -14,6 +14,7 @@ BATCH_BYTES_MAX: Final = 512 * 1024
 """Of records that go together; a larger one goes alone, and the servers say what their limit is."""
 BATCH_ENTRIES_MAX: Final = 256
 WAITING_MAX: Final = 10_000
+WAITING_BYTES_MAX: Final = 64 * 1024 * 1024
 
 Send = Callable[[Sequence[bytes]], Awaitable[Sequence[Position]]]
 
@@ -24,15 +25,19 @@ class Appender:
     def __init__(self, send: Send) -> None:
         self._send = send
         self._waiting: deque[tuple[bytes, asyncio.Future[Position]]] = deque()
+        self._waiting_bytes = 0
         self._task: asyncio.Task[None] | None = None
 
     async def append(self, data: bytes) -> Position:
         """Raises NotSentError if too many wait already, and what `send` raises."""
-        if len(self._waiting) >= WAITING_MAX:
-            raise NotSentError(f"{WAITING_MAX} appends wait already: no server takes them; try again later")
+        if len(self._waiting) >= WAITING_MAX or self._waiting_bytes > WAITING_BYTES_MAX:
+            raise NotSentError(
+                f"{len(self._waiting)} appends of {self._waiting_bytes} bytes wait already; try again later"
+            )
         loop = asyncio.get_running_loop()
         future: asyncio.Future[Position] = loop.create_future()
         self._waiting.append((data, future))
+        self._waiting_bytes += len(data)
         if self._task is None:
             self._task = loop.create_task(self._run(), name="appends")
         return await future
@@ -64,12 +69,14 @@ class Appender:
             if size > BATCH_BYTES_MAX:
                 break
             batch.append(self._waiting.popleft())
+        self._waiting_bytes -= sum(len(data) for data, _ in batch)
         return batch
 
     async def close(self) -> None:
         """Those that were not sent are refused; one under way ends as its connection does."""
         batch = list(self._waiting)
         self._waiting.clear()
+        self._waiting_bytes = 0
         _fail(batch, ClosedError("the port was closed"))
         task = self._task
         if task is not None:

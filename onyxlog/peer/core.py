@@ -174,22 +174,13 @@ class GroupCore:
 
     def _jump_effects(self, before: Replica) -> tuple[Effect, ...]:
         """With what only this core can know: that something of its own was both said and undone in the entries it missed."""
-        wanted = jump_effects(before, self.replica, self._viewer)
-        if any(isinstance(effect, RestartGroup) for effect in wanted):
-            return wanted
         under_way = [sent.record.command for sent in self._unseen.values()]
-        if not is_known(self.replica, self._group) and not any(
-            isinstance(command, PrepareJoin | JoinDirect) for command in under_way
-        ):
-            return (*wanted, RestartGroup())
-        restarted = {effect.peer for effect in wanted if isinstance(effect, RestartPeer)}
         offered = {command.peer for command in under_way if isinstance(command, AddVirtualPeer)}
-        lost = [
-            peer
-            for peer in sorted(self._viewer.peers - restarted - offered)
-            if peer not in self.replica.peers and peer not in self.replica.orphans
-        ]
-        return (*wanted, *(RestartPeer(peer) for peer in lost))
+        wanted = jump_effects(before, self.replica, self._viewer, self._viewer.peers - offered)
+        joining = any(isinstance(command, PrepareJoin | JoinDirect) for command in under_way)
+        if RestartGroup() not in wanted and not joining and not is_known(self.replica, self._group):
+            return (*wanted, RestartGroup())
+        return wanted
 
     # -- inside
 

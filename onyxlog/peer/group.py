@@ -126,7 +126,9 @@ class PeerGroup:
         group = f"{self._settings.name}-{self._new_id()}"
         self.incarnations += 1
         try:
-            port = await self._open_port()
+            port = await self._opened()
+            if port is None:
+                return None
             self._incarnation = Incarnation(
                 self._settings,
                 group,
@@ -138,8 +140,6 @@ class PeerGroup:
             )
             self._begun.set_result(None)
             self._begun = asyncio.get_running_loop().create_future()
-            if self._stopping:
-                return None
             ending = await self._incarnation.run()
             return None if ending is Ending.LEFT else ending.value
         except (ConfigError, EntryError):
@@ -151,6 +151,23 @@ class PeerGroup:
             self._incarnation = None
             if port is not None:
                 await _close(port, group)
+
+    async def _opened(self) -> LogPort | None:
+        """None if it was stopped meanwhile: a service that nobody reaches is waited for for long."""
+
+        async def opened() -> LogPort:
+            return await self._open_port()
+
+        loop = asyncio.get_running_loop()
+        opening, stopping = loop.create_task(opened()), loop.create_task(self._wake.wait())
+        try:
+            await asyncio.wait((opening, stopping), return_when=asyncio.FIRST_COMPLETED)
+            return opening.result() if opening.done() else None
+        finally:
+            stopping.cancel()
+            if not opening.done():
+                opening.cancel()
+                await asyncio.gather(opening, return_exceptions=True)
 
 
 async def _close(port: LogPort, group: GroupId) -> None:

@@ -48,6 +48,7 @@ from onyxlog.replica.effects import (
     WatchPulse,
 )
 from onyxlog.replica.replica import JoinMode, Replica
+from zraft_client.errors import ClientError
 
 SLICE_S: Final = 0.01
 """Entries are played for so long before others on the loop have a turn: the session's heartbeats above all."""
@@ -152,7 +153,7 @@ class Incarnation:
     async def run(self) -> Ending:
         """Until it left, or is out. Raises what anything in it failed with."""
         try:
-            await self._begin()
+            self._spawn(self._begin())
             return await self._end
         finally:
             await self._stop_all()
@@ -396,8 +397,13 @@ class Incarnation:
             self._carry_out(self.core.pulse_gone(subject, _now_ms()))
 
     async def _truncate(self, truncate: Truncate) -> None:
-        with self._metrics.write_origin.time():
-            stored = await self._port.store_origin(truncate.origin)
+        try:
+            with self._metrics.write_origin.time():
+                stored = await self._port.store_origin(truncate.origin)
+        except ClientError as error:
+            # The log is longer than it has to be; the next collection makes up for it.
+            log.warning("origin not stored", group=self._group, error=f"{type(error).__name__}: {error}")
+            stored = False
         if not stored:
             self._metrics.origin_refused.inc()
             return

@@ -52,7 +52,7 @@ class PeerMetrics:
         )
         self.origin_refused = Counter(
             "onyxlog_zookeeper_write_origin_refused",
-            "Origins not stored: there was one as new.",
+            "Origins not stored: there was one as new, or no server took it.",
             registry=registry,
         )
         self.restarts = Counter(

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import ssl
-from collections.abc import AsyncIterator, Callable, Iterable, Sequence
-from typing import Final
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any, Final, TypeVar
 
 from onyxlog.ids import GroupId, Position
 from onyxlog.peer.layout import ENTRY_PREFIX, Layout
@@ -18,12 +19,22 @@ from onyxlog.replica.commands import Entry, Record
 from zraft.errors import Code
 from zraft_client import requests
 from zraft_client.client import Client, Hosts
-from zraft_client.errors import BadArgumentsError, ClientError, ClosedError, NoNodeError, SessionExpiredError
-from zraft_client.subscriptions import RESUBSCRIBED, LogSubscription, PathSubscription
+from zraft_client.errors import (
+    BadArgumentsError,
+    ClientError,
+    ClosedError,
+    DeadlineError,
+    NoNodeError,
+    SessionExpiredError,
+)
+from zraft_client.subscriptions import RESUBSCRIBED, Subscription
 from zraft_client.values import ConnectionState, Created, LogEntry, Stat, Znode
+
+S = TypeVar("S", bound=Subscription[Any])
 
 SESSION_TIMEOUT_S: Final = 10.0
 PAGE_ENTRIES: Final = 1_000
+RETRY_S: Final = 0.2
 
 
 class NativeLog(StoredLog):
@@ -33,15 +44,27 @@ class NativeLog(StoredLog):
         counters = Counters()
         super().__init__(Layout(tenancy), NativeZnodes(client, counters), counters, part_bytes)
         self._client = client
-        self._tails: set[LogSubscription] = set()
+        self._subscriptions: set[Subscription[Any]] = set()
         self._watches: set[asyncio.Task[None]] = set()
         self._unlisten = client.add_listener(self._entered)
 
     def _entered(self, state: ConnectionState) -> None:
         if state is ConnectionState.EXPIRED:
             # The client would wait for a new session; to whom this one belongs it is over.
-            for subscription in self._tails:
+            for subscription in self._subscriptions:
                 subscription.refused(_expired())
+
+    @contextmanager
+    def _kept(self, subscription: S) -> Iterator[S]:
+        """As long as it is used it is told of the session's end."""
+        self._subscriptions.add(subscription)
+        try:
+            if self._client.state is ConnectionState.EXPIRED:
+                raise _expired()
+            yield subscription
+        finally:
+            self._subscriptions.discard(subscription)
+            subscription.close()
 
     # -- entries
 
@@ -53,12 +76,8 @@ class NativeLog(StoredLog):
         return [position(one.path) for one in made if isinstance(one, Created)]
 
     async def tail(self, first: Position) -> AsyncIterator[tuple[Entry, ...]]:
-        if self._client.state is ConnectionState.EXPIRED:
-            raise _expired()
         self._counters.watches += 1
-        subscription = self._client.subscribe_log(self.layout.log, ENTRY_PREFIX, first)
-        self._tails.add(subscription)
-        try:
+        with self._kept(self._client.subscribe_log(self.layout.log, ENTRY_PREFIX, first)) as subscription:
             async for push in subscription:
                 self._counters.pushes += 1
                 if push.first > first:
@@ -68,9 +87,6 @@ class NativeLog(StoredLog):
                 if entries:
                     yield entries
             raise ClosedError("the port was closed")
-        finally:
-            self._tails.discard(subscription)
-            subscription.close()
 
     async def read(self, first: Position, end: Position) -> tuple[Entry, ...]:
         found: list[Entry] = []
@@ -127,40 +143,46 @@ class NativeLog(StoredLog):
         return stat is not None and session is not None and stat.ephemeral_owner == session.id
 
     async def watch_pulse(self, group: GroupId, gone: Callable[[], None]) -> Callable[[], None]:
-        if self._client.state is ConnectionState.EXPIRED:
-            raise _expired()
         path = self.layout.pulse(group)
-        self._counters.watches += 1
-        subscription = self._client.subscribe_path(path)
-        try:
-            await subscription.started()
-        except BaseException:
-            subscription.close()
-            raise
+        started: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         task = asyncio.get_running_loop().create_task(
-            self._watch(subscription, path, gone), name=f"watch of {path}"
+            self._watch(path, gone, started), name=f"watch of {path}"
         )
         self._watches.add(task)
         task.add_done_callback(self._watches.discard)
+        try:
+            async with asyncio.timeout(self._client.timeout_s):
+                await started
+        except BaseException as error:
+            task.cancel()
+            if isinstance(error, TimeoutError):
+                raise DeadlineError(f"no server took the watch of {path} in time") from None
+            raise
 
         def stop() -> None:
             task.cancel()
-            subscription.close()
 
         return stop
 
-    async def _watch(self, subscription: PathSubscription, path: str, gone: Callable[[], None]) -> None:
+    async def _watch(self, path: str, gone: Callable[[], None], started: asyncio.Future[None]) -> None:
+        self._counters.watches += 1
         try:
-            absent = await self._is_absent(path)
-            while not absent:
-                event = await anext(subscription)
-                absent = event.kind == "deleted" or (
-                    event.kind == RESUBSCRIBED and await self._is_absent(path)
+            with self._kept(self._client.subscribe_path(path)) as subscription:
+                await subscription.started()
+                started.set_result(None)
+                absent = await self._is_absent(path)
+                while not absent:
+                    event = await anext(subscription)
+                    absent = event.kind == "deleted" or (
+                        event.kind == RESUBSCRIBED and await self._is_absent(path)
+                    )
+        except (StopAsyncIteration, ClientError) as error:
+            # The port is closed, or its session is over.
+            if not started.done():
+                started.set_exception(
+                    error if isinstance(error, ClientError) else ClosedError("the port was closed")
                 )
-        except (StopAsyncIteration, ClientError):
-            return  # the port is closed, or its session is over
-        finally:
-            subscription.close()
+            return
         gone()
 
     async def _is_absent(self, path: str) -> bool:
@@ -171,6 +193,7 @@ class NativeLog(StoredLog):
             except ClientError as error:
                 if not getattr(error, "retriable", False):
                     raise
+                await asyncio.sleep(RETRY_S)
 
     async def set_will(self, record: Record | None) -> None:
         if record is None:

@@ -1,13 +1,22 @@
-"""Brings one group's records into the log, in order, one after the other."""
+"""Brings one group's records into the log, in order; those that wait together go together."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from typing import Final
+
+import structlog
 
 from onyxlog.ids import Position
 from onyxlog.peer.log_port import LogPort
 from onyxlog.peer.turns import Append
+from zraft_client.errors import FailedError
+
+BATCH_MAX: Final = 64
+RETRY_S: Final = 0.2
+
+log = structlog.get_logger()
 
 
 class Outbox:
@@ -30,12 +39,33 @@ class Outbox:
         await self._waiting.join()
 
     async def run(self) -> None:
-        """Until cancelled, or until an append fails: the client has then tried for as long as the session can live, and
-        whether the record will be in the log is not known, so that only a new incarnation can go on."""
+        """Until cancelled, or until appends fail for good: then some may be in the log and some not, so that only a new
+        incarnation can go on. What certainly did not happen, as no server could be asked, is tried again.
+        """
         loop = asyncio.get_running_loop()
         while True:
-            append = await self._waiting.get()
+            batch = [await self._waiting.get()]
+            while len(batch) < BATCH_MAX and not self._waiting.empty():
+                batch.append(self._waiting.get_nowait())
             began = loop.time()
-            position = await self._port.append(append.record)
-            self._accepted(append, position, loop.time() - began)
-            self._waiting.task_done()
+            for append, position in zip(batch, await self._bring(batch), strict=True):
+                self._accepted(append, position, loop.time() - began)
+                self._waiting.task_done()
+
+    async def _bring(self, batch: Sequence[Append]) -> Sequence[Position]:
+        while True:
+            # Tasks begin in the order in which they are made, and the port keeps that of its appends.
+            found = await asyncio.gather(
+                *(self._port.append(append.record) for append in batch), return_exceptions=True
+            )
+            errors = [one for one in found if isinstance(one, BaseException)]
+            if not errors:
+                return [one for one in found if not isinstance(one, BaseException)]
+            if len(errors) < len(batch) or not all(_may_be_repeated(error) for error in errors):
+                raise errors[0]
+            log.warning("no server takes appends", records=len(batch), error=str(errors[0]))
+            await asyncio.sleep(RETRY_S)
+
+
+def _may_be_repeated(error: BaseException) -> bool:
+    return isinstance(error, FailedError) and error.retriable

@@ -6,13 +6,17 @@ import asyncio
 from typing import Any, Final
 
 import msgpack
+import structlog
 from attrs import frozen
 
 from onyxlog.errors import EntryError
 from onyxlog.ids import GroupId, Position
 from onyxlog.peer.log_port import LogPort
+from zraft_client.errors import FailedError, SessionExpiredError
 
 FORMAT: Final = 1
+
+log = structlog.get_logger()
 
 
 @frozen
@@ -69,7 +73,7 @@ class DigestPublisher:
 
     @property
     def written(self) -> Published | None:
-        """What others can see now."""
+        """What was written last, or could not be."""
         return self._written
 
     def applied(self, position: Position, chain: bytes) -> None:
@@ -91,11 +95,20 @@ class DigestPublisher:
             due = self._due if self._due is not None else self._newest
             self._due = None
             if due is not None and due != self._written:
-                await self._port.put_state(path_of(self._group), encode(due))
-                self._written = due
-                self.writes += 1
+                await self._write(due)
             if self._newest != self._written:
                 self._wake.set()
+
+    async def _write(self, due: Published) -> None:
+        try:
+            await self._port.put_state(path_of(self._group), encode(due))
+            self.writes += 1
+        except SessionExpiredError:
+            raise
+        except FailedError as error:
+            # Nobody hangs on it: audits miss one position. The log's own calls notice what is worse.
+            log.warning("digest not published", group=self._group, position=due.position, error=str(error))
+        self._written = due
 
     async def _until_quiet(self) -> None:
         """Until nothing has come for `quiet_s`, or a position is due."""

@@ -39,6 +39,7 @@ from zraft_client.errors import (
 from zraft_client.values import Stat, Znode
 
 POLL_S: Final = 15.0
+RETRY_S: Final = 0.2
 PAGE_ENTRIES: Final = 256
 """Reads under way at a time."""
 RECORD_BYTES_MAX: Final = 1_000_000
@@ -280,6 +281,7 @@ class ZookeeperLog(StoredLog):
                 except ClientError as error:
                     if not getattr(error, "retriable", False):
                         return  # the port is closed, or its session is over
+                    await asyncio.sleep(RETRY_S)
             gone()
 
         task = asyncio.get_running_loop().create_task(watch(), name=f"watch of {path}")

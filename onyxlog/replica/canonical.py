@@ -67,6 +67,6 @@ def plain(value: Any) -> Any:
 
 
 def pack(value: Any) -> bytes:
-    """The canonical bytes: MessagePack of the plain form."""
+    """The canonical bytes: MessagePack of the plain form. Raises OverflowError for an integer beyond 64 bits."""
     packed: bytes = _pack(plain(value))
     return packed

@@ -14,7 +14,7 @@ from onyxlog.ids import GroupId, JobId, Position
 from onyxlog.replica import pool, ring
 from onyxlog.replica.commands import Gc
 from onyxlog.replica.membership import departed
-from onyxlog.replica.replica import Replica
+from onyxlog.replica.replica import JoinMode, Replica
 from onyxlog.replica.table import Table
 
 
@@ -27,7 +27,12 @@ class Collected:
 
 
 def unwatched(replica: Replica) -> tuple[GroupId, ...]:
-    """Groups that the replica knows, but whose end nobody would notice: look for their pulses before a gc entry."""
+    """Groups that the replica knows, but whose end nobody would notice: look for their pulses before a gc entry.
+
+    None where groups join directly: there each one's will tells, and none has a pulse.
+    """
+    if replica.parameters.join is JoinMode.DIRECT:
+        return ()
     known = {*replica.aborted, *(each.group for each in replica.orphans.values())}
     return tuple(
         sorted(each for each in known if each not in replica.groups and not ring.is_joining(replica, each))

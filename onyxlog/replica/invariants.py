@@ -57,13 +57,14 @@ def a_job_has_all_it_needs_or_nobody(replica: Replica) -> Iterator[str]:
 
 def workers_have_the_tags_of_their_task(replica: Replica) -> Iterator[str]:
     for (id, name), workers in replica.allocations.items():
-        tasks = replica.jobs[id].requirements.tasks
+        tasks = replica.jobs[id].requirements.tasks if id in replica.jobs else ()
         required = next((set(task.required_tags) for task in tasks if task.name == name), None)
         if required is None:
             yield f"job {id} has no task {name}"
             continue
         for worker in workers:
-            if not required <= set(replica.peers[worker].tags):
+            peer = replica.peers.get(worker)
+            if peer is not None and not required <= set(peer.tags):
                 yield f"worker {worker} lacks tags of task {name} of job {id}"
 
 

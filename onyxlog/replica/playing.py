@@ -8,7 +8,7 @@ out) is derived here for every kind alike, so that no kind can forget it.
 from __future__ import annotations
 
 from collections.abc import Collection
-from typing import Any
+from typing import Any, Final
 
 from attrs import evolve, frozen
 
@@ -17,11 +17,36 @@ from onyxlog.replica import assignments, ring, watching
 from onyxlog.replica.codec import encode_record
 from onyxlog.replica.commands import AcceptJoin, Command, Entry, JoinDirect, NotifyJoin, PrepareJoin
 from onyxlog.replica.digests import extended
-from onyxlog.replica.effects import Effect, RestartGroup, RestartPeer
+from onyxlog.replica.effects import (
+    DetectFailure,
+    Effect,
+    RestartGroup,
+    RestartPeer,
+    StartTask,
+    StopDetecting,
+    StopTask,
+    UnwatchJoiner,
+    WatchJoiner,
+    WatchNobody,
+    WatchPulse,
+)
 from onyxlog.replica.kind import Viewer
 from onyxlog.replica.kinds import KINDS
 from onyxlog.replica.membership import is_known
 from onyxlog.replica.replica import JoinMode, Replica
+
+DERIVED: Final = (
+    StartTask,
+    StopTask,
+    WatchPulse,
+    WatchNobody,
+    WatchJoiner,
+    UnwatchJoiner,
+    DetectFailure,
+    StopDetecting,
+    RestartPeer,
+)
+"""Effects that no kind has of its own: they follow from the replica, and would be told twice."""
 
 
 @frozen
@@ -60,6 +85,9 @@ def effects(step: Step, viewer: Viewer) -> tuple[Effect, ...]:
     """What this viewer has to do because of the entry, in order."""
     kind = KINDS[type(step.entry.command)]
     own = kind.effects(step.old, step.replica, step.entry, step.diff, viewer)
+    assert not any(isinstance(effect, DERIVED) for effect in own), (
+        f"{step.entry.command}: derives by itself: {own}"
+    )
     return (*own, *_derived(step.old, step.replica, viewer))
 
 

@@ -6,15 +6,20 @@ from functools import lru_cache
 
 from attrs import evolve
 
-from onyxlog.ids import PeerId, Position
-from onyxlog.replica.replica import PeerState, Replica, VirtualPeer
+from onyxlog.ids import JobId, PeerId, Position
+from onyxlog.replica.replica import Job, PeerState, Replica, VirtualPeer
+from onyxlog.replica.table import Table
 from onyxlog.scheduling.reconfigure import Plan, reconfigure
 from onyxlog.scheduling.requirements import JobRequirements, Problem, Worker
 
 
 def jobs_in_order(replica: Replica) -> tuple[JobRequirements, ...]:
     """As submitted: what schedulers prefer by."""
-    return tuple(job.requirements for job in sorted(replica.jobs.values(), key=lambda job: job.submitted))
+    return replica.jobs.view(_requirements)
+
+
+def _requirements(jobs: Table[JobId, Job]) -> tuple[JobRequirements, ...]:
+    return tuple(job.requirements for job in sorted(jobs.values(), key=lambda job: job.submitted))
 
 
 # All peers ask for all workers after each entry, and hardly any of them ever changes.
@@ -23,10 +28,14 @@ def _worker(id: PeerId, peer: VirtualPeer) -> Worker:
     return Worker(id, peer.site, frozenset(peer.tags))
 
 
+def _workers(peers: Table[PeerId, VirtualPeer]) -> tuple[Worker, ...]:
+    return tuple(map(_worker, peers, peers.values()))
+
+
 def problem(replica: Replica) -> Problem:
     return Problem(
         replica.parameters.job_scheduler,
-        tuple(_worker(id, peer) for id, peer in replica.peers.items()),
+        replica.peers.view(_workers),
         jobs_in_order(replica),
         replica.allocations,
         replica.coordinators,

@@ -8,9 +8,9 @@ zraft/tree/digest.py).
 from __future__ import annotations
 
 from bisect import bisect_left, insort
-from collections.abc import Callable, Iterable, Iterator, Mapping, Set
+from collections.abc import Callable, ItemsView, Iterable, Iterator, Mapping, Set, ValuesView
 from hashlib import blake2b
-from typing import Any, Final, TypeVar
+from typing import Any, Final, TypeVar, overload
 
 from immutables import Map
 
@@ -18,14 +18,35 @@ from onyxlog.replica.canonical import Ordered, pack
 
 K = TypeVar("K")
 V = TypeVar("V")
+D = TypeVar("D")
+T = TypeVar("T")
 MODULUS: Final = 2**128
 MOVES_MAX: Final = 8
 """Keys put into, or taken out of, the sorted ones one by one; beyond, they are sorted again when next wanted."""
 
 
+_NOTHING: Final[Any] = object()
+
+
 def item_hash(key: Any, value: Any) -> int:
     """Of one item, 128 bits: BLAKE2b over the canonical bytes of [key, value]."""
     return int.from_bytes(blake2b(pack((key, value)), digest_size=16).digest(), "big")
+
+
+class _Items(ItemsView[K, V]):
+    """In the order of the keys, without a call of Python's for each: schedulers go over all workers at every entry."""
+
+    _mapping: Table[K, V]
+
+    def __iter__(self) -> Iterator[tuple[K, V]]:
+        return zip(self._mapping, self._mapping.values(), strict=True)
+
+
+class _Values(ValuesView[V]):
+    _mapping: Table[Any, V]
+
+    def __iter__(self) -> Iterator[V]:
+        return map(self._mapping._items.__getitem__, self._mapping)
 
 
 class Table(Mapping[K, V], Ordered):
@@ -35,12 +56,13 @@ class Table(Mapping[K, V], Ordered):
     the items (sorted keys, sum) follows from them.
     """
 
-    __slots__ = ("_items", "_keys", "_sum")
+    __slots__ = ("_items", "_keys", "_sum", "_views")
 
     def __init__(self, items: Mapping[K, V] | Iterable[tuple[K, V]] = ()) -> None:
         self._items: Map[K, V] = Map(items)
         self._keys: tuple[K, ...] | None = None
         self._sum: int | None = None if self._items else 0
+        self._views: dict[Callable[[Any], Any], Any] | None = None
 
     def __getitem__(self, key: K) -> V:
         return self._items[key]
@@ -49,6 +71,21 @@ class Table(Mapping[K, V], Ordered):
         if self._keys is None:
             self._keys = tuple(sorted(self._items))  # type: ignore[type-var]
         return iter(self._keys)
+
+    def items(self) -> ItemsView[K, V]:
+        return _Items(self)
+
+    def values(self) -> ValuesView[V]:
+        return _Values(self)
+
+    @overload
+    def get(self, key: K, /) -> V | None: ...
+
+    @overload
+    def get(self, key: K, /, default: V | D) -> V | D: ...
+
+    def get(self, key: K, /, default: V | D | None = None) -> V | D | None:
+        return self._items.get(key, default)
 
     def __len__(self) -> int:
         return len(self._items)
@@ -72,6 +109,18 @@ class Table(Mapping[K, V], Ordered):
             self._sum = sum(item_hash(key, value) for key, value in self._items.items()) % MODULUS
         return self._sum
 
+    def view(self, made: Callable[[Table[K, V]], T]) -> T:
+        """`made(self)`, computed once for this table: for what is asked again at every entry, and changes rarely.
+
+        `made` must be a function of a module, not one made for the call.
+        """
+        if self._views is None:
+            self._views = {}
+        if made not in self._views:
+            self._views[made] = made(self)
+        found: T = self._views[made]
+        return found
+
     def set(self, key: K, value: V) -> Table[K, V]:
         """With `key` at `value`."""
         return self.update({key: value})
@@ -94,7 +143,9 @@ class Table(Mapping[K, V], Ordered):
 
     def _changed(self, items: Mapping[K, V], gone: Iterable[K]) -> Table[K, V]:
         present = self._items
-        new = {k: v for k, v in items.items() if k not in present or present[k] != v}
+        get = present.get
+        # most are the very objects that are there
+        new = {k: v for k, v in items.items() if (was := get(k, _NOTHING)) is not v and was != v}
         leaving = {key for key in gone if key in present}
         if not new and not leaving:
             return self
@@ -104,7 +155,7 @@ class Table(Mapping[K, V], Ordered):
             changing.update(new)
             result = changing.finish()
         table: Table[K, V] = type(self).__new__(type(self))
-        table._items = result
+        table._items, table._views = result, None
         table._keys = self._keys_with([key for key in new if key not in present], leaving)
         table._sum = self._sum_with(new, leaving)
         return table

@@ -9,13 +9,12 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from heapq import heapify, heappop, heappush
-from itertools import takewhile
 from typing import Final
 
 from attrs import frozen
 
 from onyxlog.ids import JobId, PeerId, Site
-from onyxlog.scheduling.demand import JobDemand, Key
+from onyxlog.scheduling.demand import UNBOUNDED, JobDemand, Key
 from onyxlog.scheduling.job_schedulers.rule import Rank
 from onyxlog.scheduling.placement import Pool, Seats, place
 from onyxlog.scheduling.requirements import Allocations, Slots
@@ -54,7 +53,7 @@ class Ground:
 
 @frozen
 class Chunks:
-    """`placed`: workers of each task. `granted`: of each wish, how many chunks it has."""
+    """`granted`: of each wish, how many chunks it has. `placed`: workers of each task, if all wishes are granted."""
 
     placed: Mapping[Key, Sequence[PeerId]]
     granted: tuple[int, ...]
@@ -63,8 +62,13 @@ class Chunks:
 def place_chunks(wishes: Sequence[Wish], ground: Ground) -> Chunks:
     """As much of the wishes as sites and tags allow. A pinned job whose chunks cannot be completed has none."""
     picking = _Picking(wishes, ground)
-    picking.pick()
-    return Chunks(picking.placed(), tuple(sum(chosen.values()) for chosen in picking.chosen))
+    if not picking.picked(keeping=True):
+        # Chunks that stay are in the way of somebody's first: then they give way to who comes before.
+        picking = _Picking(wishes, ground)
+        picking.picked(keeping=False)
+    granted = tuple(sum(chosen.values()) for chosen in picking.chosen)
+    short = any(got < wish.count for got, wish in zip(granted, wishes, strict=True))
+    return Chunks({} if short else picking.placed(), granted)
 
 
 class _Picking:
@@ -89,6 +93,15 @@ class _Picking:
         self._own: Final = [self._own_of(wish) for wish in wishes]
         self.chosen: Final[list[dict[Site, int]]] = [{} for _ in wishes]
         """Of each wish: chunks by site."""
+        self._kinds: Final = [Counter(task.kind for task in wish.demand.tasks) for wish in wishes]
+        self._full: Final[set[tuple[tuple[int, int], ...]]] = set()
+        """Chunks, by kinds, for which no site has room any more."""
+        self._staying: Final = [
+            [(self._cost(index, site), site) for site in own] for index, own in enumerate(self._own)
+        ]
+        """Of each wish: what its next chunk would cost on each site where the job has workers; heaps."""
+        for heap in self._staying:
+            heapify(heap)
 
     def _own_of(self, wish: Wish) -> dict[Site, list[int]]:
         """Workers of each task of the job now, by site, those that are pinned aside."""
@@ -99,27 +112,45 @@ class _Picking:
                     own.setdefault(self._ground.sites[peer], [0] * len(wish.demand.tasks))[index] += 1
         return own
 
-    def pick(self) -> None:
+    def picked(self, *, keeping: bool) -> bool:
+        """`keeping`: chunks that need nobody else's workers stay where they are, before any other is laid.
+
+        Else one chunk that moves to where another is would move that one, and so on through all jobs. False: somebody
+        did not get the first ones.
+        """
         for index, wish in enumerate(self._wishes):
             if wish.pinned:
-                self._keep(index)
+                self._complete(index)
         unpinned = [index for index, wish in enumerate(self._wishes) if not wish.pinned]
+        if keeping:
+            for index in unpinned:
+                while self._count(index) < self._wishes[index].count and self._stay(
+                    index, cost_max=-1, displacing=False
+                ):
+                    pass
+        content = True
         for index in unpinned:
             wish = self._wishes[index]
-            got = sum(1 for _ in takewhile(bool, (self._next(index) for _ in range(wish.first))))
-            if got * wish.demand.step < wish.demand.lower:
+            while self._count(index) < wish.first and self._next(index):
+                pass
+            content &= self._count(index) >= wish.first
+            if self._count(index) * wish.demand.step < wish.demand.lower:
                 self._release(index)
         heap = [(self._rank(index), index) for index in unpinned if self.chosen[index]]
         heapify(heap)
         while heap:
             _, index = heappop(heap)
-            if sum(self.chosen[index].values()) < self._wishes[index].count and self._next(index):
+            if self._count(index) < self._wishes[index].count and self._next(index):
                 heappush(heap, (self._rank(index), index))
+        return content
+
+    def _count(self, index: int) -> int:
+        return sum(self.chosen[index].values())
 
     def _rank(self, index: int) -> Rank:
-        return self._wishes[index].rank(sum(self.chosen[index].values()) * self._wishes[index].demand.step)
+        return self._wishes[index].rank(self._count(index) * self._wishes[index].demand.step)
 
-    def _keep(self, index: int) -> None:
+    def _complete(self, index: int) -> None:
         """Complete the chunks that are pinned."""
         wish = self._wishes[index]
         done: list[tuple[Site, dict[int, int]]] = []
@@ -145,26 +176,60 @@ class _Picking:
 
     def _next(self, index: int) -> bool:
         """One chunk more, where it costs least; whether there was room for it."""
-        wish = self._wishes[index]
-        kinds = Counter(task.kind for task in wish.demand.tasks)
-        own = self._own[index]
-        costs = sorted((self._cost(index, site), site) for site in own)
-        if not (costs and costs[0][0] < 0 and self._seating[costs[0][1]].take_all(kinds)):
-            costs += [
-                (max(wish.demand.step - idle, 0), site)
-                for site, idle in self._idle.items()
-                if site not in own
-            ]
-            for _cost, site in sorted(costs):
-                if self._seating[site].free >= wish.demand.step and self._seating[site].take_all(kinds):
-                    break
-            else:
+        heap = self._staying[index]
+        while heap:
+            # Elsewhere it costs nothing at best.
+            if self._stay(index, cost_max=-1) or self._go(index):
+                return True
+            # A site without room drops out here, or is dearer than it was, and elsewhere may be cheaper then.
+            if heap and self._stay(index, cost_max=heap[0][0]):
+                return True
+        return self._go(index)
+
+    def _stay(self, index: int, cost_max: int, *, displacing: bool = True) -> bool:
+        """One chunk more on a site where the job has workers. Costs only rise, so they are looked at again late."""
+        heap = self._staying[index]
+        passed: list[tuple[int, Site]] = []
+        found = False
+        while heap and heap[0][0] <= cost_max and not found:
+            cost, site = heappop(heap)
+            if (now := self._cost(index, site)) > cost:
+                heappush(heap, (now, site))
+            elif not displacing and self._others(index, site) > self._idle[site]:
+                passed.append((cost, site))
+            elif self._seating[site].take_all(self._kinds[index]):
+                self._choose(index, site)
+                heappush(heap, (self._cost(index, site), site))
+                found = True
+        for item in passed:
+            heappush(heap, item)
+        return found
+
+    def _go(self, index: int) -> bool:
+        """One chunk more on a site where the job has nobody, or just as dear, the one where it displaces the fewest."""
+        step = self._wishes[index].demand.step
+        kinds = tuple(sorted(self._kinds[index].items()))
+        if kinds in self._full:
+            return False
+        dearest = self._staying[index][0][0] if self._staying[index] else UNBOUNDED
+        costs = [
+            (max(step - idle, 0), site)
+            for site, idle in self._idle.items()
+            if self._seating[site].free >= step
+        ]
+        for cost, site in sorted(costs):
+            if cost > dearest:
                 return False
-        else:
-            site = costs[0][1]
+            if site not in self._own[index] and self._seating[site].take_all(self._kinds[index]):
+                self._choose(index, site)
+                return True
+        if not self._own[index]:
+            self._full.add(kinds)
+        return False
+
+    def _choose(self, index: int, site: Site) -> None:
         self._idle[site] -= min(self._idle[site], self._others(index, site))
         self.chosen[index][site] = self.chosen[index].get(site, 0) + 1
-        return True
 
     def _others(self, index: int, site: Site) -> int:
         """How many workers that are not the job's own its next chunk on the site needs."""
@@ -182,10 +247,10 @@ class _Picking:
         return displaced - sum(count >= number for count in self._own[index][site])
 
     def _release(self, index: int) -> None:
-        kinds = Counter(task.kind for task in self._wishes[index].demand.tasks)
         for site, count in self.chosen[index].items():
-            for kind, amount in kinds.items():
+            for kind, amount in self._kinds[index].items():
                 self._seating[site].give_back(kind, amount * count)
+            self._full.clear()
         self.chosen[index].clear()
 
     def placed(self) -> dict[Key, list[PeerId]]:

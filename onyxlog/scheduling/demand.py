@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
+from functools import lru_cache
 from typing import Final
 
 from attrs import frozen
@@ -19,6 +20,8 @@ from onyxlog.scheduling.requirements import (
 from onyxlog.scheduling.workforce import Workforce
 
 Key = tuple[JobId, TaskName]
+UNBOUNDED: Final = 1 << 30
+"""More workers than there are."""
 FREEZING: Final = (FluxPolicy.KILL, FluxPolicy.RECOVER)
 
 
@@ -100,23 +103,36 @@ class Circumstances:
     limits: Mapping[JobId, int]
 
 
-def demands(jobs: Iterable[JobRequirements], given: Circumstances) -> list[JobDemand]:
+def demands(jobs: Sequence[JobRequirements], given: Circumstances) -> list[JobDemand]:
     """In the order of `jobs`."""
     supply = given.workforce.supply(given.pool)
-    able = given.workforce.able
-    by_kind = [sum(supply[number] for number in classes) for classes in able]
-    site_sizes = (
-        Counter(given.sites[peer] for peer in given.pool)
-        if any(map(is_colocated, jobs := tuple(jobs)))
-        else {}
-    )
-    found = []
-    for job in jobs:
-        if is_colocated(job):
-            found.append(_colocated(job, given, by_kind, site_sizes))
-        else:
-            found.append(_free(job, given, supply, by_kind))
-    return found
+    by_kind = [sum(supply[number] for number in classes) for classes in given.workforce.able]
+    site_sizes: Counter[int] = Counter()
+    """How many sites there are of each number of workers."""
+    if any(map(is_colocated, jobs)):
+        site_sizes.update(Counter(given.sites[peer] for peer in given.pool).values())
+    pinned = {job for job, _task in given.pins}
+    return [
+        _colocated(job, given, site_sizes)
+        if is_colocated(job)
+        else _unbound(job, supply[0], given.limits)
+        if given.workforce.alike and job.id not in pinned
+        else _free(job, given, supply, by_kind)
+        for job in jobs
+    ]
+
+
+def _unbound(job: JobRequirements, workers: int, limits: Mapping[JobId, int]) -> JobDemand:
+    """The same as `_free` where all workers are alike and none is pinned: most jobs, nearly always."""
+    tasks, lower, most = _unbound_tasks(job)
+    return JobDemand(job, tasks, lower, min(most, workers, limits.get(job.id, workers)))
+
+
+@lru_cache(maxsize=4096)
+def _unbound_tasks(job: JobRequirements) -> tuple[tuple[TaskDemand, ...], int, int]:
+    """With the sums of both bounds. Jobs do not change, and are many."""
+    tasks = tuple(_task(job.id, task, 0, (UNBOUNDED,), 0) for task in job.tasks)
+    return tasks, sum(task.least for task in tasks), sum(task.most for task in tasks)
 
 
 def _free(
@@ -153,9 +169,7 @@ def _task(job: JobId, task: TaskRequirements, kind: int, by_kind: Sequence[int],
     return TaskDemand((job, task.name), kind, least, min(most, able), task.percentage or 0, held)
 
 
-def _colocated(
-    job: JobRequirements, given: Circumstances, by_kind: Sequence[int], site_sizes: Mapping[Site, int]
-) -> JobDemand:
+def _colocated(job: JobRequirements, given: Circumstances, site_sizes: Mapping[int, int]) -> JobDemand:
     """All tasks have as many workers as there are chunks: sets of one worker for each task, on one site."""
     size = len(job.tasks)
     least = max((max(task.min_peers, 1) for task in job.tasks), default=1)
@@ -164,7 +178,8 @@ def _colocated(
         if sum(pinned.values()) < least:
             most = 0
     else:
-        most = sum(count // size for count in site_sizes.values()) if size else 0
+        # Sites are many, their sizes few.
+        most = sum(count // size * sites for count, sites in site_sizes.items()) if size else 0
         bounds = [task.max_peers for task in job.tasks if task.max_peers is not None]
         most = min([most, *bounds])
     tasks = tuple(

@@ -52,7 +52,7 @@ def _reserve(
     givers = [
         (_last_first(rule.rank(i, counts[i], offers[i])), i)
         for i, job in enumerate(jobs)
-        if counts[i] and not job.pinned
+        if counts[i] > (job.lower if job.pinned else 0)
     ]
     heapify(givers)
     for index, job in enumerate(jobs):
@@ -61,10 +61,11 @@ def _reserve(
         while spare < job.lower and givers:
             _, giver = heappop(givers)
             less = counts[giver] - jobs[giver].step
-            less = less if less >= jobs[giver].lower else 0
+            if less < jobs[giver].lower:
+                less = 0
             spare += counts[giver] - less
             counts[giver] = less
-            if less:
+            if less > (jobs[giver].lower if jobs[giver].pinned else 0):
                 heappush(givers, (_last_first(rule.rank(giver, less, offers[giver])), giver))
         if spare >= job.lower:
             counts[index] = job.lower

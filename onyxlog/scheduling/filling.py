@@ -12,7 +12,7 @@ from heapq import heapify, heappop, heappush
 from typing import Final
 
 from onyxlog.scheduling import task_schedulers
-from onyxlog.scheduling.demand import JobDemand, TaskDemand
+from onyxlog.scheduling.demand import JobDemand, TaskDemand, is_colocated
 from onyxlog.scheduling.division import Division
 from onyxlog.scheduling.job_schedulers.rule import JobRule, Rank
 from onyxlog.scheduling.seating import Seating
@@ -36,11 +36,23 @@ def uncovered(seating: Seating, jobs: Sequence[JobDemand], counts: Counts) -> li
     order = sorted(
         (index for index in range(len(jobs)) if any(counts[index])), key=lambda i: (not jobs[i].pinned, i)
     )
-    return [
-        index
-        for index in order
-        if not seating.take_all(_by_kind(jobs[index].tasks, [_minimum(task) for task in jobs[index].tasks]))
-    ]
+    return [index for index in order if not seating.take_all(_minima(jobs[index]))]
+
+
+def outbid(seating: Seating, jobs: Sequence[JobDemand], counts: Counts) -> list[int]:
+    """The same where a job has all that it can use before others have their minimum: who is left without it."""
+    running = [index for index in range(len(jobs)) if any(counts[index])]
+    failed = uncovered(
+        seating, jobs, [count if job.pinned else [] for job, count in zip(jobs, counts, strict=True)]
+    )
+    for index in running:
+        job = jobs[index]
+        if not job.pinned and not seating.take_all(_minima(job)):
+            failed.append(index)
+            continue
+        for kind, amount in _by_kind(job.tasks, _beyond(job, counts[index])).items():
+            seating.take(kind, amount)
+    return failed
 
 
 def fill(
@@ -50,8 +62,7 @@ def fill(
     extra: dict[int, int] = {}
     for job, of_tasks in zip(jobs, wanted, strict=True):
         if any(of_tasks):
-            beyond = [count - task.least for task, count in zip(job.tasks, of_tasks, strict=True)]
-            for kind, amount in _by_kind(job.tasks, beyond).items():
+            for kind, amount in _by_kind(job.tasks, _beyond(job, of_tasks)).items():
                 extra[kind] = extra.get(kind, 0) + amount
     if seating.take_all(extra):
         return wanted
@@ -66,8 +77,12 @@ def fill(
     return counts
 
 
-def _minimum(task: TaskDemand) -> int:
-    return task.least - task.held
+def _minima(job: JobDemand) -> dict[int, int]:
+    return _by_kind(job.tasks, [task.least - task.held for task in job.tasks])
+
+
+def _beyond(job: JobDemand, counts: Sequence[int]) -> list[int]:
+    return [count - task.least for task, count in zip(job.tasks, counts, strict=True)]
 
 
 def _by_kind(tasks: Sequence[TaskDemand], amounts: Sequence[int]) -> dict[int, int]:
@@ -86,9 +101,9 @@ def _cover(seating: Seating, rule: JobRule, jobs: Sequence[JobDemand], counts: C
         if (
             not any(counts[index])
             and index not in waiting
-            and job.step == 1
+            and not is_colocated(job.job)
             and 0 < job.lower <= job.upper
-            and seating.take_all(_by_kind(job.tasks, [_minimum(task) for task in job.tasks]))
+            and seating.take_all(_minima(job))
         ):
             counts[index][:] = [task.least for task in job.tasks]
 

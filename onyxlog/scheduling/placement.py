@@ -35,6 +35,8 @@ class Pool:
     classes: int
 
     def by_class(self, peers: Iterable[PeerId]) -> dict[int, list[PeerId]]:
+        if self.classes == 1:
+            return {0: [peer for peer in peers if peer in self.class_of]}
         found: dict[int, list[PeerId]] = {}
         for peer in peers:
             if (number := self.class_of.get(peer)) is not None:
@@ -51,7 +53,9 @@ def place(
     comes first.
     """
     mine = [pool.by_class(present.get(seat.key, ())) for seat in seats]
-    counts = _Counts(seats, pool, mine).settled()
+    counts = (
+        [{0: seat.count} for seat in seats] if pool.classes == 1 else _Counts(seats, pool, mine).settled()
+    )
     placed: dict[Key, list[PeerId]] = {}
     stayed: set[PeerId] = set()
     wanting: dict[int, list[tuple[Key, int]]] = {}

@@ -37,7 +37,7 @@ class FluxPolicy(StrEnum):
     """The task gets workers again up to its minimum, from wherever they can be had."""
 
 
-@frozen
+@frozen(cache_hash=True)
 class TaskRequirements:
     """A task as schedulers see it. `percentage`: only for the percentage task scheduler. `max_peers` None: no bound."""
 
@@ -52,7 +52,7 @@ class TaskRequirements:
     output: bool = False
 
 
-@frozen
+@frozen(cache_hash=True)
 class JobRequirements:
     """A job as schedulers see it: what a submit-job entry carries. The rest of the job is in znodes of its own.
 

@@ -19,7 +19,7 @@ from onyxlog.scheduling.demand import (
     pins_of,
 )
 from onyxlog.scheduling.division import Division, divide
-from onyxlog.scheduling.filling import Counts, fill, split, uncovered
+from onyxlog.scheduling.filling import Counts, fill, outbid, split, uncovered
 from onyxlog.scheduling.job_schedulers.rule import Rank
 from onyxlog.scheduling.placement import Pool, Seats, place
 from onyxlog.scheduling.requirements import Allocations, Problem
@@ -67,7 +67,11 @@ class _Decision:
             [job for job in problem.jobs if job.id not in self._loosened], problem.present, everybody
         )
         pinned = {peer for peers in pins.values() for peer in peers}
-        pool = {peer: number for peer, number in everybody.items() if peer not in pinned}
+        pool = (
+            {peer: number for peer, number in everybody.items() if peer not in pinned}
+            if pinned
+            else everybody
+        )
         jobs = demands(problem.jobs, Circumstances(self._workforce, pool, pins, self._sites, self._limits))
         division = divide(self._rule, len(problem.workers), jobs)
         if stuck := [
@@ -138,15 +142,15 @@ class _Decision:
         for index, job in enumerate(jobs):
             if is_colocated(job.job):
                 wanted[index] = [0] * len(job.tasks)
-        able = self._workforce.able
-        seating = Seating(self._workforce.supply(rest), able)
-        if failed := uncovered(seating, jobs, wanted):
-            self._give_way(jobs, division, wanted, failed, pool)
-            return None
-        counts = fill(seating, self._rule, jobs, division, wanted)
+        if not self._workforce.alike:
+            seating, failed = self._seated(rest, jobs, wanted)
+            if failed:
+                self._give_way(jobs, division, wanted, failed, pool)
+                return None
+            wanted = fill(seating, self._rule, jobs, division, wanted)
         seats = []
         placed: dict[Key, list[PeerId]] = {}
-        for job, of_tasks in zip(jobs, counts, strict=True):
+        for job, of_tasks in zip(jobs, wanted, strict=True):
             for task, count in zip(job.tasks, of_tasks, strict=True):
                 if count:
                     placed[task.key] = list(pins.get(task.key, ()))
@@ -155,7 +159,7 @@ class _Decision:
         # Who loses a task gets another one before somebody who has none: so the fewest notice anything.
         found = place(
             seats,
-            Pool(rest, able, self._workforce.classes),
+            Pool(rest, self._workforce.able, self._workforce.classes),
             self._problem.present,
             self._problem.slots,
             lambda peer: peer not in working,
@@ -163,6 +167,17 @@ class _Decision:
         for key, peers in found.items():
             placed[key] += peers
         return placed
+
+    def _seated(
+        self, rest: Mapping[PeerId, int], jobs: Sequence[JobDemand], wanted: Counts
+    ) -> tuple[Seating, list[int]]:
+        """The minima of all jobs that are to run, and those who cannot have it."""
+        supply, able = self._workforce.supply(rest), self._workforce.able
+        seating = Seating(supply, able)
+        failed = uncovered(seating, jobs, wanted)
+        if not failed and self._rule.spare_in_order:
+            failed = outbid(Seating(supply, able), jobs, wanted)
+        return seating, failed
 
     def _give_way(
         self,
@@ -177,7 +192,7 @@ class _Decision:
         If it is for workers that chunks took, the colocated job that was submitted last, but not before the one that
         needs them, does with half of its chunks; else the jobs themselves wait.
         """
-        without_chunks = uncovered(Seating(self._workforce.supply(pool), self._workforce.able), jobs, wanted)
+        _, without_chunks = self._seated(pool, jobs, wanted)
         chunky = [
             index
             for index, job in enumerate(jobs)

@@ -10,10 +10,9 @@ def slots(present: Slots, allocations: Allocations) -> dict[tuple[JobId, TaskNam
     """Of each worker on its task: the present one if it has one there, else the smallest that is free, by order of ids."""
     found: dict[tuple[JobId, TaskName, PeerId], int] = {}
     for (job, task), peers in sorted(allocations.items()):
-        held = {peer: present.get((job, task, peer)) for peer in peers}
-        taken = {slot for slot in held.values() if slot is not None}
-        free = (slot for slot in range(len(peers) + len(taken)) if slot not in taken)
-        for peer in peers:
-            slot = held[peer]
-            found[job, task, peer] = next(free) if slot is None else slot
+        keys = [(job, task, peer) for peer in peers]
+        held = [present.get(key) for key in keys]
+        free = (slot for slot in range(2 * len(keys)) if slot not in held)
+        for key, slot in zip(keys, held, strict=True):
+            found[key] = next(free) if slot is None else slot
     return found

@@ -52,6 +52,11 @@ class Workforce:
         )
         return cls({peer: number[tags] for peer, tags in telling.items()}, kinds, able, max(len(found), 1))
 
+    @property
+    def alike(self) -> bool:
+        """Everybody can do everything."""
+        return len(self.kinds) == 1
+
     def kind_of(self, task: TaskRequirements) -> int:
         return self.kinds[frozenset(task.required_tags)] if task.required_tags else self.kinds[ANYONE]
 

@@ -410,7 +410,7 @@ class _Dialed:
         self._site = site
         self._outlets: dict[int, Outlet] = {}
         self._connection: Connection | None = None
-        self._established = False
+        """Once it is established."""
         self._retry_s = RETRY_S
         self._dialing: asyncio.Task[None] | None = None
         self._closed = False
@@ -428,7 +428,7 @@ class _Dialed:
             self.close()
 
     def transmit(self, outlet: Outlet) -> None:
-        if self._established and self._connection is not None:
+        if self._connection is not None:
             for _, frame in outlet.take_ready():
                 assert isinstance(frame, bytes)
                 self._connection.send(frame)
@@ -441,7 +441,11 @@ class _Dialed:
             self._connection.close()
 
     def on_established(self, connection: Connection) -> None:
-        self._established = True
+        # Here and not where it was dialed: the handshake may be over before that coroutine runs on.
+        if self._closed:
+            connection.abort()
+            return
+        self._connection = connection
         self._retry_s = RETRY_S
         self._send(Hello(self._plane.tenancy))
         for outlet in self._outlets.values():
@@ -461,7 +465,7 @@ class _Dialed:
         log.warning("another group was not believed", site=self._site, error=str(error))
 
     def on_lost(self, connection: Connection) -> None:
-        self._connection, self._established = None, False
+        self._connection = None
         for outlet in self._outlets.values():
             outlet.on_disconnected()
         if not self._closed:
@@ -491,7 +495,7 @@ class _Dialed:
         self._send(Open(outlet.number, outlet.purpose, outlet.sender, outlet.receiver))
 
     def _send(self, message: Message) -> None:
-        if self._established and self._connection is not None:
+        if self._connection is not None:
             self._connection.send(encode(message))
 
     def _dial_soon(self, delay_s: float) -> None:
@@ -504,14 +508,13 @@ class _Dialed:
         while True:
             await asyncio.sleep(delay_s)
             try:
-                _, connection = await loop.create_connection(
+                await loop.create_connection(
                     lambda: Connection.dial(self, plane.ring, plane.entropy), address.host, address.port
                 )
             except OSError:
                 delay_s = self._retry_s
                 self._retry_s = min(RETRY_MAX_S, 2 * self._retry_s)
                 continue
-            self._connection = connection
             return
 
 

@@ -147,6 +147,10 @@ class JobRunner:
     def plane_statistics(self) -> PlaneStatistics:
         return self._plane.statistics()
 
+    def break_connections(self) -> None:
+        """With other groups; they are made again, and nothing is lost."""
+        self._plane.disconnect()
+
     @property
     def workers(self) -> dict[PeerId, TaskWorker]:
         return {peer: running.worker for peer, running in self._running.items()}

@@ -74,10 +74,11 @@ class MemoryLog:
     # -- called by ports
 
     def append(self, record: Record) -> Position:
-        position, self.end = self.end, self.end + 1
-        self.entries.append(Entry(position, record if self.copy is None else self.copy(record)))
+        entry = Entry(self.end, record if self.copy is None else self.copy(record))
+        self.end += 1
+        self.entries.append(entry)
         self.wake()
-        return position
+        return entry.position
 
     def truncate(self, origin: Origin) -> None:
         assert origin.position < self.end, f"an origin at {origin.position}, and the log ends at {self.end}"

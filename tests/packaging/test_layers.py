@@ -88,6 +88,11 @@ ALLOWED: Final[dict[str, tuple[str, ...]]] = {
     "onyxlog.replica": ("onyxlog.ids", "onyxlog.errors", "onyxlog.scheduling"),
     "onyxlog.gossip": (*SHARED, "onyxlog.ids", "onyxlog.errors", "onyxlog.replica.pool"),
     "onyxlog.jobs": (*SHARED, "onyxlog.ids", "onyxlog.errors", "onyxlog.scheduling"),
+    "onyxlog.plugins": (*SHARED, "onyxlog.ids", "onyxlog.errors", "onyxlog.jobs", "zraft_client"),
+    "onyxlog.tasks": (
+        *(*SHARED, *SETTINGS, "zraft.transport", "onyxlog.ids", "onyxlog.errors", "onyxlog.jobs"),
+        *("onyxlog.plugins", "onyxlog.replica", "onyxlog.peer.log_port", "onyxlog.peer.task_runner"),
+    ),
     "onyxlog.peer": (*SHARED, *SETTINGS, "zraft_client", "onyxlog"),
     "onyxlog.peer.gossip_seal": (
         *(*SHARED, "zraft.transport.keys", "zraft.transport.sealing"),
@@ -106,17 +111,15 @@ ALLOWED: Final[dict[str, tuple[str, ...]]] = {
     # what people import, and what measures through it: the outside of a server, in packages of their own
     "zraft_client": (*SHARED, "zraft.address", "zraft.wire"),
     "zraft_bench": (
-        *SHARED,
-        *SETTINGS,
-        "zraft.command_group",
-        "zraft.status",
-        "zraft_client",
+        *(*SHARED, *SETTINGS, "zraft.command_group", "zraft.status", "zraft_client"),
         "onyxlog.gossip",
     ),
     "zraft_bench.zookeeper_target": (*SHARED, *SETTINGS, "zraft.wire", "zraft_bench"),
 }
 
 PURE: Final = (
+    *("onyxlog.tasks.items", "onyxlog.tasks.channels", "onyxlog.tasks.layout", "onyxlog.tasks.reading"),
+    "onyxlog.tasks.processing",
     *("onyxlog.ids", "onyxlog.scheduling", "onyxlog.replica", "onyxlog.gossip"),
     *("onyxlog.peer.core", "onyxlog.peer.turns", "onyxlog.peer.backoff", "onyxlog.status"),
     # what jobs are and decide; what reads files and what runs tasks is not here

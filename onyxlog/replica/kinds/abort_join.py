@@ -12,7 +12,7 @@ from onyxlog.replica.commands import AbortJoin, Entry, PrepareJoin
 from onyxlog.replica.effects import AppendLater, Effect
 from onyxlog.replica.kind import Kind, Viewer
 from onyxlog.replica.kinds.silence import no_reactions
-from onyxlog.replica.replica import Replica
+from onyxlog.replica.replica import JoinMode, Replica
 
 
 @frozen
@@ -22,6 +22,8 @@ class Aborted:
 
 def apply(replica: Replica, entry: Entry, command: AbortJoin) -> Replica:
     joiner = command.joiner
+    if replica.parameters.join is not JoinMode.RING:
+        return replica
     # One that is in already stays in. (Onyx looks for it among the workers instead of the groups, and never finds it.)
     if joiner in replica.groups or joiner in replica.left:
         return replica

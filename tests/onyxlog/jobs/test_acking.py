@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from onyxlog.jobs.acking import AckBatch, Frontier, Lineage, Overdue, Roots, fresh_ack, owner_of
+from onyxlog.jobs.acking import AckBatch, Frontier, Lineage, Overdue, Roots, owner_of
 
 
 def roots(owner: int = 3, timeout_ticks: int = 10, pending_max: int = 100) -> Roots[str]:
@@ -104,14 +104,16 @@ def test_a_message_that_is_told_twice_finishes_nothing_early() -> None:
     assert of.overdue(10) == [Overdue("a", 1)]
 
 
-def test_acks_are_never_zero() -> None:
-    class Zeros(Random):
-        draws = iter([0, 0, 5])
+class Zeros(Random):
+    def getrandbits(self, k: int) -> int:
+        return 0
 
-        def getrandbits(self, k: int) -> int:
-            return next(self.draws)
 
-    assert fresh_ack(Zeros()) == 5
+def test_acks_are_never_zero_as_that_would_hide_a_segment() -> None:
+    of: Roots[str] = Roots(1, Zeros(), timeout_ticks=1, pending_max=1)
+    root = of.begin("a", 0)
+    (child,) = AckBatch(Zeros()).settle(root, 1)
+    assert root.ack != 0 != child.ack
 
 
 def test_a_number_that_is_under_way_is_not_given_again() -> None:

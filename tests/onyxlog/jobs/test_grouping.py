@@ -65,7 +65,7 @@ def test_a_number_is_one_key_however_it_is_written(number: Any) -> None:
 
 @pytest.mark.parametrize("order", [(1, True, 1.0), (True, 1.0, 1), (1.0, 1, True)])
 def test_what_was_asked_before_does_not_change_an_answer(order: tuple[Any, ...]) -> None:
-    """A memory keyed by Python's equality would answer 1 for True: fine only if both have one bucket."""
+    """The memory of buckets goes by Python's equality, so that one answer must do for all that are equal."""
     by = grouping(GroupBy(("k",)))
     assert {by.bucket({"k": key}) for key in order} == {bucket_of(1)}
     assert by.bucket({"k": "1"}) == bucket_of("1") != bucket_of(1)

@@ -145,6 +145,10 @@ def test_sessions_that_become_one_are_told_with_what_is_new_in_both() -> None:
     of = state(Session(10), Segments(3))
     assert of.apply(at(0, 1, 18, 19)) == []
     assert told(of.apply(at(9))) == [(0, 29, 5)]
+    of = state(Session(10), Segments(2))
+    assert told(of.apply(at(0, 1, 18, 19))) == [(0, 11, 2), (18, 29, 2)]
+    assert of.apply(at(9)) == []
+    assert told(of.apply(at(10))) == [(0, 29, 6)]
 
 
 def test_timers_run_from_the_first_tick_and_tell_what_changed_since() -> None:

@@ -63,6 +63,10 @@ def test_times_less_than_the_gap_apart_are_one_session_and_others_are_not() -> N
     gap = Session(10)
     assert sessions([*gap.extents(0), *gap.extents(9)]) == (Extent(0, 19),)
     assert sessions([*gap.extents(0), *gap.extents(10)]) == (Extent(0, 10), Extent(10, 20))
+    for present, new in ((0, 10), (10, 0)):
+        assert joined(gap.extents(present), *gap.extents(new)) == (*gap.extents(new), ())
+    for present, new in ((0, 9), (9, 0)):
+        assert joined(gap.extents(present), *gap.extents(new)) == (Extent(0, 19), gap.extents(present))
 
 
 @settings(deadline=None, derandomize=True, max_examples=100)

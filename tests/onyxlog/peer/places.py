@@ -154,9 +154,9 @@ class Native(_Native):
 class Zookeeper(Place):
     has_wills = False
 
-    def __init__(self, cluster: Cluster) -> None:
+    def __init__(self, hosts: str) -> None:
         super().__init__()
-        self.hosts = cluster.hosts()
+        self.hosts = hosts
 
     def client(self, **options: Any) -> KazooClient:
         retry = {"max_tries": -1, "delay": 0.05, "max_delay": 0.5}

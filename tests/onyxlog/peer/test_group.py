@@ -9,11 +9,19 @@ import pytest
 
 from onyxlog.api import Client, JobState
 from onyxlog.peer.backoff import PROVEN_S
-from onyxlog.replica.commands import GroupLeave, KillJob, SubmitJob
-from onyxlog.replica.replica import JoinMode
+from onyxlog.peer.group import PeerGroup
+from onyxlog.peer.log_port import LogPort, first_origin
+from onyxlog.peer.outbox import Outbox
+from onyxlog.peer.settings import GroupSettings
+from onyxlog.peer.turns import Append
+from onyxlog.replica.commands import GroupLeave, KillJob, Record, SubmitJob
+from onyxlog.replica.replica import JoinMode, Parameters
+from onyxlog.testing.idle_runner import run_nothing
+from onyxlog.testing.memory_log import MemoryLog
 from onyxlog.testing.virtual_time import run_virtually
 from tests.onyxlog.peer.fleets import Scene
 from tests.onyxlog.peer.jobs import a_job
+from zraft_client.errors import NotSentError, UnknownOutcomeError
 
 BOTH = pytest.mark.parametrize("join", list(JoinMode))
 
@@ -167,7 +175,7 @@ def test_a_group_that_was_declared_dead_while_it_was_overtaken_begins_again(join
         scene.log.hold(scene.port(paused))
         async with Client(scene.log.open()) as client:
             await client.start()
-            await client._follower.say(GroupLeave(old))
+            await client.append(GroupLeave(old))
             for _ in range(3):  # so often that it is forgotten even as one that left
                 await client.gc()
             assert old not in client.replica.left
@@ -224,7 +232,7 @@ def test_a_runner_that_cannot_start_a_task_costs_only_its_virtual_peer() -> None
         runner.start = fail_at_first  # type: ignore[method-assign]
         async with Client(scene.log.open()) as client:
             await client.start()
-            await client.submit_job(a_job("job", tasks=1))
+            await client.submit_job(a_job("job", tasks=2))
             replica = await scene.settled()
             assert failures < 0
             assert len(replica.peers) == 2
@@ -314,6 +322,88 @@ def test_another_job_under_the_same_id_is_refused_and_the_same_one_is_not() -> N
             with pytest.raises(JobIdTakenError, match="is over"):
                 await client.submit_job(a_job("job"))
             assert sum(isinstance(e.command, SubmitJob) for e in scene.log.entries) == 1
+        await scene.fleet.stop()
+
+    run_virtually(main())
+
+
+def test_a_group_that_no_server_takes_can_be_stopped_at_once() -> None:
+    async def main() -> None:
+        async def never() -> LogPort:
+            await asyncio.sleep(3_600)
+            raise AssertionError("it was stopped")
+
+        group = PeerGroup(GroupSettings(), never, run_nothing)
+        task = group.start()
+        await asyncio.sleep(1)
+        await group.stop()
+        assert task.done()
+        assert asyncio.get_running_loop().time() < 2
+
+    run_virtually(main())
+
+
+@BOTH
+def test_a_group_is_stopped_while_it_begins_without_a_server(join: JoinMode) -> None:
+    async def main() -> None:
+        scene = Scene(join)
+        (group,) = scene.start(1)
+        await asyncio.sleep(0)
+        await asyncio.sleep(0)
+        for port in scene.log.ports:
+            scene.log.hold(port)
+        await asyncio.sleep(1)
+        await group.stop()
+        assert asyncio.get_running_loop().time() < 2
+        assert not scene.log.ports
+
+    run_virtually(main())
+
+
+def test_appends_that_certainly_did_not_happen_are_tried_again_and_keep_their_order() -> None:
+    async def main() -> None:
+        log = MemoryLog(newest_origin=first_origin(Parameters()))
+        port = log.open()
+        append, refusals = port.append, 10
+
+        async def refuse_at_first(record: Record) -> int:
+            nonlocal refusals
+            refusals -= 1
+            if refusals >= 0:
+                raise NotSentError("planted: no server")
+            return await append(record)
+
+        port.append = refuse_at_first  # type: ignore[method-assign]
+        outbox = Outbox(port, lambda *_: None)
+        for number in range(5):
+            outbox.put(Append(number, Record(KillJob(f"job-{number}"), "g")))
+        task = asyncio.get_running_loop().create_task(outbox.run())
+        await outbox.drained()
+        assert [str(entry.command.job) for entry in log.entries if isinstance(entry.command, KillJob)] == [
+            f"job-{number}" for number in range(5)
+        ]
+        task.cancel()
+
+    run_virtually(main())
+
+
+def test_an_append_of_unknown_outcome_begins_the_group_again() -> None:
+    async def main() -> None:
+        scene = Scene(JoinMode.DIRECT)
+        (group,) = scene.start(1)
+        await scene.settled()
+        old, port = group.id, scene.port(group)
+
+        async def unknown(record: Record) -> int:
+            raise UnknownOutcomeError("planted")
+
+        port.append = unknown  # type: ignore[method-assign]
+        incarnation = group.incarnation
+        assert incarnation is not None
+        incarnation.append(KillJob("job"))
+        replica = await scene.settled()
+        assert old not in replica.groups
+        assert group.id in replica.groups
         await scene.fleet.stop()
 
     run_virtually(main())

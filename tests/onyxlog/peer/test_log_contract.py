@@ -1,4 +1,6 @@
-"""What every `LogPort` promises, asked of all of them: in memory, native over a fake cluster, and both over real servers."""
+"""What every `LogPort` promises, asked of all of them: in memory, native over a fake cluster, and both over real servers;
+marked `compat`, also over ZooKeeper itself.
+"""
 
 from __future__ import annotations
 
@@ -7,6 +9,7 @@ from collections.abc import Callable, Coroutine, Iterator
 from typing import Any
 
 import pytest
+from kazoo.client import KazooClient
 
 from onyxlog.errors import EntryError, OvertakenError, ParametersError, UnsupportedError
 from onyxlog.peer.log_port import LogBounds, LogPort, Origin
@@ -15,6 +18,8 @@ from onyxlog.replica.digests import CHAIN_BYTES, CHAIN_START
 from onyxlog.replica.replica import JoinMode, Parameters, Replica, VirtualPeer
 from onyxlog.replica.table import Table
 from onyxlog.scheduling.requirements import JobScheduler
+from tests.compat.install import MissingError, java_jars, program
+from tests.compat.zookeeper import ZooKeepers
 from tests.onyxlog.peer.places import Fake, Memory, Native, Place, Zookeeper
 from tests.processes.cluster import Cluster
 from zraft_client import ClosedError, NodeExistsError, NoNodeError, SessionExpiredError
@@ -33,16 +38,45 @@ def servers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
         yield cluster
 
 
+@pytest.fixture(scope="module")
+def ensemble(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """Where a ZooKeeper server listens."""
+    try:
+        program("java", "default-jre-headless")
+        java_jars()
+    except MissingError as error:
+        pytest.skip(str(error))
+    with ZooKeepers(tmp_path_factory.mktemp("zookeeper"), "3.9.3", count=1) as servers:
+        hosts = ",".join(f"{host}:{port}" for host, port in servers.addresses)
+        client = KazooClient(hosts=hosts, timeout=20)
+        client.start(timeout=90)
+        client.stop()
+        client.close()
+        yield hosts
+
+
 @pytest.fixture(
     params=[
         "memory",
         "fake",
         pytest.param("native", marks=pytest.mark.processes),
         pytest.param("zookeeper", marks=pytest.mark.processes),
+        pytest.param(
+            "ZooKeeper itself", marks=[pytest.mark.processes, pytest.mark.compat, pytest.mark.timeout(300)]
+        ),
     ]
 )
 def run(request: pytest.FixtureRequest) -> Run:
     kind = request.param
+
+    def native() -> Place:
+        return Native(request.getfixturevalue("servers"))
+
+    def zookeeper() -> Place:
+        return Zookeeper(request.getfixturevalue("servers").hosts())
+
+    def zookeeper_itself() -> Place:
+        return Zookeeper(request.getfixturevalue("ensemble"))
 
     def running(test: Test) -> None:
         async def main() -> None:
@@ -51,8 +85,9 @@ def run(request: pytest.FixtureRequest) -> Run:
             elif kind == "fake":
                 place = Fake()
             else:
-                cluster = request.getfixturevalue("servers")
-                place = Native(cluster) if kind == "native" else Zookeeper(cluster)
+                place = {"native": native, "zookeeper": zookeeper, "ZooKeeper itself": zookeeper_itself}[
+                    kind
+                ]()
             async with asyncio.timeout(PATIENCE_S), place:
                 await test(place)
 

@@ -10,8 +10,10 @@ import pytest
 
 from onyxlog.errors import OvertakenError
 from onyxlog.peer.log_port import LogBounds
-from onyxlog.peer.zookeeper_log import RECORD_BYTES_MAX
+from onyxlog.peer.zookeeper_log import RECORD_BYTES_MAX, zookeeper_ports
 from onyxlog.replica.commands import Entry, KillJob, Record
+from onyxlog.replica.replica import JoinMode
+from tests.onyxlog.joining import measure
 from tests.onyxlog.peer.places import Native, Zookeeper
 from tests.onyxlog.peer.test_log_contract import PARAMETERS, begun, origin_at, record, take
 from tests.processes.cluster import Cluster
@@ -32,7 +34,7 @@ def servers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
 def run(servers: Cluster) -> Callable[[Test], None]:
     def running(test: Test) -> None:
         async def main() -> None:
-            place = Zookeeper(servers)
+            place = Zookeeper(servers.hosts())
             async with asyncio.timeout(30), place:
                 await test(place)
 
@@ -162,3 +164,16 @@ def test_native_and_zookeeper_ports_share_a_log(run: Callable[[Test], None], ser
             assert await one.job("j") == b"2" * 5_000
 
     run(test)
+
+
+def test_groups_over_zookeepers_protocol_close_their_ring(servers: Cluster) -> None:
+    """With nothing that only zraft has: any ZooKeeper would do."""
+
+    async def main() -> None:
+        opener = zookeeper_ports(servers.hosts(), "fleet", poll_s=0.5)
+        async with asyncio.timeout(50):
+            first, one_more = await measure(opener, JoinMode.RING, 4, 1)
+        assert first.entries["accept-join"] >= 3
+        assert one_more.entries == {"prepare-join": 1, "notify-join": 1, "accept-join": 1}
+
+    asyncio.run(main())

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import itertools
+from itertools import pairwise
 
 from attrs import define, field
 
@@ -67,7 +67,7 @@ def ring(groups: str) -> Log:
     """A log whose ring goes from each of these groups to the next, as in the examples of Onyx' documentation."""
     log = Log()
     log.write(PrepareJoin(groups[0]), groups[0])
-    for before, group in itertools.pairwise(groups):
+    for before, group in pairwise(groups):
         free = sorted(log.replica.groups)
         log.until(free.index(before), len(free))
         log.write(PrepareJoin(group), group)

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from onyxlog.replica.commands import GroupLeave, JoinDirect, PrepareJoin
+import pytest
+
+from onyxlog.replica.commands import AbortJoin, GroupLeave, JoinDirect, PrepareJoin
 from onyxlog.replica.effects import RestartGroup
 from onyxlog.replica.kinds.join_direct import Joined
 from onyxlog.replica.replica import Replica
@@ -49,8 +51,10 @@ def test_joining_twice_does_nothing() -> None:
     assert log.step.diff is None
 
 
-def test_an_entry_of_the_ring_does_nothing() -> None:
+@pytest.mark.parametrize("command", [PrepareJoin("a"), AbortJoin("a")])
+def test_an_entry_of_the_ring_does_nothing(command: PrepareJoin | AbortJoin) -> None:
     log = direct()
-    log.write(PrepareJoin("a"), "a")
+    log.write(command, "a")
     assert log.step.diff is None
     assert not log.replica.groups
+    assert not log.replica.aborted

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from random import Random
 
 from onyxlog.ids import GroupId, PeerId
@@ -100,6 +100,15 @@ class Groups:
         """The group's process dies: nobody is told."""
         await self.runners.pop(group).close()
         del self.hosts[group]
+
+    async def until(self, holds: Callable[[], bool], timeout_s: float = 20) -> None:
+        """For what tells nobody."""
+        async with asyncio.timeout(timeout_s):
+            while True:
+                self.raise_failures()
+                if holds():
+                    return
+                await asyncio.sleep(0.001)
 
     async def completed(self, timeout_s: float = 20) -> None:
         """Until a coordinator says that the job is complete; an AssertionError if anything fails before."""

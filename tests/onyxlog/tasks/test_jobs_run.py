@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from typing import Any
 
+import attrs
 import pytest
 
 from onyxlog.jobs.aggregates import Aggregation
@@ -15,6 +16,8 @@ from onyxlog.jobs.validation import check
 from onyxlog.jobs.windows import Global, Window
 from onyxlog.plugins.collecting import collected, forget
 from onyxlog.replica.commands import CompleteJob, ExhaustInput, SealOutput, SignalReady
+from onyxlog.tasks.items import Batch
+from onyxlog.tasks.processing import Outcome, Processing
 from onyxlog.tasks.runner import RunnerSettings
 from tests.onyxlog.tasks.attempts import Groups
 from tests.onyxlog.tasks.functions import counts, split
@@ -123,3 +126,126 @@ def test_every_segment_comes_through_once_when_nothing_fails(
         segment["at"] for number in range(200) for segment in split({"number": number, "line": "x y z"})
     ]
     assert sorted(segment["at"] for segment in out) == sorted(expected)
+
+
+@pytest.mark.parametrize("checkpointed", [False, True])
+def test_counts_are_exact_although_a_group_dies_midway(
+    out: list[Any], checkpointed: bool, request: Any
+) -> None:
+    """Those that are left are another number for each task: positions and groups go to other workers."""
+    job = word_count(request.node.name, 4_000, Delivery.EXACTLY_ONCE_STATE)
+
+    async def run() -> None:
+        async with Groups("a", "b", "c") as groups:
+            await groups.begin(job, WORDS_AT, 7)
+            if checkpointed:
+                await groups.until(lambda: any("parts/7" in path for path in groups.log.states))
+            await asyncio.sleep(0.03)
+            await groups.kill("b")
+            places = {"read": ["a.1"], "split": ["a.2", "c.1"], "count": ["a.3", "c.3"], "write": ["c.2"]}
+            await groups.begin(job, places, 12)
+            await groups.completed()
+
+    asyncio.run(run())
+    assert result_of(out) == counts(4_000)
+
+
+def test_a_job_begins_from_its_checkpoint_not_from_the_start(out: list[Any], request: Any) -> None:
+    job = word_count(request.node.name, 6_000, Delivery.EXACTLY_ONCE_STATE)
+    segments = []
+
+    async def run() -> None:
+        async with Groups("a", "b", "c") as groups:
+            await groups.begin(job, WORDS_AT, 7)
+            await groups.until(
+                lambda: any("latest" in path and data for path, data in groups.log.states.items())
+            )
+            await groups.begin(job, WORDS_AT, 9)
+            await groups.completed()
+            segments.append(groups.runners["a"].statistics()["a.1"].segments)
+            segments.append(groups.runners["b"].statistics()["b.1"].segments)
+
+    asyncio.run(run())
+    assert result_of(out) == counts(6_000)
+    assert 0 < sum(segments) < 6_000
+
+
+def test_broken_connections_lose_and_repeat_nothing(out: list[Any], request: Any) -> None:
+    job = word_count(request.node.name, 6_000, Delivery.EXACTLY_ONCE_STATE)
+    reconnects = []
+
+    async def run() -> None:
+        async with Groups("a", "b", "c") as groups:
+            await groups.begin(job, WORDS_AT, 7)
+            for _ in range(6):
+                await asyncio.sleep(0.03)
+                for runner in groups.runners.values():
+                    runner.break_connections()
+            await groups.completed()
+            reconnects.extend(runner.plane_statistics().reconnects for runner in groups.runners.values())
+
+    asyncio.run(run())
+    assert result_of(out) == counts(6_000)
+    assert sum(reconnects) > 0
+
+
+def test_at_least_once_every_segment_arrives_although_a_group_dies(out: list[Any], request: Any) -> None:
+    job = spread(request.node.name, 4_000, delivery=Delivery.AT_LEAST_ONCE, pending_max=500)
+
+    async def run() -> None:
+        async with Groups("a", "b", "c") as groups:
+            await groups.begin(job, {"read": ["a.1", "b.1"], "split": ["a.2", "b.2"], "write": ["c.3"]}, 3)
+            await asyncio.sleep(0.1)
+            await groups.kill("b")
+            await groups.begin(job, {"read": ["a.1"], "split": ["c.2"], "write": ["c.3"]}, 8)
+            await groups.completed()
+
+    asyncio.run(run())
+    expected = {f"{number}.{part}" for number in range(4_000) for part in range(3)}
+    assert {segment["at"] for segment in out} == expected
+
+
+def test_a_segment_that_got_lost_is_sent_again_from_its_root(
+    out: list[Any], request: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A worker drops the first batch that it is given, and tells nobody."""
+    job = spread(
+        request.node.name, 50, delivery=Delivery.AT_LEAST_ONCE, pending_timeout_ms=300, pending_max=30
+    )
+    process, lost = Processing.process, []
+
+    def losing(self: Processing, batch: Batch) -> Outcome:
+        if not lost and self.context.peer == "b.1":
+            lost.append(batch)
+            return Outcome()
+        return process(self, batch)
+
+    monkeypatch.setattr(Processing, "process", losing)
+
+    async def run() -> int:
+        async with Groups("a", "b") as groups:
+            await groups.begin(job, {"read": ["a.1"], "split": ["b.1", "b.2"], "write": ["a.2"]}, 3)
+            await groups.completed()
+            return groups.runners["a"].statistics()["a.1"].replayed
+
+    replayed = asyncio.run(run())
+    assert replayed == len(lost[0].segments) > 0
+    assert sorted(segment["at"] for segment in out) == sorted(
+        f"{n}.{part}" for n in range(50) for part in range(3)
+    )
+
+
+def test_an_exception_kills_the_job_and_says_where(out: list[Any], request: Any) -> None:
+    job = spread(request.node.name, 50)
+    split_and_fail = attrs.evolve(job.task("write"), function=f"{HERE}:fail_on_ring")
+    job = attrs.evolve(job, catalog=(job.task("read"), job.task("split"), split_and_fail))
+
+    async def run() -> str:
+        async with Groups("a") as groups:
+            await groups.begin(job, {"read": ["a.1"], "split": ["a.2"], "write": ["a.3"]}, 3)
+            return await groups.killed()
+
+    reason = asyncio.run(run())
+    assert "job spread, task write" in reason
+    assert "fail_on_ring raised ValueError: no rings here" in reason
+    assert "'word': 'ring'" in reason

@@ -1,0 +1,69 @@
+"""An output into a dictionary of a zraft cluster. Idempotent by key: what is written again is there once."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
+
+from onyxlog.errors import WorkflowError
+from onyxlog.plugins.plugin import PluginContext
+from onyxlog.plugins.service import open_client
+from zraft_client import AsyncDictionary, Client
+
+WRITES_AT_A_TIME: Final = 512
+
+
+class DictionaryOutput:
+    """`dictionary`: its name. `key`, `value`: where a segment has them; without `value`, the whole segment is it.
+
+    The last write of a key wins. Segments of one key have to come from one worker for that to be the latest, as they do
+    if the task before is grouped by it, or this one is.
+    """
+
+    def __init__(
+        self,
+        context: PluginContext,
+        dictionary: str,
+        key: str,
+        value: str | None = None,
+        hosts: str | None = None,
+    ) -> None:
+        self._context = context
+        self._name = dictionary
+        self._key = key
+        self._value = value
+        self._hosts = hosts
+        self._client: Client | None = None
+
+    async def open(self, states: Mapping[int, Any] | None) -> None:
+        self._client = await open_client(self._context, self._hosts)
+
+    async def write(self, segments: Sequence[Any]) -> None:
+        assert self._client is not None
+        dictionary = AsyncDictionary(self._client, self._name)
+        # Of a key that comes several times, the last: so all may be under way at once.
+        items = {self._key_of(segment): segment for segment in segments}
+        puts = [
+            (key, segment if self._value is None else segment.get(self._value))
+            for key, segment in items.items()
+        ]
+        for begin in range(0, len(puts), WRITES_AT_A_TIME):
+            await asyncio.gather(*(dictionary.put(*put) for put in puts[begin : begin + WRITES_AT_A_TIME]))
+
+    async def flush(self) -> None:
+        return None  # `write` returns once a majority has it
+
+    async def close(self) -> None:
+        if self._client is not None:
+            await self._client.close()
+            self._client = None
+
+    def _key_of(self, segment: Any) -> Any:
+        try:
+            return segment[self._key]
+        except KeyError:
+            raise WorkflowError(
+                f"{self._context.where}: plugin: key: expected {self._key!r} in every segment, found one with "
+                f"{', '.join(map(repr, segment))}"
+            ) from None

@@ -1,0 +1,38 @@
+"""Contexts of plugins without a worker."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TypeVar
+
+from onyxlog.plugins.plugin import Chunk, Input, PluginContext
+
+T = TypeVar("T")
+
+
+async def at_once(function: Callable[[], T]) -> T:
+    return function()
+
+
+def context(slot: int = 0, slots: tuple[int, ...] = (0,), hosts: str = "") -> PluginContext:
+    def adopts(other: int) -> bool:
+        return other == slot or (other not in slots and other % len(slots) == slots.index(slot))
+
+    return PluginContext(
+        "job", "task", "a.1", slot, "job 'job': catalog: task 'task'", at_once, hosts, adopts
+    )
+
+
+async def everything(source: Input, count: int = 3) -> list[list[tuple[int, object]]]:
+    """(position, segment) of all partitions, each read from its beginning to its end."""
+    found = []
+    for partition in range(await source.partitions()):
+        reader = await source.reader(partition, 0)
+        items: list[tuple[int, object]] = []
+        while not reader.exhausted:
+            chunk: Chunk = await reader.read(count)
+            assert len(chunk.segments) == len(chunk.positions) <= count
+            items += zip(chunk.positions, chunk.segments, strict=True)
+        await reader.close()
+        found.append(items)
+    return found

@@ -1,0 +1,99 @@
+"""The picture that `onyxlog status` shows, and the commands' errors."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+from rich.console import Console
+
+from onyxlog.main import main
+from onyxlog.peer.log_port import LogBounds
+from onyxlog.peer.publishing import Published
+from onyxlog.replica.replica import JoinMode, Parameters, Replica, VirtualPeer
+from onyxlog.replica.table import Table
+from onyxlog.status import Agreement, as_json, is_closed, picture, ring_of
+from onyxlog.status_view import view
+
+
+def a_ring(*groups: str) -> Replica:
+    """Each watches the next, the last the first."""
+    pairs = dict(zip(groups, (*groups[1:], groups[0]), strict=True)) if len(groups) > 1 else {}
+    return Replica(
+        parameters=Parameters(join=JoinMode.RING),
+        version=7,
+        groups=Table(dict.fromkeys(groups, 0)),
+        pairs=Table(pairs),
+        peers=Table({f"{group}.0": VirtualPeer(group, f"{group}:1") for group in groups}),
+    )
+
+
+def test_groups_are_shown_in_the_order_of_the_ring() -> None:
+    replica = a_ring("c", "a", "d", "b")
+    assert ring_of(replica) == ("a", "d", "b", "c")
+    shown = picture(replica, LogBounds(0, 8), (), {})
+    assert [(row.group, row.watches) for row in shown.groups] == [
+        ("a", "d"),
+        ("d", "b"),
+        ("b", "c"),
+        ("c", "a"),
+    ]
+    assert shown.ring_closed
+
+
+def test_a_ring_that_leaves_somebody_out_is_open_and_all_groups_are_shown() -> None:
+    replica = a_ring("a", "b", "c")
+    for pairs in (
+        {"a": "b", "b": "a"},
+        {"a": "b", "b": "a", "c": "c"},
+        {"a": "b", "b": "c", "c": "b"},
+        {"a": "b"},
+    ):
+        broken = Replica(parameters=replica.parameters, groups=replica.groups, pairs=Table(pairs))
+        assert not is_closed(broken)
+        assert {row.group for row in picture(broken, LogBounds(0, 1), (), {}).groups} == {"a", "b", "c"}
+    assert is_closed(a_ring("a"))
+    assert is_closed(a_ring("a", "b"))
+
+
+def test_a_digest_that_differs_is_told_and_one_at_an_unknown_position_is_not_judged() -> None:
+    published = (Published("a", 7, b"right"), Published("b", 6, b"other"), Published("c", 3, b"?"))
+    shown = picture(a_ring("a", "b", "c", "d"), LogBounds(5, 10), published, {6: b"right6", 7: b"right"})
+    assert [(row.agreement, row.behind) for row in shown.groups] == [
+        (Agreement.SAME, 2),
+        (Agreement.DIFFERENT, 3),
+        (Agreement.UNKNOWN, 6),
+        (Agreement.UNKNOWN, None),
+    ]
+    assert not shown.agreed
+    console = Console(width=160)
+    with console.capture() as captured:
+        console.print(view(shown))
+    text = captured.get()
+    assert "REPLICAS DIFFER" in text
+    assert "ring closed" in text
+    assert json.loads(json.dumps(as_json(shown)))["groups"][1]["agreement"] == "different"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "told"),
+    [
+        (["peer", "--name", "no/slash"], 2, "--name: found 'no/slash'"),
+        (["peer", "--connect", "nowhere"], 2, "--connect: found 'nowhere'"),
+        (["peer", "--address", "nowhere"], 2, "--address: found 'nowhere'"),
+        (["peer", "--groups", "2", "--address", "127.0.0.1:4000"], 2, "expected port 0"),
+        (["peer", "--service", "zookeeper"], 2, "--join: found direct"),
+        (["peer", "--key", "/nowhere/key"], 2, "cannot open the key file"),
+        (["status", "--tenancy", "a/b"], 2, "tenancy"),
+        (["submit-job", "nothing.toml"], 2, "nothing.toml"),
+    ],
+)
+def test_what_a_command_cannot_use_is_told_with_its_name(
+    arguments: list[str], code: int, told: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    result = CliRunner().invoke(main, arguments)
+    assert result.exit_code == code, result.output
+    assert told in result.output
