@@ -1,4 +1,4 @@
-"""A network of datagrams in memory, on the event loop's clock: loss, doubles, delay, flipped bits and partitions, by a seed."""
+"""Datagrams in memory, on the event loop's clock: loss, doubles, delay, flipped bits and partitions, by a seed."""
 
 from __future__ import annotations
 

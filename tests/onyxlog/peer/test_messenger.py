@@ -260,7 +260,9 @@ def test_groups_gossip_over_udp() -> None:
     asyncio.run(main())
 
 
-def sealer(me: str = "a", keys: tuple[ClusterKey, ...] | None = (KEY,), tenancy: str = "t", salt: int = 1) -> Sealer:
+def sealer(
+    me: str = "a", keys: tuple[ClusterKey, ...] | None = (KEY,), tenancy: str = "t", salt: int = 1
+) -> Sealer:
     return Sealer(keys, tenancy, me, bytes((salt,)) * SALT_BYTES)
 
 
