@@ -127,6 +127,13 @@ def main() -> None:
 )
 @click.option("--insecure-peers", is_flag=True, help="Listen beyond this machine without a key.")
 @click.option(
+    "--gossip",
+    default="off",
+    show_default=True,
+    type=click.Choice(["off", "pool", "plumtree"]),
+    help="Get entries from other groups, by UDP at --address, and read the log for what is missing; the same for all.",
+)
+@click.option(
     "--import-from",
     default=".",
     show_default=True,
@@ -178,6 +185,7 @@ def peer(
     advertise: str | None,
     key: tuple[str, ...],
     insecure_peers: bool,
+    gossip: str,
     import_from: str,
     idle: bool,
     metrics: str | None,
@@ -196,7 +204,7 @@ def peer(
     from onyxlog.peer.fleet import Fleet
     from onyxlog.peer.settings import GroupSettings
     from onyxlog.replica.replica import JoinMode, Parameters
-    from onyxlog.running import runner_factory
+    from onyxlog.running import runner_factory, source_factory
     from onyxlog.scheduling.requirements import JobScheduler
     from zraft.logs import configure_logging
 
@@ -229,11 +237,19 @@ def peer(
         groups=groups,
         idle=idle,
     )
+    make_source = source_factory(
+        tenancy,
+        gossip=gossip,
+        address=site,
+        advertise=advertise,
+        key_files=tuple(map(Path, key)),
+        insecure=insecure_peers,
+    )
     # As `python -m` does: a job names its functions by import path.
     sys.path.insert(0, import_from)
 
     async def run() -> None:
-        await _run_fleet(Fleet(open_port, make_runner), settings, groups, listen)
+        await _run_fleet(Fleet(open_port, make_runner, make_source=make_source), settings, groups, listen)
 
     _run(run())
 
