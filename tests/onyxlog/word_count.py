@@ -54,7 +54,7 @@ class Size:
     checkpoint_interval_ms: int = 1_000
     servers: int = 3
     kill_at: float = 0.4
-    """How much of the input is to be done when some are killed."""
+    """How much of the input is to be done when some are killed. Those that are left must be enough for four tasks."""
 
 
 @frozen
