@@ -99,7 +99,7 @@ ALLOWED: Final[dict[str, tuple[str, ...]]] = {
         *("onyxlog.ids", "onyxlog.gossip.codec"),
     ),
     "onyxlog.peer.messenger": (*SHARED, *SETTINGS, "zraft.transport.keys", "zraft_client", "onyxlog"),
-    "onyxlog.testing": (*SHARED, "zraft_client", "onyxlog"),
+    "onyxlog.testing": (*SHARED, "zraft.address", "zraft_client", "onyxlog"),
     # what programs and people use of it
     "onyxlog.api": ("zraft_client", "onyxlog"),
     "onyxlog.observing": ("onyxlog",),
