@@ -119,7 +119,7 @@ ALLOWED: Final[dict[str, tuple[str, ...]]] = {
 
 PURE: Final = (
     *("onyxlog.tasks.items", "onyxlog.tasks.channels", "onyxlog.tasks.layout", "onyxlog.tasks.reading"),
-    "onyxlog.tasks.processing",
+    *("onyxlog.tasks.pressure", "onyxlog.tasks.processing"),
     *("onyxlog.ids", "onyxlog.scheduling", "onyxlog.replica", "onyxlog.gossip"),
     *("onyxlog.peer.core", "onyxlog.peer.turns", "onyxlog.peer.backoff", "onyxlog.status"),
     # what jobs are and decide; what reads files and what runs tasks is not here
