@@ -246,9 +246,10 @@ class Fleet:
         """What is still to happen."""
         dead = [each.name for each in self._players() if each.session and not each.alive]
         found = [f"the session of {name} is to end" for name in dead]
-        for player in self.living():
-            if player.applied != self.log.end - 1:
+        for player in self._players():
+            if player.alive and player.group is not None and player.applied != self.log.end - 1:
                 found.append(f"{player.name} is at {player.applied}, the log at {self.log.end - 1}")
+        for player in self.living():
             if player.outbox or player.later:
                 found.append(f"{player.name} is to append {player.outbox or player.later}")
             gone = [each for each in player.watched if not self.has_pulse(each)]
@@ -262,6 +263,8 @@ class Fleet:
         insist(
             set(referee.groups) == living, f"the log has {sorted(referee.groups)}, alive are {sorted(living)}"
         )
+        unaware = [each.name for each in self._players() if each.alive and each.group in referee.left]
+        insist(not unaware, f"{unaware} have read that they are out, and go on")
         for player in self.living():
             same = player.chain == self.log.chain and player.replica == referee
             insist(same, f"{player.name} has another replica")

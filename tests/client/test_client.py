@@ -332,7 +332,7 @@ def test_a_server_that_answers_nothing_is_left_for_another() -> None:
 
 def test_an_idle_client_pings_and_nothing_else() -> None:
     async def test(cluster: FakeCluster) -> None:
-        async with client_of(cluster, session_timeout_s=0.06) as client:
+        async with client_of(cluster, session_timeout_s=1.5) as client:
             await client.put("k", 1)
             cluster.requests.clear()
             await until(lambda: len(cluster.requests) >= 3)

@@ -151,6 +151,14 @@ def test_example_7_a_joiner_that_dies_is_reported_by_its_helper() -> None:
     assert log.step.diff is None
 
 
+def test_a_joiner_that_lives_but_was_taken_for_dead_begins_again() -> None:
+    log = ring("ab")
+    log.write(PrepareJoin("c"), "c")
+    (watcher,) = log.replica.prepared
+    log.write(GroupLeave("c"), watcher)
+    assert log.effects("c") == (StopDetecting(), RestartGroup())
+
+
 def test_leave_example_1_the_watcher_of_the_dead_closes_the_ring() -> None:
     log = ring("abcd")
     log.write(GroupLeave("b"), "a")
