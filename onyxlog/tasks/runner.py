@@ -25,6 +25,7 @@ from onyxlog.tasks.consumer import Consumer
 from onyxlog.tasks.items import ChannelError
 from onyxlog.tasks.layout import layout_of
 from onyxlog.tasks.plane import DataPlane, PlaneStatistics
+from onyxlog.tasks.pressure import Pressure
 from onyxlog.tasks.processing import TaskError
 from onyxlog.tasks.producer import Producer
 from onyxlog.tasks.threads import TaskThread
@@ -46,7 +47,7 @@ class RunnerSettings:
 
     `keys`: the cluster's; without, only loopback unless `insecure_peers`. `threads`: users' code runs in a thread per
     virtual peer; without, in the group's event loop, where it must never block. `window`: items between two workers.
-    `pressure_s`: how long a worker's buffers are full, or not full any more, before it says so in the log.
+    `pressure_s`: how long a worker stands still with full buffers, or has room again, before it says so in the log.
     `hosts`: where the log's servers are, for plugins.
     """
 
@@ -61,17 +62,13 @@ class RunnerSettings:
     pressure_s: float = 1.0
 
 
+@frozen
 class _Running:
     """What a virtual peer runs."""
 
-    __slots__ = ("changed_at", "full", "pressed", "task", "worker")
-
-    def __init__(self, worker: TaskWorker, task: asyncio.Task[None]) -> None:
-        self.worker = worker
-        self.task = task
-        self.full = False
-        self.changed_at = 0.0
-        self.pressed = False
+    worker: TaskWorker
+    task: asyncio.Task[None]
+    pressure: Pressure
 
 
 class JobRunner:
@@ -109,7 +106,11 @@ class JobRunner:
             ) from None
         thread = TaskThread(f"{task.job}/{task.task}/{seat.slot}", inline=not self._settings.threads)
         worker = kind(job, layout, seat, self._around, thread)
-        running = _Running(worker, asyncio.get_running_loop().create_task(self._run(worker)))
+        running = _Running(
+            worker,
+            asyncio.get_running_loop().create_task(self._run(worker)),
+            Pressure(self._settings.pressure_s),
+        )
         self._running[task.peer] = running
         log.info(
             "task starts", job=job.id, task=seat.task, slot=seat.slot, peer=seat.peer, version=layout.version
@@ -191,20 +192,16 @@ class JobRunner:
         await running.worker.stop(why)
 
     async def _look(self) -> None:
-        """Tell the log of buffers that stay full, and of those that are not any more."""
+        """Tell the log which workers stand still with full buffers."""
         loop = asyncio.get_running_loop()
         while True:
             await asyncio.sleep(LOOK_S)
             for peer, running in self._running.items():
-                full = running.worker.is_full
-                if full is not running.full:
-                    running.full, running.changed_at = full, loop.time()
-                elif (
-                    full is not running.pressed
-                    and loop.time() - running.changed_at >= self._settings.pressure_s
-                ):
-                    running.pressed = full
-                    self._host.append(BackpressureOn(peer) if full else BackpressureOff(peer))
+                worker = running.worker
+                batches = worker.statistics().batches
+                told = running.pressure.look(loop.time(), is_full=worker.is_full, batches=batches)
+                if told is not None:
+                    self._host.append(BackpressureOn(peer) if told else BackpressureOff(peer))
 
 
 async def start_runner(host: TaskHost, settings: RunnerSettings, rng: Random | None = None) -> JobRunner:

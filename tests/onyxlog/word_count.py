@@ -54,7 +54,7 @@ class Size:
     checkpoint_interval_ms: int = 1_000
     servers: int = 3
     kill_at: float = 0.4
-    """How much of the input is to be done when some are killed."""
+    """How much of the input is to be done when some are killed. Those that are left must be enough for four tasks."""
 
 
 @frozen
@@ -165,7 +165,7 @@ async def run_job(
 async def check_counted(hosts: str, size: Size) -> int:
     """Every count is exact; how many words were counted."""
     async with ServiceClient(hosts) as service:
-        found = {key: value async for key, value in service.dictionary(DICTIONARY).items()}
+        found = {key: entry.value async for key, entry in service.dictionary(DICTIONARY).items()}
     expected = text.counts(size.segments)
     assert found == expected, f"{len(found)} words, {len(expected)} expected; {_differences(found, expected)}"
     return sum(found.values())
@@ -207,6 +207,7 @@ async def measure(cluster: Cluster, peers: Processes, size: Size, directory: Pat
         await _until_peers(client, size.peers, peers)
         victims = names[1 : 1 + size.killed]
         seconds, attempts = await run_job(client, counted(size), size, peers, victims, share_counted)
+        print(f"  counted: completed after {seconds:.1f} s, {attempts} attempts", flush=True)
         outcomes = [Outcome("counted", seconds, attempts, await check_counted(cluster.hosts(), size), 0)]
         print(outcomes[-1].line(size), flush=True)
         for number in range(size.killed):
@@ -215,6 +216,7 @@ async def measure(cluster: Cluster, peers: Processes, size: Size, directory: Pat
         files = directory / "placed"
         victims = names[1 + size.killed : 1 + 2 * size.killed]
         seconds, attempts = await run_job(client, placed(size, files), size, peers, victims, share_placed)
+        print(f"  placed: completed after {seconds:.1f} s, {attempts} attempts", flush=True)
         outcomes.append(Outcome("placed", seconds, attempts, *check_placed(files, size)))
         print(outcomes[-1].line(size), flush=True)
     return outcomes

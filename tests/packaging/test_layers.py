@@ -94,7 +94,12 @@ ALLOWED: Final[dict[str, tuple[str, ...]]] = {
         *("onyxlog.plugins", "onyxlog.replica", "onyxlog.peer.log_port", "onyxlog.peer.task_runner"),
     ),
     "onyxlog.peer": (*SHARED, *SETTINGS, "zraft_client", "onyxlog"),
-    "onyxlog.testing": (*SHARED, "zraft_client", "onyxlog"),
+    "onyxlog.peer.gossip_seal": (
+        *(*SHARED, "zraft.transport.keys", "zraft.transport.sealing"),
+        *("onyxlog.ids", "onyxlog.gossip.codec"),
+    ),
+    "onyxlog.peer.messenger": (*SHARED, *SETTINGS, "zraft.transport.keys", "zraft_client", "onyxlog"),
+    "onyxlog.testing": (*SHARED, "zraft.address", "zraft_client", "onyxlog"),
     # what programs and people use of it
     "onyxlog.api": ("zraft_client", "onyxlog"),
     "onyxlog.observing": ("onyxlog",),
@@ -114,7 +119,7 @@ ALLOWED: Final[dict[str, tuple[str, ...]]] = {
 
 PURE: Final = (
     *("onyxlog.tasks.items", "onyxlog.tasks.channels", "onyxlog.tasks.layout", "onyxlog.tasks.reading"),
-    "onyxlog.tasks.processing",
+    *("onyxlog.tasks.pressure", "onyxlog.tasks.processing"),
     *("onyxlog.ids", "onyxlog.scheduling", "onyxlog.replica", "onyxlog.gossip"),
     *("onyxlog.peer.core", "onyxlog.peer.turns", "onyxlog.peer.backoff", "onyxlog.status"),
     # what jobs are and decide; what reads files and what runs tasks is not here

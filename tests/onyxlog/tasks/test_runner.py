@@ -16,6 +16,7 @@ from onyxlog.replica.commands import BackpressureOff, BackpressureOn, KillJob, S
 from onyxlog.replica.effects import StartTask, StopTask
 from onyxlog.replica.replica import PeerState
 from onyxlog.replica.table import Table
+from onyxlog.tasks.pressure import Pressure
 from onyxlog.tasks.runner import RunnerSettings
 from tests.onyxlog.tasks.attempts import Groups
 
@@ -219,6 +220,31 @@ def test_buffers_that_stay_full_are_told_to_the_log_and_inputs_wait(monkeypatch:
 
     asyncio.run(run())
     assert [segment["n"] for segment in collected("out")] == list(range(200))
+
+
+def test_a_worker_that_is_only_slower_than_its_input_is_not_under_pressure() -> None:
+    pressure = Pressure(1.0)
+    assert [pressure.look(at / 4, is_full=True, batches=at) for at in range(1, 40)] == [None] * 39
+
+
+def test_a_worker_that_stands_still_with_full_buffers_is_until_it_has_room_again() -> None:
+    pressure = Pressure(1.0)
+    told = [
+        pressure.look(at, is_full=is_full, batches=batches)
+        for at, is_full, batches in (
+            (0.0, True, 7),
+            (0.5, True, 7),
+            (1.0, True, 7),
+            (1.5, True, 7),  # a second of standing still
+            (2.0, True, 8),  # it works again, and is full still
+            (3.5, True, 9),
+            (4.0, False, 12),
+            (4.5, True, 13),
+            (5.0, False, 14),
+            (6.0, False, 15),  # a second of having room
+        )
+    ]
+    assert told == [None, None, None, True, None, None, None, None, None, False]
 
 
 def test_memory_is_bounded_by_windows_while_a_receiver_takes_nothing() -> None:

@@ -1,0 +1,33 @@
+"""When a worker's buffers are the log's business. Pure: the clock is handed in.
+
+Full buffers alone are how every worker looks that is slower than its input: credit sees to that, and inputs that paused
+for it would only let it run dry. One that stands still with full buffers is another matter: its function or its output
+blocks.
+"""
+
+from __future__ import annotations
+
+
+class Pressure:
+    """Of one worker. `told` is what the log was told last: whether it is under pressure."""
+
+    __slots__ = ("_after_s", "_batches", "_since", "_was", "told")
+
+    def __init__(self, after_s: float) -> None:
+        """`after_s`: how long it stands still, or has room again, before that is told."""
+        self._after_s = after_s
+        self._batches = 0
+        self._was = False
+        self._since = 0.0
+        self.told = False
+
+    def look(self, now_s: float, *, is_full: bool, batches: int) -> bool | None:
+        """Whether it is under pressure, if that is to be told now; `batches`: how many it has worked on until now."""
+        now = is_full and (self.told or batches == self._batches)
+        self._batches = batches
+        if now is not self._was:
+            self._was, self._since = now, now_s
+        elif now is not self.told and now_s - self._since >= self._after_s:
+            self.told = now
+            return now
+        return None

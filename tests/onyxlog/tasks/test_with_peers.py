@@ -1,0 +1,71 @@
+"""Jobs on whole peer groups: submitted to the log, scheduled, run, lost and run again, completed, collected."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import attrs
+import pytest
+
+from onyxlog.api import JobState, connect, start_peers
+from onyxlog.jobs.specification import Delivery
+from onyxlog.peer.settings import GroupSettings
+from onyxlog.plugins.collecting import collected, forget
+from onyxlog.replica.replica import PeerState
+from onyxlog.tasks.runner import RunnerSettings, runner_of
+from onyxlog.testing.memory_log import MemoryLog
+from tests.onyxlog.tasks.functions import counts
+from tests.onyxlog.tasks.test_jobs_run import result_of, word_count
+
+LINES = 3_000
+
+
+@pytest.fixture
+def out(request: pytest.FixtureRequest) -> Any:
+    name = request.node.name
+    forget(name)
+    yield collected(name)
+    forget(name)
+
+
+@pytest.mark.parametrize("dies", [False, True])
+def test_a_word_count_is_exact_on_peers_that_the_log_made_workers(
+    out: list[Any], dies: bool, request: Any
+) -> None:
+    job = word_count(request.node.name, LINES, Delivery.EXACTLY_ONCE_STATE)
+    job = attrs.evolve(job, catalog=tuple(attrs.evolve(task, max_peers=2) for task in job.catalog))
+
+    async def run() -> None:
+        log = MemoryLog()
+        make = runner_of(RunnerSettings(threads=False))
+        async with start_peers(log.opened, make, GroupSettings(offers=((), ())), groups=4):
+            await until(lambda: log.end >= 12)
+            async with await connect(log.opened) as client:
+                await client.submit_job(job)
+                if dies:
+                    await until(lambda: any("latest" in path and data for path, data in log.states.items()))
+                    allocations = client.replica.allocations
+                    victim = client.replica.peers[allocations["words", "count"][0]].group
+                    log.expire(next(port for port in log.ports if port.will and port.will.author == victim))
+                async with asyncio.timeout(40):
+                    assert await client.await_job_completion("words") is JobState.COMPLETED, client.reason_of(
+                        "words"
+                    )
+                    while any(state is not PeerState.IDLE for state in client.replica.peer_states.values()):
+                        await client.changed()
+                assert (await client.gc()).jobs == ("words",)
+                await client.clear_job_data("words")
+                assert not [path for path in log.states if "words" in path]
+
+    asyncio.run(run())
+    assert result_of(out) == counts(LINES)
+
+
+async def until(holds: Any) -> None:
+    """For what tells nobody."""
+    async with asyncio.timeout(40):
+        while True:
+            if holds():
+                return
+            await asyncio.sleep(0.002)
