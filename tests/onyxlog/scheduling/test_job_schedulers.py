@@ -152,7 +152,7 @@ def test_of_two_who_could_stay_the_one_stays_who_costs_the_other_nothing() -> No
 
 def test_greedy_gives_the_first_job_all_that_tags_let_it_use() -> None:
     """The second job's minimum would take a worker that the first can use."""
-    there = workers(3, tags={0: "gpu", 1: "gpu"})
+    there = workers(4, tags={0: "gpu", 1: "gpu"})
     needs = (task("x", required_tags=("gpu",)),)
     plan = reconfigure(
         problem(
@@ -163,4 +163,12 @@ def test_greedy_gives_the_first_job_all_that_tags_let_it_use() -> None:
             scheduler=JobScheduler.GREEDY,
         )
     )
-    assert job_counts(plan, "a", "b", "c") == [2, 0, 1]
+    assert job_counts(plan, "a", "b", "c") == [2, 0, 2]
+
+
+def test_a_job_runs_with_workers_that_tags_leave_over() -> None:
+    """By numbers the first two take four of six; tags let them have two, and four are what the third needs."""
+    there = workers(6, tags={0: "gpu", 1: "gpu"})
+    needs = (task("x", required_tags=("gpu",)),)
+    plan = reconfigure(problem(there, job("a", needs), job("b", needs), job("c", "x:4")))
+    assert job_counts(plan, "a", "b", "c") == [1, 1, 4]
