@@ -127,6 +127,13 @@ def main() -> None:
 )
 @click.option("--insecure-peers", is_flag=True, help="Listen beyond this machine without a key.")
 @click.option(
+    "--gossip",
+    default="off",
+    show_default=True,
+    type=click.Choice(["off", "pool", "plumtree"]),
+    help="Get entries from other groups, by UDP at --address, and read the log for what is missing; the same for all.",
+)
+@click.option(
     "--import-from",
     default=".",
     show_default=True,
@@ -178,6 +185,7 @@ def peer(
     advertise: str | None,
     key: tuple[str, ...],
     insecure_peers: bool,
+    gossip: str,
     import_from: str,
     idle: bool,
     metrics: str | None,
@@ -196,7 +204,7 @@ def peer(
     from onyxlog.peer.fleet import Fleet
     from onyxlog.peer.settings import GroupSettings
     from onyxlog.replica.replica import JoinMode, Parameters
-    from onyxlog.running import runner_factory
+    from onyxlog.running import runner_factory, source_factory
     from onyxlog.scheduling.requirements import JobScheduler
     from zraft.logs import configure_logging
 
@@ -229,11 +237,19 @@ def peer(
         groups=groups,
         idle=idle,
     )
+    make_source = source_factory(
+        tenancy,
+        gossip=gossip,
+        address=site,
+        advertise=advertise,
+        key_files=tuple(map(Path, key)),
+        insecure=insecure_peers,
+    )
     # As `python -m` does: a job names its functions by import path.
     sys.path.insert(0, import_from)
 
     async def run() -> None:
-        await _run_fleet(Fleet(open_port, make_runner), settings, groups, listen)
+        await _run_fleet(Fleet(open_port, make_runner, make_source=make_source), settings, groups, listen)
 
     _run(run())
 
@@ -295,6 +311,25 @@ def submit_job(
             await _wait(client, job.id, timeout)
 
     _with_client(connect, tenancy, service, run)
+
+
+@main.command("check-job")
+@click.argument("source", metavar="FILE|MODULE:NAME")
+@click.option(
+    "--importing/--no-importing",
+    default=True,
+    help="Import the job's functions here, to see that they are there.",
+)
+def check_job(source: str, importing: bool) -> None:
+    """Say what is wrong with a job, if anything is; needs no service. Exit code 2 if it cannot run."""
+    from onyxlog.jobs.job_files import load_job
+    from onyxlog.jobs.validation import check
+    from onyxlog.plugins.plugin import INPUTS, OUTPUTS
+
+    job = load_job(source)
+    check(job, importing=importing, inputs=INPUTS, outputs=OUTPUTS)
+    least = sum(task.min_peers for task in job.catalog)
+    click.echo(f"{job.id}: can run; {len(job.catalog)} tasks, on {least} virtual peers at least")
 
 
 async def _wait(client: Client, job: JobId, timeout_s: float | None) -> None:

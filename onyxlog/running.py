@@ -1,9 +1,10 @@
-"""Chooses what runs tasks in a peer process: the job runner of each of its groups, or nothing."""
+"""Chooses what runs tasks in a peer process, and where its entries come from: parts of `onyxlog peer`."""
 
 from __future__ import annotations
 
 from pathlib import Path
 
+from onyxlog.peer.entry_source import MakeSource, from_log
 from onyxlog.peer.task_runner import MakeRunner
 from zraft.address import Address
 from zraft.errors import ConfigError
@@ -46,3 +47,38 @@ def runner_factory(
             hosts=hosts,
         )
     )
+
+
+def source_factory(
+    tenancy: str,
+    *,
+    gossip: str,
+    address: Address,
+    advertise: str | None,
+    key_files: tuple[Path, ...],
+    insecure: bool,
+) -> MakeSource:
+    """What brings each group its entries: the log's tail ("off"), or gossip by that mode.
+
+    Each group has a UDP socket at `address`, of the same number as its port for segments, or any if that is 0.
+
+    Raises:
+        ConfigError: a key file cannot be used, or groups would gossip beyond this machine without a key.
+    """
+    if gossip == "off":
+        return from_log
+    from onyxlog.gossip.settings import settings_for
+    from onyxlog.gossip.spreading import Mode
+    from onyxlog.peer.gossip_link import open_udp
+    from onyxlog.peer.messenger import gossip_sources
+
+    if not (key_files or insecure or address.is_loopback):
+        raise ConfigError(
+            f"--gossip: expected a --key, as {address} is reached from other machines; or say --insecure-peers"
+        )
+    if address.is_wildcard and advertise is None:
+        raise ConfigError(
+            f"--gossip: found --address {address}, expected --advertise HOST for others to send to"
+        )
+    keys = read_keys(key_files) if key_files else None
+    return gossip_sources(open_udp(address, advertise), keys, tenancy, settings_for(Mode(gossip)))

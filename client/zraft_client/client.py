@@ -53,6 +53,8 @@ CONNECT_TIMEOUT_S: Final = 5.0
 CLOSE_TIMEOUT_S: Final = 2.0
 PROVEN_S: Final = 1.0
 """A connection that lasted so long is followed by the next one without a pause."""
+SUBSCRIBE_AGAIN_S: Final = 0.2
+"""Mean pause before a subscription is asked for again that a server without a quorum refused."""
 DEADLINE_GRAIN_S: Final = 0.01
 """Deadlines may be this much late, so that many calls share one look at the clock."""
 _NEVER: Final = float("inf")
@@ -484,6 +486,19 @@ class Client(AsyncCalls):
             call = self._calls.call(requests.unsubscribe(number), _NEVER, Nobody(), prompt=True)
             self._calls.submit_now(call)
             self._flush_soon()
+
+    def again(self, subscription: Subscription[Any]) -> None:
+        """Ask for it anew after a pause, unless another connection does so first."""
+        assert self._loop is not None
+        number, subscription.id = subscription.id, 0
+        self._calls.unsubscribe(number)
+        pause_s = SUBSCRIBE_AGAIN_S * (0.5 + self._calls.rng.random())
+        self._loop.call_later(pause_s, self._subscribe_again, subscription)
+
+    def _subscribe_again(self, subscription: Subscription[Any]) -> None:
+        if subscription in self._subscriptions and not subscription.id and self._calls.ready:
+            self._send_subscription(subscription)
+            self._flush()
 
     def _flush_soon(self) -> None:
         if not self._flushing and self._loop is not None:

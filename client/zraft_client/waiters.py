@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from typing import Any, TypeVar
 
+from zraft.errors import Code
 from zraft_client import requests
 from zraft_client.calls import Answer, Call, Request
-from zraft_client.errors import ClientError, NotSentError, WireError
+from zraft_client.errors import ClientError, FailedError, NotSentError, WireError
 from zraft_client.pacing import HostRing
 from zraft_client.subscriptions import Subscriber, Subscription
 
@@ -40,9 +41,13 @@ class SubscriptionWaiter:
         self._subscription.acknowledged()
 
     def set_exception(self, error: ClientError) -> None:
-        if not isinstance(error, NotSentError):  # the connection was lost: it is asked again on the next one
-            self._subscription.refused(error)
-            self._client.forget(self._subscription)
+        if isinstance(error, NotSentError):
+            return  # the connection was lost: it is asked again on the next one
+        if isinstance(error, FailedError) and error.code is Code.CONNECTION_LOSS:
+            self._client.again(self._subscription)  # a server without a quorum: it may have one soon
+            return
+        self._subscription.refused(error)
+        self._client.forget(self._subscription)
 
 
 class MembersWaiter:

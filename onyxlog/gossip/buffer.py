@@ -107,9 +107,13 @@ class OrderingBuffer:
         ready = self._waiting.get(self.applied + 1)
         if ready is None or ready.source in TRUSTED or ready.event.previous == self.chain:
             return ready
-        del self._waiting[self.applied + 1]
-        self._distrusted = self.applied + 1
+        self.distrust()
         return Mismatch(ready.event.position, ready.event.publisher)
+
+    def distrust(self) -> None:
+        """The entry that is ready is not what it should be: only the log's own will do."""
+        self._waiting.pop(self.applied + 1, None)
+        self._distrusted = self.applied + 1
 
     def advance(self, chain: bytes) -> Event:
         """The entry that was ready is applied, and the chain there is `chain`; the event as others may have it."""

@@ -63,7 +63,7 @@ class HyParView:
         for gone in [group for group in self._heard if group not in self._members]:
             del self._heard[gone]
         self._passive = [group for group in self._passive if group in self._members]
-        if not self._passive:
+        if len(self._passive) < min(self._settings.passive, len(self._members) - len(self._heard)):
             self._reserve(*self._sample(sorted(self._members), self._settings.passive))
         yield from self._completed(now)
 
@@ -91,8 +91,9 @@ class HyParView:
                     yield from self._completed(now)
             case Disconnect():
                 if self._heard.pop(sender, None) is not None:
-                    self._reserve(sender)
+                    # Not the same one again at once: two that lack a neighbour would push each other out for ever.
                     yield from self._completed(now)
+                    self._reserve(sender)
             case Alive():
                 if sender not in self._heard:  # one end only: both are to agree
                     yield Send((sender,), Disconnect())

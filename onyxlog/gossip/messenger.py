@@ -74,6 +74,7 @@ class Messenger:
         self._reading: ReadLog | None = None
         self._informant: GroupId | None = None
         self._against: list[GroupId] = []
+        self._joined = False
         self._sentinel = False
         self._tailing = False
         self._gap = Gap(settings, random)
@@ -130,7 +131,7 @@ class Messenger:
         for position, payload in entries:
             self._buffer.offer(self._event(position, payload), Source.LOG)
             # Nobody told of it, or only this group, whose own entry waits for it: nobody has published it.
-            if position > known or position < own:
+            if self._joined and (position > known or position < own):
                 self._to_publish.setdefault(position, now)
         self.counters.read_entries += len(entries)
         if len(entries) < read.end - read.first:  # there is no more: this is the log's end
@@ -151,7 +152,7 @@ class Messenger:
         for position, payload in entries:
             self.counters.tailed_entries += 1
             offered = self._buffer.offer(self._event(position, payload), Source.TAIL)
-            if offered is Offered.NEW and position not in self._heard:
+            if offered is Offered.NEW and self._joined and position not in self._heard:
                 self._to_publish.setdefault(position, now + self._settings.sentinel_wait_ms)
         self._idle.looked(now, found=True)
         self._after_news(now)
@@ -202,6 +203,17 @@ class Messenger:
         self._publish_due(now)
         self._after_news(now)
 
+    def refuse(self) -> None:
+        """What was ready came from a group and cannot be read: the log is to say what is there."""
+        self.counters.mismatches += 1
+        self._buffer.distrust()
+        self._read(self._buffer.applied + 1, self._buffer.applied + 2, Reason.MISMATCH)
+
+    def greet(self, now: int) -> None:
+        """Tell everybody that this group is there, and where."""
+        if self._others:
+            self._outputs.append(Send(self._others, self._beat(now)))
+
     # Time.
 
     def tick(self, now: int) -> None:
@@ -214,7 +226,7 @@ class Messenger:
                 self._outputs.append(Send((self._random.choice(self._others),), self._beat(now)))
         if self._watch.due(now):
             self._watch.beaten(now)
-            if self._tailing and self._others:
+            if self._tailing and self._joined and self._others:
                 self._outputs.append(Send(self._others, self._beat(now)))
         if self._gap.due(now):
             self._mend(now)
@@ -254,9 +266,9 @@ class Messenger:
         self._view = view
         groups = view.current.groups()
         self._others = tuple(group for group in groups if group != self.me)
-        sentinel = len(self._others) < len(groups) and self.me in ranked(
-            BEFORE_ALL, groups, self._settings.sentinels
-        )
+        # Who has not joined is told of nothing by anybody else.
+        self._joined = len(self._others) < len(groups)
+        sentinel = not self._joined or self.me in ranked(BEFORE_ALL, groups, self._settings.sentinels)
         if sentinel != self._sentinel:
             self._sentinel = sentinel
             self._tailing = False

@@ -147,13 +147,17 @@ class Roots(Generic[T]):
 
 
 class Frontier:
-    """How far an input whose segments have growing positions is done: all below `position` are, which may be stored."""
+    """How far an input whose segments have growing positions is done: all below `position` are, which may be stored.
+
+    It remembers what is under way only, however far that is behind.
+    """
 
     def __init__(self, position: int = 0) -> None:
         self._position = position
         self._next = position
-        self._done: list[int] = []
         self._under_way: set[int] = set()
+        # Those under way, and some that were: what is done is taken out when it comes to the top, or is most of it.
+        self._lowest: list[int] = []
 
     @property
     def position(self) -> int:
@@ -167,11 +171,13 @@ class Frontier:
             self._position = position
         self._next = position + 1
         self._under_way.add(position)
-        heappush(self._done, position)
+        heappush(self._lowest, position)
 
     def done(self, position: int) -> None:
         """Once for each that was begun."""
         self._under_way.remove(position)
-        while self._done and self._done[0] not in self._under_way:
-            heappop(self._done)
-        self._position = self._done[0] if self._done else self._next
+        while self._lowest and self._lowest[0] not in self._under_way:
+            heappop(self._lowest)
+        if len(self._lowest) > 2 * len(self._under_way) + 64:
+            self._lowest = sorted(self._under_way)
+        self._position = self._lowest[0] if self._lowest else self._next

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from enum import StrEnum
-from typing import Any, ClassVar, Final
+from typing import Any, Final
 
 from attrs import field, frozen
 
@@ -60,7 +60,6 @@ class Lifecycle:
     """`calls`: the import path of an object (a class, an instance) that has some of the functions of `Hook` as
     attributes. `task`: a name, or ":all"."""
 
-    ALL: ClassVar = EVERY_TASK
     task: TaskName
     calls: str
     params: Mapping[str, Any] = field(factory=dict, hash=False)

@@ -15,7 +15,7 @@ carries and JSON, apart from bytes, can write.
 """
 
 _pack = msgpack.Packer(use_bin_type=True).pack
-SCALARS: Final = (type(None), bool, int, float, str, bytes)
+SCALARS: Final = frozenset((type(None), bool, int, float, str, bytes))
 
 
 def canonical(value: Any) -> bytes:
@@ -38,6 +38,11 @@ def decoded(data: bytes) -> Any:
 
 
 def _sorted(value: Any) -> Any:
+    kind = type(value)
+    if kind in SCALARS:  # most are; asking an ABC of each would take most of the time
+        return value
+    if kind is list or kind is tuple:
+        return [_sorted(item) for item in value]
     if isinstance(value, Mapping):
         items = [(_pack(_sorted(key)), key, item) for key, item in value.items()]
         items.sort(key=lambda item: item[0])

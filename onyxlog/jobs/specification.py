@@ -64,7 +64,8 @@ class Task:
 
     `function`: "package.module:function", called with a segment and `params` as keyword arguments; returns a segment, a
     list of them, or None. With `bulk` it is called with the list of all segments of a batch, and returns a list of such
-    answers, one for each. Absent: segments pass as they are.
+    answers, one for each. Absent: segments pass as they are. `resources`: names of what lifecycles have made before the
+    task started (connections and the like), which the function is given as keyword arguments too.
     `batch_size`: the most segments that it works on at a time; `batch_timeout_ms`: how long a batch that is not full waits.
     `group_by`: segments with equal keys come to the same worker. `flux`: for such tasks, what happens when one leaves.
     `percentage`: of the job's workers, for the percentage task scheduler. `tags`: workers need all of them.
@@ -74,6 +75,7 @@ class Task:
     kind: TaskKind = TaskKind.FUNCTION
     function: str | None = None
     params: Mapping[str, Any] = field(factory=dict, hash=False)
+    resources: tuple[str, ...] = ()
     bulk: bool = False
     plugin: Plugin | None = None
     group_by: GroupBy | None = None

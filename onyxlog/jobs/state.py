@@ -14,6 +14,7 @@ from typing import Any, Final
 from onyxlog.errors import EntryError, OnyxlogError
 from onyxlog.jobs.aggregates import Aggregate, aggregate
 from onyxlog.jobs.grouping import Grouping, bucket_of, key_bytes
+from onyxlog.jobs.plain import to_plain
 from onyxlog.jobs.predicates import Test, decider
 from onyxlog.jobs.segments import Segment, canonical, decoded
 from onyxlog.jobs.triggers import Cause, Evict, Firing, Punctuation, Segments, Timer, Trigger, Watermark
@@ -314,9 +315,12 @@ class WindowState:
             ]
             for _, group in self._sorted()
         ]
-        return canonical(
-            [FORMAT, self.window.id, [trigger.id for trigger in self.triggers], self._time, groups]
-        )
+        header = [FORMAT, self.window.id, self._meaning()]
+        return canonical([*header, [trigger.id for trigger in self.triggers], self._time, groups])
+
+    def _meaning(self) -> list[Any]:
+        """What the values in a snapshot hang on: of another window by this name they would mean something else."""
+        return [to_plain(self.window.over), to_plain(self.window.aggregation), self.window.time_key]
 
     def restore(self, snapshots: Iterable[bytes], mine: Callable[[int], bool] = lambda bucket: True) -> None:
         """Begin from what workers held, of which this one takes the groups in buckets that are `mine`.
@@ -329,9 +333,13 @@ class WindowState:
         assert not self._groups, "a window is restored before anything comes to it"
         for snapshot in snapshots:
             try:
-                version, window, trigger_ids, time, groups = decoded(snapshot)
+                version, window, meaning, trigger_ids, time, groups = decoded(snapshot)
                 if version != FORMAT or window != self.window.id:
                     raise ValueError(f"it is of window {window!r} in format {version!r}")
+                if meaning != self._meaning():
+                    raise ValueError(
+                        f"it is over {meaning}, now it is over {self._meaning()}; use another id for it"
+                    )
                 if time is not None:
                     self._time = time if self._time is None else max(self._time, time)
                 for key, cells in groups:

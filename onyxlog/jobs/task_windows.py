@@ -9,6 +9,7 @@ from onyxlog.errors import EntryError
 from onyxlog.ids import TaskName
 from onyxlog.jobs.functions import bound
 from onyxlog.jobs.grouping import Grouping, grouping
+from onyxlog.jobs.plain import to_plain
 from onyxlog.jobs.segments import Segment, canonical, decoded
 from onyxlog.jobs.specification import Job
 from onyxlog.jobs.state import WindowState
@@ -28,6 +29,7 @@ class TaskWindows:
         """Raises WorkflowError if a function that is needed cannot be found."""
         here = f"job {job.id!r}"
         group_by = job.task(task).group_by
+        self._group_by = to_plain(group_by)
         self.grouping: Grouping | None = (
             grouping(group_by, f"{here}: task {task!r}: group_by") if group_by is not None else None
         )
@@ -76,7 +78,9 @@ class TaskWindows:
 
     def snapshot(self) -> bytes:
         """Of all windows: equal states, equal bytes."""
-        return canonical([FORMAT, {state.window.id: state.snapshot() for state in self._states}])
+        return canonical(
+            [FORMAT, self._group_by, {state.window.id: state.snapshot() for state in self._states}]
+        )
 
     def restore(self, snapshots: Iterable[bytes], mine: Callable[[int], bool] = lambda bucket: True) -> None:
         """Begin from what workers of the task held, of which this one takes the buckets that are `mine`.
@@ -86,9 +90,20 @@ class TaskWindows:
         Raises:
             EntryError: a snapshot is none of a task's windows.
         """
-        parts = [_parts(snapshot) for snapshot in snapshots]
+        parts = [self._parts(snapshot) for snapshot in snapshots]
         for state in self._states:
             state.restore([part[state.window.id] for part in parts if state.window.id in part], mine)
+
+    def _parts(self, snapshot: bytes) -> Mapping[str, bytes]:
+        try:
+            version, group_by, parts = decoded(snapshot)
+            if version != FORMAT or not isinstance(parts, dict):
+                raise ValueError(f"expected format {FORMAT}, found {version!r}")
+            if group_by != self._group_by:
+                raise ValueError(f"it is grouped by {group_by}, now the task is by {self._group_by}")
+        except (ValueError, TypeError) as error:
+            raise EntryError(f"a checkpoint of a task's windows cannot be read: {error}") from error
+        return parts
 
 
 def _function(trigger: Trigger, kind: str, here: str) -> Callable[[Firing], Any]:
@@ -96,13 +111,3 @@ def _function(trigger: Trigger, kind: str, here: str) -> Callable[[Firing], Any]
     if path == RESULT and kind == "emit":
         return as_segment
     return bound(path, dict(trigger.params), f"{here}: trigger {trigger.id!r}: {kind}")
-
-
-def _parts(snapshot: bytes) -> Mapping[str, bytes]:
-    try:
-        version, parts = decoded(snapshot)
-        if version != FORMAT or not isinstance(parts, dict):
-            raise ValueError(f"expected format {FORMAT}, found {version!r}")
-    except (ValueError, TypeError) as error:
-        raise EntryError(f"a checkpoint of a task's windows cannot be read: {error}") from error
-    return parts

@@ -17,6 +17,10 @@ class AnswerError(OnyxlogError, TypeError):
     """A user's function answered something that is neither a segment, nor a list of them, nor None."""
 
 
+class ResourceError(OnyxlogError, LookupError):
+    """A task's function is to be given a resource that no lifecycle has made."""
+
+
 @frozen
 class Failed:
     """The function raised for this segment."""
@@ -46,12 +50,40 @@ def segments_of(answer: Any) -> list[Segment]:
     raise AnswerError(f"expected a segment, a list of segments or None, found {answer!r:.200}")
 
 
-def transform(task: Task, where: str = "task") -> Transform | None:
-    """The task's; None if segments pass as they are. Raises WorkflowError if its function cannot be found."""
+def transform(
+    task: Task, where: str = "task", resources: Mapping[str, Any] | None = None
+) -> Transform | None:
+    """The task's; None if segments pass as they are.
+
+    `resources`: where those are that the task names; looked at with the first batch, when lifecycles have made them.
+
+    Raises:
+        WorkflowError: the function cannot be found.
+    """
     if task.function is None:
         return None
     function = bound(task.function, dict(task.params), f"{where}: function")
+    if task.resources:
+        function = _with_resources(function, task.resources, {} if resources is None else resources)
     return _for_all(function) if task.bulk else _for_each(function)
+
+
+def _with_resources(
+    function: Callable[..., Any], names: Sequence[str], resources: Mapping[str, Any]
+) -> Callable[..., Any]:
+    given: dict[str, Any] = {}
+
+    def call(of: Any) -> Any:
+        if not given:
+            if missing := [name for name in names if name not in resources]:
+                raise ResourceError(
+                    f"no lifecycle has made {', '.join(map(repr, missing))}: expected before_task_start to return a map "
+                    f"with it; there are {', '.join(map(repr, resources)) or 'none'}"
+                )
+            given.update((name, resources[name]) for name in names)
+        return function(of, **given)
+
+    return call
 
 
 def _for_each(function: Callable[..., Any]) -> Transform:

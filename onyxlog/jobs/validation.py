@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator
-from typing import Any
+from typing import Any, Final
 
 from onyxlog.errors import WorkflowError
 from onyxlog.ids import TaskName
@@ -18,7 +18,7 @@ from onyxlog.jobs.triggers import RESULT, Complete, Punctuation, Segments, Timer
 from onyxlog.jobs.windows import Fixed, Global, Session, Sliding, Window
 from onyxlog.scheduling.requirements import TaskScheduler
 
-EXTENTS_PER_SEGMENT_MAX = 1_000
+EXTENTS_PER_SEGMENT_MAX: Final = 1_000
 """Of sliding windows: range / slide."""
 
 
@@ -178,9 +178,13 @@ def _of_task(job: Job, task: Task) -> Iterator[str]:
     if not outside and task.plugin is not None:
         yield f"plugin: only inputs and outputs have one, this is a {task.kind.value} task"
     if task.function is None:
-        for name in ("bulk", "params"):
+        for name in ("bulk", "params", "resources"):
             if getattr(task, name):
                 yield f"{name}: is for the task's function, and there is none"
+    if twice := set(task.resources) & set(task.params):
+        yield f"resources: {', '.join(sorted(map(repr, twice)))} is in params too; the function has one argument of a name"
+    if task.resources and not any(each.task in (task.name, EVERY_TASK) for each in job.lifecycles):
+        yield "resources: are made by lifecycles, and this task has none"
     yield from _at_least("", "batch_size", task.batch_size, 1)
     yield from _at_least("", "batch_timeout_ms", task.batch_timeout_ms, 0)
     yield from _at_least("", "min_peers", task.min_peers, 1)

@@ -19,7 +19,7 @@ from onyxlog.peer.log_port import LogPort, OpenPort
 from onyxlog.peer.metrics import PeerMetrics
 from onyxlog.peer.settings import GroupSettings
 from onyxlog.peer.task_runner import MakeRunner
-from zraft.errors import ConfigError
+from zraft.errors import ConfigError, ZraftError
 
 ID_BYTES: Final = 8
 
@@ -144,9 +144,12 @@ class PeerGroup:
             return None if ending is Ending.LEFT else ending.value
         except (ConfigError, EntryError):
             raise
-        except Exception as error:
-            log.warning("group failed", group=group, error=f"{type(error).__name__}: {error}", exc_info=True)
+        except ZraftError as error:
+            log.warning("group failed", group=group, error=f"{type(error).__name__}: {error}")
             return "failed"
+        except Exception:
+            log.exception("group failed", group=group)
+            return "mistake"
         finally:
             self._incarnation = None
             if port is not None:

@@ -206,3 +206,7 @@ def _step(old: Replica, new: Replica) -> Iterator[str]:
     for group in old.left:
         if group in new.groups:
             yield f"{group} came back after it left"
+    joining = {*new.prepared.values(), *new.accepted.values()}
+    for joiner in sorted({*old.prepared.values(), *old.accepted.values()} - joining):
+        if joiner not in new.groups and joiner not in new.aborted and joiner not in new.left:
+            yield f"{joiner} was joining, and is nowhere"

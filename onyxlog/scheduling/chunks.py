@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from heapq import heapify, heappop, heappush
+from heapq import heapify, heappop, heappush, heapreplace
 from typing import Final
 
 from attrs import frozen
@@ -66,9 +66,8 @@ def place_chunks(wishes: Sequence[Wish], ground: Ground) -> Chunks:
         # Chunks that stay are in the way of somebody's first: then they give way to who comes before.
         picking = _Picking(wishes, ground)
         picking.picked(keeping=False)
-    granted = tuple(sum(chosen.values()) for chosen in picking.chosen)
-    short = any(got < wish.count for got, wish in zip(granted, wishes, strict=True))
-    return Chunks({} if short else picking.placed(), granted)
+    short = any(got < wish.count for got, wish in zip(picking.granted, wishes, strict=True))
+    return Chunks({} if short else picking.placed(), tuple(picking.granted))
 
 
 class _Picking:
@@ -90,9 +89,14 @@ class _Picking:
                 supply[number] += 1
             self._seating[site] = Seating(supply, ground.able)
             self._idle[site] = sum(peer not in busy for peer in workers)
+        self._emptiest: Final = [(-idle, site) for site, idle in self._idle.items()]
+        """Sites by how many idle there; a heap, whose items may be too hopeful."""
+        heapify(self._emptiest)
         self._own: Final = [self._own_of(wish) for wish in wishes]
         self.chosen: Final[list[dict[Site, int]]] = [{} for _ in wishes]
         """Of each wish: chunks by site."""
+        self.granted: Final = [0] * len(wishes)
+        """Of each wish: chunks."""
         self._kinds: Final = [Counter(task.kind for task in wish.demand.tasks) for wish in wishes]
         self._full: Final[set[tuple[tuple[int, int], ...]]] = set()
         """Chunks, by kinds, for which no site has room any more."""
@@ -124,31 +128,28 @@ class _Picking:
         unpinned = [index for index, wish in enumerate(self._wishes) if not wish.pinned]
         if keeping:
             for index in unpinned:
-                while self._count(index) < self._wishes[index].count and self._stay(
+                while self.granted[index] < self._wishes[index].count and self._stay(
                     index, cost_max=-1, displacing=False
                 ):
                     pass
         content = True
         for index in unpinned:
             wish = self._wishes[index]
-            while self._count(index) < wish.first and self._next(index):
+            while self.granted[index] < wish.first and self._next(index):
                 pass
-            content &= self._count(index) >= wish.first
-            if self._count(index) * wish.demand.step < wish.demand.lower:
+            content &= self.granted[index] >= wish.first
+            if self.granted[index] * wish.demand.step < wish.demand.lower:
                 self._release(index)
         heap = [(self._rank(index), index) for index in unpinned if self.chosen[index]]
         heapify(heap)
         while heap:
             _, index = heappop(heap)
-            if self._count(index) < self._wishes[index].count and self._next(index):
+            if self.granted[index] < self._wishes[index].count and self._next(index):
                 heappush(heap, (self._rank(index), index))
         return content
 
-    def _count(self, index: int) -> int:
-        return sum(self.chosen[index].values())
-
     def _rank(self, index: int) -> Rank:
-        return self._wishes[index].rank(self._count(index) * self._wishes[index].demand.step)
+        return self._wishes[index].rank(self.granted[index] * self._wishes[index].demand.step)
 
     def _complete(self, index: int) -> None:
         """Complete the chunks that are pinned."""
@@ -163,6 +164,7 @@ class _Picking:
                 return
             done.append((site, lacking))
         self.chosen[index].update(wish.pinned)
+        self.granted[index] = sum(wish.pinned.values())
 
     def _lacking(self, wish: Wish, site: Site, count: int) -> dict[int, int]:
         """By kind."""
@@ -211,6 +213,11 @@ class _Picking:
         kinds = tuple(sorted(self._kinds[index].items()))
         if kinds in self._full:
             return False
+        heap = self._emptiest
+        while heap and -heap[0][0] > self._idle[heap[0][1]]:
+            heapreplace(heap, (-self._idle[heap[0][1]], heap[0][1]))
+        if heap and -heap[0][0] >= step and self._goes_to(index, heap[0][1]):
+            return True
         dearest = self._staying[index][0][0] if self._staying[index] else UNBOUNDED
         costs = [
             (max(step - idle, 0), site)
@@ -220,16 +227,22 @@ class _Picking:
         for cost, site in sorted(costs):
             if cost > dearest:
                 return False
-            if site not in self._own[index] and self._seating[site].take_all(self._kinds[index]):
-                self._choose(index, site)
+            if self._goes_to(index, site):
                 return True
         if not self._own[index]:
             self._full.add(kinds)
         return False
 
+    def _goes_to(self, index: int, site: Site) -> bool:
+        if site in self._own[index] or not self._seating[site].take_all(self._kinds[index]):
+            return False
+        self._choose(index, site)
+        return True
+
     def _choose(self, index: int, site: Site) -> None:
         self._idle[site] -= min(self._idle[site], self._others(index, site))
         self.chosen[index][site] = self.chosen[index].get(site, 0) + 1
+        self.granted[index] += 1
 
     def _others(self, index: int, site: Site) -> int:
         """How many workers that are not the job's own its next chunk on the site needs."""
@@ -252,6 +265,7 @@ class _Picking:
                 self._seating[site].give_back(kind, amount * count)
             self._full.clear()
         self.chosen[index].clear()
+        self.granted[index] = 0
 
     def placed(self) -> dict[Key, list[PeerId]]:
         """Site by site, all jobs together: what tags allow together is not always possible one after the other."""

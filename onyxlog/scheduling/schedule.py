@@ -59,6 +59,8 @@ class _Decision:
         """Jobs whose pinned workers may move after all, as the job cannot go on as it is."""
         self._limits: Final[dict[JobId, int]] = {}
         """Upper bounds of jobs that turned out to be too high."""
+        self._giving = 1
+        """How many colocated jobs do with less the next time that chunks are in the way."""
 
     def attempt(self) -> Placed | None:
         """None: it did not go, and the problem was narrowed."""
@@ -202,9 +204,11 @@ class _Decision:
             and (index > failed[0] or jobs[failed[0]].pinned)
         ]
         if not without_chunks and chunky:
-            last = chunky[-1]
-            step = jobs[last].step
-            self._limits[jobs[last].job.id] = division.counts[last] // step // 2 * step
+            # Twice as many each time, so that attempts are few however many jobs are in the way.
+            for index in chunky[-self._giving :]:
+                step = jobs[index].step
+                self._limits[jobs[index].job.id] = division.counts[index] // step // 2 * step
+            self._giving *= 2
             return
         for index in without_chunks or failed:
             if jobs[index].pinned:

@@ -122,7 +122,7 @@ class Processing:
         self.hooks = hooks
         self.context = TaskContext(job.id, seat.task, seat.peer, seat.slot, dict(self.task.params))
         self.tracked = job.delivery is Delivery.AT_LEAST_ONCE
-        self._transform = transform(self.task, self._where)
+        self._transform = transform(self.task, self._where, self.context.resources)
         self._router: Router = router(seat.task, job.flow_conditions, job.downstream(seat.task))
         index = layout.index_of(seat)
         self._targets = {name: _target(job.task(name), layout, index) for name in job.downstream(seat.task)}

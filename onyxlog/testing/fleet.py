@@ -20,7 +20,13 @@ from onyxlog.replica.collection import unwatched
 from onyxlog.replica.commands import Record
 from onyxlog.replica.playing import owed
 from onyxlog.replica.replica import JoinMode, Parameters
-from onyxlog.scheduling.requirements import FluxPolicy, JobRequirements, TaskRequirements, TaskScheduler
+from onyxlog.scheduling.requirements import (
+    FluxPolicy,
+    JobRequirements,
+    JobScheduler,
+    TaskRequirements,
+    TaskScheduler,
+)
 from onyxlog.testing.player import Player
 from onyxlog.testing.simulated_log import FleetError, SimulatedLog, insist
 
@@ -135,25 +141,28 @@ class Fleet:
     def submit(self) -> None:
         names = ["in", "map", "out"][: self.rng.randint(2, 3)]
         grouped = self.rng.random() < 0.3
+        scheduler = self.rng.choice(list(TaskScheduler))
+        shares = [100 - 30 * (len(names) - 1), *(30 for _ in names[1:])]
         tasks = tuple(
             TaskRequirements(
                 name,
                 min_peers=self.rng.choice((1, 1, 1, 2)),
                 max_peers=self.rng.choice((None, None, 3)),
+                percentage=share if scheduler is TaskScheduler.PERCENTAGE else None,
                 grouped=grouped and name == "map",
                 flux_policy=self.rng.choice(list(FluxPolicy)),
                 required_tags=("gpu",) if self.rng.random() < 0.1 else (),
                 input=name == "in",
                 output=name == "out",
             )
-            for name in names
+            for name, share in zip(names, shares, strict=True)
         )
         edges = tuple(pairwise(names))
         # an id out of a few: submitted again while it runs, after it was killed, and after it was forgotten
         id = f"job{self.rng.randint(0, 12)}"
-        job = JobRequirements(
-            id, id.encode(), tasks, edges, self.rng.choice((TaskScheduler.BALANCED, TaskScheduler.COLOCATED))
-        )
+        by_share = self.parameters.job_scheduler is JobScheduler.PERCENTAGE
+        share = self.rng.choice((20, 40, 60)) if by_share else None
+        job = JobRequirements(id, id.encode(), tasks, edges, scheduler, share)
         self.log.append(Record(commands.SubmitJob(job), "client"))
         self.jobs += 1
 
@@ -237,9 +246,10 @@ class Fleet:
         """What is still to happen."""
         dead = [each.name for each in self._players() if each.session and not each.alive]
         found = [f"the session of {name} is to end" for name in dead]
-        for player in self.living():
-            if player.applied != self.log.end - 1:
+        for player in self._players():
+            if player.alive and player.group is not None and player.applied != self.log.end - 1:
                 found.append(f"{player.name} is at {player.applied}, the log at {self.log.end - 1}")
+        for player in self.living():
             if player.outbox or player.later:
                 found.append(f"{player.name} is to append {player.outbox or player.later}")
             gone = [each for each in player.watched if not self.has_pulse(each)]
@@ -253,6 +263,8 @@ class Fleet:
         insist(
             set(referee.groups) == living, f"the log has {sorted(referee.groups)}, alive are {sorted(living)}"
         )
+        unaware = [each.name for each in self._players() if each.alive and each.group in referee.left]
+        insist(not unaware, f"{unaware} have read that they are out, and go on")
         for player in self.living():
             same = player.chain == self.log.chain and player.replica == referee
             insist(same, f"{player.name} has another replica")

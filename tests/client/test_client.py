@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import random
+from collections import deque
 from collections.abc import Callable, Coroutine
 from typing import Any
 
@@ -331,7 +332,7 @@ def test_a_server_that_answers_nothing_is_left_for_another() -> None:
 
 def test_an_idle_client_pings_and_nothing_else() -> None:
     async def test(cluster: FakeCluster) -> None:
-        async with client_of(cluster, session_timeout_s=0.06) as client:
+        async with client_of(cluster, session_timeout_s=1.5) as client:
             await client.put("k", 1)
             cluster.requests.clear()
             await until(lambda: len(cluster.requests) >= 3)
@@ -556,6 +557,34 @@ def test_a_subscriber_that_does_not_read_is_sent_no_more_than_its_credit() -> No
                     for change in (await anext(changes)).changes:
                         last = change.entry
             assert last.version == 999
+
+    run(test)
+
+
+def test_a_subscription_that_a_server_cannot_take_now_is_asked_again_on_the_same_connection() -> None:
+    """A server that lost its quorum refuses; a tail ended with that, and a lasting watch never told anything again."""
+
+    async def test(cluster: FakeCluster) -> None:
+        async with client_of(cluster) as client:
+            await client.create("/log")
+            cluster.faults["subscribe"] = deque([Fault.REFUSE] * 3)
+            async with client.subscribe_log("/log", "e-") as tail, asyncio.timeout(10):
+                await client.create("/log/e-", b"one", sequential=True)
+                found: list[LogEntry] = []
+                while not found:
+                    found += (await anext(tail)).entries
+                cluster.faults["subscribe"] = deque([Fault.REFUSE] * 2)
+                cluster.cut()
+                await client.create("/log/e-", b"two", sequential=True)
+                while len(found) < 2:
+                    found += (await anext(tail)).entries
+                assert [entry.data for entry in found] == [b"one", b"two"]
+            cluster.faults["subscribe"] = deque([Fault.REFUSE])
+            closed = client.subscribe_path("/log")
+            await client.sync()
+            closed.close()
+            await asyncio.sleep(0.5)
+            assert cluster.subscribed == []
 
     run(test)
 

@@ -2,34 +2,100 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import subprocess
 import sys
+import time
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
 ROOT: Final = Path(__file__).parents[2]
 DEADLINE_S: Final = 60.0
+POLL_S: Final = 0.05
 LOG_TAIL_BYTES: Final = 4_096
+BEHIND_SERVERS: Final = ("nice", "-n", "5")
+"""Fifty interpreters that start on two cores must not keep the servers from running: those have machines of their own."""
+
+
+class Forked:
+    """A process that the nursery has forked: not our child, so nobody knows how it ended."""
+
+    def __init__(self, pid: int) -> None:
+        self.pid = pid
+        self.returncode: int | None = None
+
+    def poll(self) -> int | None:
+        try:
+            os.kill(self.pid, 0)
+        except ProcessLookupError:
+            self.returncode = 0
+        return self.returncode
+
+    def send_signal(self, what: int) -> None:
+        os.kill(self.pid, what)
+
+    def kill(self) -> None:
+        self.send_signal(signal.SIGKILL)
+
+    def wait(self, timeout: float = DEADLINE_S) -> int:
+        deadline = time.monotonic() + timeout
+        while self.poll() is None:
+            if time.monotonic() > deadline:
+                raise subprocess.TimeoutExpired(str(self.pid), timeout)
+            time.sleep(POLL_S)
+        return 0
+
+
+class Nursery:
+    """Forks peers from one process that has imported everything (`tests.onyxlog.nursery`)."""
+
+    def __init__(self) -> None:
+        self._process = subprocess.Popen(
+            [sys.executable, "-m", "tests.onyxlog.nursery"],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            env=environment("nursery"),
+            cwd=ROOT,
+            text=True,
+        )
+
+    def start(self, arguments: Sequence[str], log: Path, directory: Path) -> Forked:
+        assert self._process.stdin is not None
+        assert self._process.stdout is not None
+        wanted = {"arguments": list(arguments), "log": str(log), "directory": str(directory)}
+        self._process.stdin.write(json.dumps(wanted) + "\n")
+        self._process.stdin.flush()
+        return Forked(int(self._process.stdout.readline()))
+
+    def close(self) -> None:
+        self._process.communicate(timeout=DEADLINE_S)
 
 
 class PeerProcess:
     """One `onyxlog peer`. The ids of its group begin with `name` and a dash."""
 
-    def __init__(self, name: str, directory: Path, hosts: str, options: Sequence[str]) -> None:
+    def __init__(
+        self, name: str, directory: Path, hosts: str, options: Sequence[str], nursery: Nursery | None = None
+    ) -> None:
         self.name = name
         self.log = directory / f"{name}.log"
-        command = [sys.executable, "-X", "faulthandler", "-m", "onyxlog", "peer"]
+        self.log.touch()
+        arguments = ["--connect", hosts, "--name", name, *options]
+        self.process: subprocess.Popen[bytes] | Forked
+        if nursery is not None:
+            self.process = nursery.start(arguments, self.log, directory)
+            return
+        command = [*BEHIND_SERVERS, sys.executable, "-X", "faulthandler", "-m", "onyxlog", "peer"]
         with self.log.open("ab") as log:
             self.process = subprocess.Popen(
-                [*command, "--connect", hosts, "--name", name, *options],
+                [*command, *arguments],
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=subprocess.STDOUT,
-                env=os.environ
-                | {"PYTHONPATH": f"{ROOT}:{ROOT / 'client'}", "PYTHONHASHSEED": str(hash_seed(name))},
+                env=environment(name),
                 cwd=directory,
             )
 
@@ -57,22 +123,27 @@ class PeerProcess:
         return self.log_text()[-LOG_TAIL_BYTES:]
 
 
-def hash_seed(name: str) -> int:
-    """Sets of strings have another order in each process: nothing may hang on it."""
-    return sum(name.encode()) % 1_000 + 1
+def environment(name: str) -> dict[str, str]:
+    """Sets of strings have another order in each process (but for forked ones): nothing may hang on it."""
+    seed = sum(name.encode()) % 1_000 + 1
+    return os.environ | {"PYTHONPATH": f"{ROOT}:{ROOT / 'client'}", "PYTHONHASHSEED": str(seed)}
 
 
 class Processes:
     """All that a test starts; leaving the context ends what still runs."""
 
-    def __init__(self, directory: Path, hosts: str, options: Sequence[str]) -> None:
+    def __init__(
+        self, directory: Path, hosts: str, options: Sequence[str], *, nursery: Nursery | None = None
+    ) -> None:
+        self._nursery = nursery
         self._directory = directory
         self._hosts = hosts
         self._options = tuple(options)
         self.peers: dict[str, PeerProcess] = {}
 
     def start(self, name: str, options: Sequence[str] = ()) -> PeerProcess:
-        peer = self.peers[name] = PeerProcess(name, self._directory, self._hosts, [*self._options, *options])
+        given = [*self._options, *options]
+        peer = self.peers[name] = PeerProcess(name, self._directory, self._hosts, given, self._nursery)
         return peer
 
     def kill(self, names: Sequence[str]) -> None:
@@ -97,4 +168,6 @@ class Processes:
             if peer.process.poll() is None:
                 peer.process.kill()  # also ends a stopped one
         for peer in self.peers.values():
-            peer.process.wait()
+            peer.process.wait(DEADLINE_S)
+        if self._nursery is not None:
+            self._nursery.close()

@@ -38,5 +38,5 @@ def test_peers_join_die_and_are_overtaken_by_gc_and_agree(
 def test_fifty_peers_ten_killed_at_once_ten_more_agree(
     start_cluster: StartCluster, tmp_path: Path, join: JoinMode
 ) -> None:
-    outcome = run(start_cluster, tmp_path, Size(join=join), 3)
+    outcome = run(start_cluster, tmp_path, Size(join=join, session_timeout_s=20, fork=True), 3)
     assert outcome.steps[-1].groups == 50

@@ -94,7 +94,12 @@ ALLOWED: Final[dict[str, tuple[str, ...]]] = {
         *("onyxlog.plugins", "onyxlog.replica", "onyxlog.peer.log_port", "onyxlog.peer.task_runner"),
     ),
     "onyxlog.peer": (*SHARED, *SETTINGS, "zraft_client", "onyxlog"),
-    "onyxlog.testing": (*SHARED, "zraft_client", "onyxlog"),
+    "onyxlog.peer.gossip_seal": (
+        *(*SHARED, "zraft.transport.keys", "zraft.transport.sealing"),
+        *("onyxlog.ids", "onyxlog.gossip.codec"),
+    ),
+    "onyxlog.peer.messenger": (*SHARED, *SETTINGS, "zraft.transport.keys", "zraft_client", "onyxlog"),
+    "onyxlog.testing": (*SHARED, "zraft.address", "zraft_client", "onyxlog"),
     # what programs and people use of it
     "onyxlog.api": ("zraft_client", "onyxlog"),
     "onyxlog.observing": ("onyxlog",),

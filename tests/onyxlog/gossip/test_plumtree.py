@@ -206,3 +206,23 @@ def test_what_came_otherwise_is_not_grafted() -> None:
     list(tree.receive("g001", IHave(((0, 2),)), False, 0))
     list(tree.learn(event(0, "g009"), 10))
     assert not [send for send in tree.tick(500) if isinstance(send.message, Graft)]
+
+
+def test_who_is_given_up_asks_another_and_not_the_same_one_again_at_once() -> None:
+    view = overlay(neighbours=("g001",))
+    asked = [send.to[0] for send in view.receive("g001", Disconnect(), 0) if isinstance(send.message, Neighbour)]
+    assert len(asked) <= 1
+    assert "g001" not in asked
+    assert "g001" in view.passive or len(view.passive) == SETTINGS.passive
+
+
+def test_groups_that_join_one_by_one_do_not_push_each_other_out_for_ever() -> None:
+    world = Simulation(1, settings_for(Mode.PLUMTREE), Conditions(), 2)
+    for _ in range(8):
+        world.join()
+        world.run(world.now + 100)
+    world.run(world.now + 10_000)
+    before = dict(world.datagrams)
+    world.run(world.now + 10_000)
+    assert world.datagrams.get("Disconnect", 0) - before.get("Disconnect", 0) <= 5
+    assert not world.behind()

@@ -24,6 +24,10 @@ def one_too_few(batch: Sequence[Segment]) -> list[Any]:
     return list(batch)[1:]
 
 
+def looked_up(segment: Segment, names: dict[int, str], suffix: str = "") -> Segment:
+    return {**segment, "name": names[segment["n"]] + suffix}
+
+
 def drop(segment: Segment) -> None:
     return None
 

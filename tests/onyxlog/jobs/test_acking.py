@@ -219,6 +219,18 @@ def test_a_frontier_never_passes_what_is_under_way_and_reaches_the_end(
         before = of.position
 
 
+def test_a_segment_that_is_never_done_does_not_make_a_frontier_remember_all_that_come_after_it() -> None:
+    of = Frontier()
+    of.begin(0)
+    for position in range(1, 10_000):
+        of.begin(position)
+        of.done(position)
+        assert len(of._lowest) <= 70
+    assert of.position == 0
+    of.done(0)
+    assert of.position == 10_000
+
+
 def test_a_position_is_done_only_once() -> None:
     of = Frontier()
     of.begin(0)

@@ -6,12 +6,14 @@ import json
 from pathlib import Path
 
 import pytest
+from click.testing import CliRunner
 
 from onyxlog.errors import WorkflowError
 from onyxlog.jobs.job_files import load_job
 from onyxlog.jobs.plain import to_plain
 from onyxlog.jobs.specification import Job
 from onyxlog.jobs.validation import check
+from onyxlog.main import main
 from tests.onyxlog.jobs.samples import word_count
 
 TOML = """
@@ -130,3 +132,22 @@ def test_python_that_is_no_job_is_told(source: str, message: str) -> None:
     with pytest.raises(WorkflowError) as caught:
         load_job(source)
     assert message in str(caught.value)
+
+
+def test_check_job_says_that_a_job_can_run_or_all_that_is_wrong_with_it(tmp_path: Path) -> None:
+    good, wrong = tmp_path / "good.toml", tmp_path / "wrong.toml"
+    good.write_text(TOML)
+    wrong.write_text(
+        TOML.replace("functions:split", "functions:splt").replace('"dictionary"', '"dictionray"')
+    )
+    run = CliRunner().invoke
+    answer = run(main, ["check-job", str(good)])
+    assert (answer.exit_code, answer.output) == (0, "words: can run; 4 tasks, on 5 virtual peers at least\n")
+    answer = run(main, ["check-job", str(wrong)])
+    assert answer.exit_code == 2
+    assert "no output 'dictionray' (did you mean 'dictionary'?)" in answer.output
+    wrong.write_text(wrong.read_text().replace("dictionray", "dictionary"))
+    answer = run(main, ["check-job", str(wrong)])
+    assert answer.exit_code == 2
+    assert "has no 'splt' (did you mean 'split'?)" in answer.output
+    assert run(main, ["check-job", "--no-importing", str(wrong)]).exit_code == 0

@@ -17,9 +17,11 @@ from hypothesis import strategies as st
 from onyxlog.errors import EntryError, WorkflowError
 from onyxlog.jobs.plain import DEPTH_MAX, from_plain, to_plain
 from onyxlog.jobs.segments import canonical
-from onyxlog.jobs.specification import Task, decode_job, encode_job, job_from_plain, job_hash
+from onyxlog.jobs.specification import Job, Task, decode_job, encode_job, job_from_plain, job_hash
+from onyxlog.jobs.validation import problems
 from onyxlog.scheduling.requirements import FluxPolicy, TaskRequirements
 from tests.onyxlog.jobs.samples import with_everything, word_count
+from tests.onyxlog.jobs.strategies import jobs
 
 
 def test_a_job_with_everything_is_the_same_after_messagepack_and_after_plain_values() -> None:
@@ -226,7 +228,7 @@ def refusal_of(plain: Any) -> str | None:
     return None
 
 
-@settings(deadline=None, derandomize=True, max_examples=12)
+@settings(deadline=None, derandomize=True, max_examples=8)
 @given(plain_values)
 def test_arbitrary_plain_values_are_a_job_or_a_workflow_error(value: Any) -> None:
     """In every place of a job that is there."""
@@ -250,10 +252,21 @@ def test_arbitrary_plain_values_are_a_job_or_a_workflow_error(value: Any) -> Non
     assert job_from_plain(base) == with_everything()
 
 
-@settings(deadline=None, derandomize=True)
+@settings(deadline=None, derandomize=True, max_examples=40)
 @given(st.dictionaries(st.text(max_size=3), plain_values, max_size=4))
 def test_parameters_come_back_as_they_were(params: dict[str, Any]) -> None:
     task = Task("split", function="a:b", params=params)
     assert from_plain(Task, to_plain(task), "task") == task
     job = word_count(metadata=params)
     assert decode_job(encode_job(job), "here") == job
+
+
+@settings(deadline=None, derandomize=True, max_examples=30)
+@given(jobs, jobs)
+def test_any_job_comes_back_as_it_was_and_is_told_from_any_other(one: Job, other: Job) -> None:
+    """Also from JSON, as there are no bytes in it; also those that cannot run, and validation says so in order."""
+    assert decode_job(encode_job(one), "here") == one
+    assert job_from_plain(json.loads(json.dumps(to_plain(one)))) == one
+    assert (job_hash(one) == job_hash(other)) is (one == other)
+    assert job_hash(evolve(one)) == job_hash(one)
+    assert all(problem.startswith("job ") for problem in problems(one))

@@ -186,7 +186,9 @@ def test_evicting_forgets_what_was_told_after_all_triggers_have_told_it() -> Non
     firings = of.apply(at(1, 2, 3, 4))
     assert [(firing.trigger, firing.result) for firing in firings] == [("first", 2), ("second", 2)] * 2
     assert len(of) == 0
-    assert of.snapshot() == canonical([1, "w", ["first", "second"], 4, []])
+    assert of.snapshot() == canonical(
+        [1, "w", [{"type": "fixed", "range": 10}, "count", "at"], ["first", "second"], 4, []]
+    )
 
 
 def test_evicting_one_extent_of_a_segment_does_not_lose_it_in_another() -> None:
@@ -257,15 +259,26 @@ def test_triggers_are_found_by_their_names_in_a_snapshot() -> None:
     assert [firing.trigger for firing in again.complete()] == ["new"]
 
 
+MEANING = [{"type": "fixed", "range": 10}, "count", "at"]
+
+
+def test_a_snapshot_of_what_was_another_window_by_this_name_is_refused() -> None:
+    of = state(Fixed(10), Complete())
+    of.apply(at(1))
+    with pytest.raises(EntryError, match="use another id for it"):
+        state(Fixed(10), Complete(), aggregation=Aggregation("sum", "n")).restore([of.snapshot()])
+
+
 @pytest.mark.parametrize(
     "snapshot",
     [
         b"",
         b"\xc1",
-        canonical([2, "w", [], None, []]),
-        canonical([1, "other", [], None, []]),
-        canonical([1, "w", ["t0"], None, [["a", [[0, 10, 1, 1, []]]]]]),
-        canonical([1, "w", [], None, [["a", [[0, 10]]]]]),
+        canonical([2, "w", MEANING, [], None, []]),
+        canonical([1, "other", MEANING, [], None, []]),
+        canonical([1, "w", [{"type": "fixed", "range": 11}, "count", "at"], [], None, []]),
+        canonical([1, "w", MEANING, ["t0"], None, [["a", [[0, 10, 1, 1, []]]]]]),
+        canonical([1, "w", MEANING, [], None, [["a", [[0, 10]]]]]),
         canonical(7),
     ],
 )

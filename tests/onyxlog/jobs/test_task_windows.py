@@ -106,7 +106,16 @@ def test_a_task_without_windows_has_none() -> None:
     assert windows.apply([{"a": 1}]) == windows.complete() == windows.tick(5) == windows.advance(5) == []
 
 
-@pytest.mark.parametrize("snapshot", [b"", canonical([2, {}]), canonical([1, []]), canonical(5)])
+@pytest.mark.parametrize(
+    "snapshot",
+    [
+        b"",
+        canonical([2, {"keys": ["word"]}, {}]),
+        canonical([1, {"keys": ["word"]}, []]),
+        canonical([1, None, {}]),
+        canonical(5),
+    ],
+)
 def test_bytes_that_are_no_snapshot_of_a_task_are_an_error(snapshot: bytes) -> None:
     with pytest.raises(EntryError, match="a checkpoint of a task's windows cannot be read"):
         TaskWindows(job(), "count").restore([snapshot])

@@ -72,6 +72,21 @@ def test_a_huge_wrong_answer_makes_no_huge_message() -> None:
     assert len(str(caught.value)) < 400
 
 
+def test_a_function_is_given_the_resources_that_lifecycles_have_made_until_then() -> None:
+    resources: dict[str, Any] = {}
+    made = transform(
+        Task("t", function=f"{HERE}:looked_up", params={"suffix": "!"}, resources=("names",)),
+        "task",
+        resources,
+    )
+    assert made is not None
+    (failed,) = made([{"n": 1}])
+    assert isinstance(failed, Failed)
+    assert "no lifecycle has made 'names'" in str(failed.exception)
+    resources |= {"names": {1: "one"}, "other": 5}
+    assert made([{"n": 1}]) == [[{"n": 1, "name": "one!"}]]
+
+
 def test_tuples_and_other_maps_are_taken_too() -> None:
     proxy = MappingProxyType({"n": 1})
     assert segments_of(proxy) == [proxy]

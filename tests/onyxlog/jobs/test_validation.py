@@ -81,6 +81,11 @@ WRONG: list[tuple[Job, str]] = [
     (task(1, plugin=Plugin("null")), "catalog[1] ('split'): plugin: only inputs and outputs have one, this is a function"),
     (task(0, bulk=True), "catalog[0] ('lines'): bulk: is for the task's function, and there is none"),
     (task(0, params={"a": 1}), "catalog[0] ('lines'): params: is for the task's function, and there is none"),
+    (task(1, resources=("db",)), "catalog[1] ('split'): resources: are made by lifecycles, and this task has none"),
+    (
+        evolve(task(1, resources=("db", "separator")), lifecycles=(Lifecycle(":all", f"{HERE}:FIRST"),)),
+        "catalog[1] ('split'): resources: 'separator' is in params too",
+    ),
     (task(1, batch_size=0), "catalog[1] ('split'): batch_size: expected at least 1, found 0"),
     (task(1, batch_timeout_ms=-1), "catalog[1] ('split'): batch_timeout_ms: expected at least 0, found -1"),
     (task(1, min_peers=0), "catalog[1] ('split'): min_peers: expected at least 1, found 0"),

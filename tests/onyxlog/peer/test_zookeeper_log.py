@@ -177,3 +177,32 @@ def test_groups_over_zookeepers_protocol_close_their_ring(servers: Cluster) -> N
         assert one_more.entries == {"prepare-join": 1, "notify-join": 1, "accept-join": 1}
 
     asyncio.run(main())
+
+
+def test_nobody_lists_the_log_to_read_it_or_to_be_woken(run: Callable[[Test], None]) -> None:
+    """In Onyx every peer watches the directory: an append makes each of them read the names of the whole log."""
+
+    async def test(place: Zookeeper) -> None:
+        port, other = await begun(place), await place.open()
+        listed: list[str] = []
+        for one in (port, other):
+            client = one._session.client
+            answered = client.get_children_async
+
+            def watched(path: str, *rest: Any, answered: Any = answered, **named: Any) -> Any:
+                listed.append(path)
+                return answered(path, *rest, **named)
+
+            client.get_children_async = watched
+        reading = asyncio.ensure_future(take(other, 0, 20))
+        for number in range(20):
+            await port.append(record(number))
+        await reading
+        await other.read(3, 20)
+        await other.bounds()
+        await port.store_origin(origin_at(9))
+        assert port.layout.log not in listed
+        assert (await other.states("")) == ()
+        assert listed  # it would have been noticed
+
+    run(test)

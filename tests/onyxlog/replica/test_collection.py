@@ -115,6 +115,18 @@ def test_who_joins_directly_is_not_looked_for_by_its_pulse_as_it_has_none() -> N
     assert list(log.replica.peers) == ["a1"]
 
 
+def test_former_streams_of_the_pool_are_listened_to_until_the_next_collection() -> None:
+    log = Log(Replica(parameters=DIRECT))
+    for number in range(21):
+        log.write(JoinDirect(f"g{number}"), f"g{number}")
+    assert log.replica.streams == 3
+    assert any(arc.former for arc in log.replica.arcs.values())
+    ends = {group: arc.ends for group, arc in log.replica.arcs.items()}
+    log.write(Gc("tidy"))
+    assert not any(arc.former for arc in log.replica.arcs.values())
+    assert {group: arc.ends for group, arc in log.replica.arcs.items()} == ends
+
+
 def overtaken(log: Log) -> Replica:
     """The replica as a peer gets it that was paused while entries were truncated."""
     replica, chain = decode_origin(encode_origin(log.replica, log.chain), "origin")

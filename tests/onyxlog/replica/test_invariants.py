@@ -103,3 +103,10 @@ def test_a_group_that_comes_back_is_found() -> None:
     old = Log().replica
     (found,) = step_violations(evolve(old, left=Table({"a": 1})), evolve(old, groups=Table({"a": 2})))
     assert found == "a came back after it left"
+
+
+def test_a_joiner_that_is_forgotten_is_found() -> None:
+    old = evolve(FINE, accepted=Table({"a": "z"}))
+    (found,) = step_violations(old, FINE)
+    assert found == "z was joining, and is nowhere"
+    assert step_violations(old, evolve(FINE, aborted=Table({"z": 1}))) == ()

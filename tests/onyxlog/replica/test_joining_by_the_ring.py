@@ -121,6 +121,20 @@ def test_example_6_a_join_whose_helper_dies_is_aborted_and_tried_again() -> None
     assert list(log.replica.prepared.values()) == ["d"]
 
 
+def test_a_join_whose_helper_dies_after_it_notified_is_tried_again_too() -> None:
+    log = ring("abc")
+    log.until(0, 3)
+    log.write(PrepareJoin("d"), "d")
+    log.write(NotifyJoin("d", "a"), "a")
+
+    log.write(GroupLeave("a"), "c")
+    assert list(log.replica.aborted) == ["d"]
+    assert log.reaction_of_all("abcd") == {"d": (AbortJoin("d"),)}
+    assert log.effects("d") == (WatchNobody(),)
+    log.write(AcceptJoin("d", "a", "b"), "d")
+    assert log.step.diff is None
+
+
 def test_example_7_a_joiner_that_dies_is_reported_by_its_helper() -> None:
     log = ring("abc")
     log.until(0, 3)
@@ -135,6 +149,14 @@ def test_example_7_a_joiner_that_dies_is_reported_by_its_helper() -> None:
     assert log.effects("a") == (UnwatchJoiner(),)
     log.write(AcceptJoin("d", "a", "b"), "d")
     assert log.step.diff is None
+
+
+def test_a_joiner_that_lives_but_was_taken_for_dead_begins_again() -> None:
+    log = ring("ab")
+    log.write(PrepareJoin("c"), "c")
+    (watcher,) = log.replica.prepared
+    log.write(GroupLeave("c"), watcher)
+    assert log.effects("c") == (StopDetecting(), RestartGroup())
 
 
 def test_leave_example_1_the_watcher_of_the_dead_closes_the_ring() -> None:

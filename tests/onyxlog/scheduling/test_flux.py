@@ -119,3 +119,14 @@ def test_greedy_leaves_frozen_tasks_of_later_jobs_alone() -> None:
     after = reconfigure(evolve(before, workers=workers(6)))
     assert job_counts(after, "a", "b") == [4, 2]
     assert after.allocations["b", "g"] == before.present["b", "g"]
+
+
+def test_two_frozen_jobs_keep_what_they_have_when_nothing_happens() -> None:
+    """The second one's claim is more than it has, and must not break up the first, whose floor is more than its share."""
+    first = job("a", (grouped("g", FluxPolicy.KILL), task("x:1-2"), task("y:1-1")))
+    before = decided(problem(workers(7), first))
+    assert counts(reconfigure(before)) == {"a/g": 4, "a/x": 2, "a/y": 1}
+    second = job("b", (task("x:1-2"), grouped("g:3-4", FluxPolicy.KILL)))
+    after = decided(evolve(before, workers=workers(10), jobs=(first, second)))
+    assert job_counts(reconfigure(after), "a", "b") == [6, 4]
+    assert reconfigure(after).allocations == after.present

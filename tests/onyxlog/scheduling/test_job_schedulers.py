@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from attrs import evolve
 
 from onyxlog.scheduling.reconfigure import reconfigure
 from onyxlog.scheduling.requirements import JobScheduler
@@ -133,3 +134,41 @@ def test_a_tag_that_nobody_has_keeps_the_job_waiting() -> None:
     """All workers are alike then, but not for every task."""
     jobs = [job("a", (task("x", required_tags=("gpu",)),)), job("b", "x")]
     assert reconfigure(problem(workers(2), *jobs)).allocations == {("b", "x"): ("p00", "p01")}
+
+
+def test_of_two_who_could_stay_the_one_stays_who_costs_the_other_nothing() -> None:
+    """A task is to shrink to one worker; the one with the tag is needed elsewhere, so the other one stays."""
+    there = workers(4, tags={0: "a", 1: "b", 2: "a"})
+    asked = problem(
+        there,
+        job("t", "x:1-1"),
+        job("s", "x:1-1"),
+        job("u", (task("x:1-1", required_tags=("a",)),)),
+        job("never", (task("x:5", required_tags=("b",)),)),
+    )
+    plan = reconfigure(evolve(asked, present={("t", "x"): ("p00", "p01"), ("s", "x"): ("p02",)}))
+    assert plan.allocations == {("s", "x"): ("p02",), ("t", "x"): ("p01",), ("u", "x"): ("p00",)}
+
+
+def test_greedy_gives_the_first_job_all_that_tags_let_it_use() -> None:
+    """The second job's minimum would take a worker that the first can use."""
+    there = workers(4, tags={0: "gpu", 1: "gpu"})
+    needs = (task("x", required_tags=("gpu",)),)
+    plan = reconfigure(
+        problem(
+            there,
+            job("a", needs),
+            job("b", (*needs, task("y"))),
+            job("c", "x"),
+            scheduler=JobScheduler.GREEDY,
+        )
+    )
+    assert job_counts(plan, "a", "b", "c") == [2, 0, 2]
+
+
+def test_a_job_runs_with_workers_that_tags_leave_over() -> None:
+    """By numbers the first two take four of six; tags let them have two, and four are what the third needs."""
+    there = workers(6, tags={0: "gpu", 1: "gpu"})
+    needs = (task("x", required_tags=("gpu",)),)
+    plan = reconfigure(problem(there, job("a", needs), job("b", needs), job("c", "x:4")))
+    assert job_counts(plan, "a", "b", "c") == [1, 1, 4]

@@ -1,0 +1,307 @@
+"""Groups that get their entries by gossip: as they do by the log alone, and with few reads of it (O-21, O-25, O-26)."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+
+import pytest
+from attrs import define, field
+
+from onyxlog.gossip.codec import DatagramError
+from onyxlog.gossip.settings import GossipSettings, settings_for
+from onyxlog.gossip.spreading import Mode
+from onyxlog.peer.entry_source import EntrySource
+from onyxlog.peer.fleet import Fleet
+from onyxlog.peer.gossip_link import open_udp
+from onyxlog.peer.gossip_seal import SALT_BYTES, Sealer
+from onyxlog.peer.group import PeerGroup
+from onyxlog.peer.log_port import LogPort
+from onyxlog.peer.messenger import GossipSource, gossip_sources
+from onyxlog.replica.commands import BackpressureOff, GroupLeave, KillJob, Record
+from onyxlog.replica.replica import JoinMode
+from onyxlog.testing.datagrams import Network
+from onyxlog.testing.virtual_time import run_virtually
+from tests.onyxlog.peer.fleets import Scene
+from zraft.address import Address
+from zraft.transport.keys import ClusterKey
+
+KEY = ClusterKey(bytes(range(32)))
+OTHER = ClusterKey(bytes(range(1, 33)))
+
+
+@define
+class Gossiping:
+    """A scene whose groups gossip over a network in memory."""
+
+    scene: Scene
+    network: Network = field(factory=Network)
+    settings: GossipSettings = field(factory=GossipSettings)
+    sources: list[GossipSource] = field(factory=list)
+
+    def __attrs_post_init__(self) -> None:
+        dice = iter(range(10_000))
+        make = gossip_sources(
+            self.network.open,
+            (KEY,),
+            "tests",
+            self.settings,
+            new_dice=lambda: random.Random(next(dice)),
+            entropy=random.Random(1).randbytes,
+        )
+
+        async def kept(port: LogPort, group: str) -> EntrySource:
+            source = await make(port, group)
+            assert isinstance(source, GossipSource)
+            self.sources.append(source)
+            return source
+
+        self.scene.fleet = Fleet(
+            self.scene.log.opened, self.scene._make_runner, make_source=kept, rng=random.Random(7)
+        )
+
+    def note(self, group: PeerGroup) -> None:
+        """An entry that changes nothing, by this group."""
+        incarnation = group.incarnation
+        assert incarnation is not None
+        incarnation.append(BackpressureOff("nobody"))
+
+    def read(self) -> int:
+        """Entries that the log gave, by reads or pushes."""
+        return sum(source.counters.read_entries + source.counters.tailed_entries for source in self.sources)
+
+
+async def note_all(world: Gossiping, groups: list[PeerGroup], count: int, pause_s: float = 0.05) -> None:
+    for number in range(count):
+        world.note(groups[number % len(groups)])
+        await asyncio.sleep(pause_s)
+
+
+@pytest.mark.parametrize("mode", list(Mode))
+def test_groups_join_and_agree_whatever_way_events_spread(mode: Mode) -> None:
+    async def main() -> None:
+        world = Gossiping(Scene(JoinMode.DIRECT), settings=settings_for(mode))
+        groups = world.scene.start(9)
+        await world.scene.settled()
+        await note_all(world, groups, 30)
+        replica = await world.scene.settled()
+        assert len(replica.groups) == 9
+        assert world.scene.log.end >= 9 + 30
+        await world.scene.fleet.stop()
+
+    run_virtually(main())
+
+
+def test_joining_by_the_ring_works_over_gossip_too() -> None:
+    async def main() -> None:
+        world = Gossiping(Scene(JoinMode.RING))
+        world.scene.start(7)
+        replica = await world.scene.settled()
+        assert len(replica.pairs) == 7
+        await world.scene.fleet.stop()
+
+    run_virtually(main())
+
+
+def test_in_the_calm_entries_come_by_gossip_and_the_log_is_read_for_one_sentinel() -> None:
+    async def main() -> None:
+        world = Gossiping(Scene(JoinMode.DIRECT))
+        groups = world.scene.start(21)
+        await world.scene.settled()
+        before, end = world.read(), world.scene.log.end
+        reads = sum(source.counters.reads.total() for source in world.sources)
+        await note_all(world, groups, 100)
+        await world.scene.settled()
+        entries = world.scene.log.end - end
+        assert entries == 100
+        assert world.read() - before == entries
+        assert sum(source.counters.reads.total() for source in world.sources) == reads
+        assert sum(source.refused for source in world.sources) == 0
+        await world.scene.fleet.stop()
+
+    run_virtually(main())
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_loss_doubles_and_flipped_bits_change_nothing_but_how_entries_come(seed: int) -> None:
+    async def main() -> None:
+        network = Network(random.Random(seed), loss=0.1, doubled=0.1, flipped=0.05, delay_s=(0.001, 0.05))
+        world = Gossiping(Scene(JoinMode.DIRECT), network)
+        groups = world.scene.start(9)
+        await world.scene.settled()
+        await note_all(world, groups, 60)
+        await world.scene.settled()
+        assert sum(source.refused for source in world.sources) > 10
+        assert sum(source.counters.applied["peer"] for source in world.sources) > 0
+        assert [group.incarnations for group in groups] == [1] * 9
+        await world.scene.fleet.stop()
+
+    run_virtually(main())
+
+
+def test_a_will_and_a_clients_entry_reach_everybody_though_no_group_wrote_them() -> None:
+    async def main() -> None:
+        world = Gossiping(Scene(JoinMode.DIRECT))
+        groups = world.scene.start(9)
+        await world.scene.settled()
+        port = world.scene.port(groups[3])
+        world.scene.log.hold(port)
+        world.scene.log.expire(port)
+        world.scene.fleet.groups.remove(groups[3])
+        client = world.scene.log.open()
+        await client.append(Record(KillJob("none"), "client"))
+        await asyncio.sleep(1)
+        present = [group.incarnation for group in world.scene.fleet.groups]
+        assert {one.core.version for one in present if one is not None} == {world.scene.log.end - 1}
+        assert len(present[0].core.replica.groups) == 8  # type: ignore[union-attr]
+        groups[3].start().cancel()
+        await world.scene.fleet.stop()
+
+    run_virtually(main())
+
+
+def test_a_partitioned_half_goes_on_by_the_log_and_nobody_begins_again() -> None:
+    async def main() -> None:
+        world = Gossiping(Scene(JoinMode.DIRECT))
+        groups = world.scene.start(8)
+        await world.scene.settled()
+        world.network.connected = lambda a, b: a.port % 2 == b.port % 2
+        await note_all(world, groups, 40)
+        await world.scene.settled()
+        world.network.connected = lambda a, b: True
+        await note_all(world, groups, 10)
+        await world.scene.settled()
+        assert [group.incarnations for group in groups] == [1] * 8
+        await world.scene.fleet.stop()
+
+    run_virtually(main())
+
+
+def test_garbage_collection_overtakes_a_group_that_hears_nothing() -> None:
+    async def main() -> None:
+        world = Gossiping(Scene(JoinMode.DIRECT), settings=GossipSettings(history=64))
+        groups = world.scene.start(6)
+        await world.scene.settled()
+        deaf = world.sources[4]
+        deaf_address = deaf._link.address  # type: ignore[union-attr]
+        world.network.connected = lambda a, b: deaf_address not in (a, b)
+        port = world.scene.port(groups[4])
+        if not deaf._messenger._tailing:  # type: ignore[union-attr]
+            world.scene.log.hold(port)
+        others = [group for group in groups if group is not groups[4]]
+        await note_all(world, others, 100, 0.01)
+        incarnation = others[0].incarnation
+        assert incarnation is not None
+        incarnation.append(GroupLeave("nobody"))
+        from onyxlog.replica.commands import Gc
+
+        incarnation.append(Gc(incarnation.group))
+        await asyncio.sleep(1)
+        world.scene.log.release(port)
+        world.network.connected = lambda a, b: True
+        await world.scene.settled()
+        assert groups[4].incarnations == 1
+        await world.scene.fleet.stop()
+
+    run_virtually(main())
+
+
+def test_datagrams_that_were_recorded_change_nothing_when_they_are_played_again() -> None:
+    async def main() -> None:
+        world = Gossiping(Scene(JoinMode.DIRECT), Network(record=[]))
+        groups = world.scene.start(5)
+        await world.scene.settled()
+        await note_all(world, groups, 10)
+        await world.scene.settled()
+        refused = sum(source.refused for source in world.sources)
+        record, world.network.record = world.network.record, None
+        assert record
+        for sender, receiver, datagram in record:
+            world.network.deliver(sender, receiver, datagram)
+        assert sum(source.refused for source in world.sources) - refused == len(record)
+        await world.scene.settled()
+        await world.scene.fleet.stop()
+
+    run_virtually(main())
+
+
+def test_addresses_of_groups_that_left_go_from_the_directory() -> None:
+    async def main() -> None:
+        world = Gossiping(Scene(JoinMode.DIRECT))
+        groups = world.scene.start(3)
+        await world.scene.settled()
+        assert len([name for name in world.scene.log.states if name.startswith("gossip/")]) == 3
+        await groups[0].stop()
+        assert len([name for name in world.scene.log.states if name.startswith("gossip/")]) == 2
+        world.scene.fleet.groups.remove(groups[0])
+        await world.scene.fleet.stop()
+
+    run_virtually(main())
+
+
+def test_groups_gossip_over_udp() -> None:
+    async def main() -> None:
+        scene = Scene(JoinMode.DIRECT)
+        world = Gossiping(scene)
+        make = gossip_sources(open_udp(Address("127.0.0.1", 0)), (KEY,), "tests", GossipSettings())
+        scene.fleet = Fleet(scene.log.opened, scene._make_runner, make_source=make)
+        groups = scene.start(8)
+        await scene.fleet.joined()
+        await note_all(world, groups, 20, 0.005)
+        for _ in range(400):
+            present = [group.incarnation for group in groups]
+            if all(one is not None and one.core.version == scene.log.end - 1 for one in present):
+                break
+            await asyncio.sleep(0.025)
+        assert len({one.core.chain for one in present if one is not None}) == 1
+        assert scene.log.end >= 28
+        await scene.fleet.stop()
+
+    asyncio.run(main())
+
+
+def sealer(
+    me: str = "a", keys: tuple[ClusterKey, ...] | None = (KEY,), tenancy: str = "t", salt: int = 1
+) -> Sealer:
+    return Sealer(keys, tenancy, me, bytes((salt,)) * SALT_BYTES)
+
+
+def test_a_sealed_datagram_opens_for_everybody_with_the_key_once_and_says_who_sent_it() -> None:
+    one, other = sealer("b", salt=2), sealer("c", salt=3)
+    datagram = sealer("a").seal(b"message")
+    assert b"message" not in datagram
+    for receiver in (one, other):
+        assert receiver.open(datagram) == ("a", b"message")
+        with pytest.raises(DatagramError, match="came before"):
+            receiver.open(datagram)
+
+
+def test_every_changed_byte_of_a_sealed_datagram_is_noticed() -> None:
+    datagram = sealer("a").seal(b"message")
+    for place in range(len(datagram)):
+        broken = bytearray(datagram)
+        broken[place] ^= 1
+        with pytest.raises(DatagramError):
+            sealer("b", salt=2).open(bytes(broken))
+    for length in range(len(datagram)):
+        with pytest.raises(DatagramError):
+            sealer("b", salt=2).open(datagram[:length])
+
+
+def test_another_key_or_tenancy_or_none_does_not_open_it() -> None:
+    datagram = sealer("a").seal(b"message")
+    for receiver in (sealer("b", (OTHER,)), sealer("b", tenancy="u"), sealer("b", None)):
+        with pytest.raises(DatagramError):
+            receiver.open(datagram)
+    with pytest.raises(DatagramError):
+        sealer("b").open(sealer("a", None).seal(b"message"))
+
+
+def test_a_key_can_be_changed_while_groups_talk() -> None:
+    assert sealer("b", (KEY, OTHER), salt=2).open(sealer("a", (OTHER, KEY)).seal(b"m")) == ("a", b"m")
+
+
+def test_no_two_datagrams_of_a_run_share_a_nonce_and_no_two_runs_a_key() -> None:
+    group = sealer("a")
+    assert group.seal(b"same") != group.seal(b"same")
+    assert sealer("a", salt=1).seal(b"same")[30:] != sealer("a", salt=2).seal(b"same")[30:]
