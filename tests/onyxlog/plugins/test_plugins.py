@@ -9,7 +9,7 @@ from tempfile import TemporaryDirectory
 
 import msgpack
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from onyxlog.errors import WorkflowError
@@ -24,6 +24,7 @@ from tests.onyxlog.plugins.contexts import context, everything
 from zraft_client import Client
 
 
+@settings(deadline=None)
 @given(count=st.integers(0, 40), partitions=st.integers(1, 7))
 def test_a_sequence_is_dealt_to_its_partitions_and_nothing_is_left_out(count: int, partitions: int) -> None:
     source = SequenceInput(context(), [{"n": n} for n in range(count)], partitions)
@@ -33,6 +34,7 @@ def test_a_sequence_is_dealt_to_its_partitions_and_nothing_is_left_out(count: in
         assert [position for position, _ in items] == list(range(len(items)))
 
 
+@settings(deadline=None)
 @given(
     lines=st.lists(st.text(alphabet="ab", max_size=9), max_size=20),
     partitions=st.integers(1, 9),

@@ -101,7 +101,7 @@ class Groups:
         await self.runners.pop(group).close()
         del self.hosts[group]
 
-    async def until(self, holds: Callable[[], bool], timeout_s: float = 20) -> None:
+    async def until(self, holds: Callable[[], bool], timeout_s: float = 50) -> None:
         """For what tells nobody."""
         async with asyncio.timeout(timeout_s):
             while True:
@@ -110,7 +110,7 @@ class Groups:
                     return
                 await asyncio.sleep(0.001)
 
-    async def completed(self, timeout_s: float = 20) -> None:
+    async def completed(self, timeout_s: float = 50) -> None:
         """Until a coordinator says that the job is complete; an AssertionError if anything fails before."""
         async with asyncio.timeout(timeout_s):
             while not any(isinstance(command, CompleteJob) for command in self.appended):
@@ -118,7 +118,7 @@ class Groups:
                 self.told.clear()
                 await self.told.wait()
 
-    async def killed(self, timeout_s: float = 20) -> str:
+    async def killed(self, timeout_s: float = 50) -> str:
         """The reason for which the job is killed."""
         async with asyncio.timeout(timeout_s):
             while True:

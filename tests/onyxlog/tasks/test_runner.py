@@ -250,7 +250,7 @@ def test_a_worker_that_stands_still_with_full_buffers_is_until_it_has_room_again
 def test_memory_is_bounded_by_windows_while_a_receiver_takes_nothing() -> None:
     async def run() -> int:
         async with Groups("a", "b", settings=RunnerSettings(threads=True, window=4)) as groups:
-            await groups.begin(chain(500, f"{HERE}:wait_for_gate"), PLACES, 5)
+            await groups.begin(chain(60, f"{HERE}:wait_for_gate"), PLACES, 5)
             await groups.until(lambda: groups.runners["b"].statistics()["b.1"].segments > 0)
             await asyncio.sleep(0.1)
             read = groups.runners["a"].statistics()["a.1"].segments

@@ -44,9 +44,10 @@ def test_a_word_count_is_exact_on_peers_that_the_log_made_workers(
             async with await connect(log.opened) as client:
                 await client.submit_job(job)
                 if dies:
+                    await until(lambda: ("words", "count") in client.replica.allocations)
+                    worker = client.replica.allocations["words", "count"][0]
+                    victim = client.replica.peers[worker].group
                     await until(lambda: any("latest" in path and data for path, data in log.states.items()))
-                    allocations = client.replica.allocations
-                    victim = client.replica.peers[allocations["words", "count"][0]].group
                     log.expire(next(port for port in log.ports if port.will and port.will.author == victim))
                 async with asyncio.timeout(40):
                     assert await client.await_job_completion("words") is JobState.COMPLETED, client.reason_of(
