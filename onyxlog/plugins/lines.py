@@ -149,7 +149,9 @@ class LinesOutput:
         self._directory.mkdir(parents=True, exist_ok=True)
         if states is not None:
             self._go_back(states)
-        self._file = self._path_of(self._context.slot).open("ab")
+        path = self._path_of(self._context.slot)
+        _drop_torn_line(path)
+        self._file = path.open("ab")
         self._length = self._file.tell()
 
     def _go_back(self, states: Mapping[int, Any]) -> None:
@@ -169,3 +171,20 @@ class LinesOutput:
         self._file.flush()
         os.fsync(self._file.fileno())
         return self._length
+
+
+def _drop_torn_line(path: Path) -> None:
+    """A process that was killed may have left half a line, which was not acknowledged: what follows must not be glued to it."""
+    if not path.exists():
+        return
+    with path.open("rb+") as file:
+        end = file.seek(0, os.SEEK_END)
+        while end > 0:
+            begin = max(0, end - LINE_BYTES_MAX)
+            file.seek(begin)
+            newline = file.read(end - begin).rfind(b"\n")
+            if newline >= 0:
+                file.truncate(begin + newline + 1)
+                return
+            end = begin
+        file.truncate(0)

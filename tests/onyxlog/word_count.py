@@ -220,7 +220,7 @@ async def measure(cluster: Cluster, peers: Processes, size: Size, directory: Pat
             await _until_peers(client, size.peers, peers)
         if "placed" in size.jobs:
             files = directory / "placed"
-            victims = names[1 + size.killed : 1 + 2 * size.killed]
+            victims = names[-size.killed :] if size.killed else []
             seconds, attempts = await run_job(client, placed(size, files), size, peers, victims, share_placed)
             print(f"  placed: completed after {seconds:.1f} s, {attempts} attempts", flush=True)
             total, again = await asyncio.to_thread(check_placed, files, size)

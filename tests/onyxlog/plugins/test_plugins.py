@@ -123,6 +123,22 @@ def test_without_a_checkpoint_a_file_begins_empty_and_without_checkpoints_it_is_
     assert found == ["1\n", "1\n2\n", "3\n"]
 
 
+@pytest.mark.parametrize(("left", "kept"), [(b"1\n2\n3", "1\n2\n"), (b"1\n", "1\n"), (b"1", ""), (b"", "")])
+def test_half_a_line_that_a_killed_process_left_is_dropped(tmp_path: Path, left: bytes, kept: str) -> None:
+    path = tmp_path / "job-task-0.txt"
+    path.write_bytes(left)
+
+    async def write() -> None:
+        output = LinesOutput(context(), str(tmp_path), format="text", key="n")
+        await output.open(None)
+        await output.write([{"n": 9}])
+        await output.flush()
+        await output.close()
+
+    asyncio.run(write())
+    assert path.read_text() == f"{kept}9\n"
+
+
 def test_znodes_are_read_by_their_numbers_and_written_in_order() -> None:
     async def run() -> tuple[list[list[tuple[int, object]]], list[int]]:
         cluster = FakeCluster()
