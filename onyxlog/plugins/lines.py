@@ -174,7 +174,7 @@ class LinesOutput:
 
 
 def _drop_torn_line(path: Path) -> None:
-    """A process that was killed may have left half a line, which was not acknowledged: what follows must not be glued to it."""
+    """A process that was killed may have left half a line, which was not acknowledged; nothing may be glued to it."""
     if not path.exists():
         return
     with path.open("rb+") as file:
