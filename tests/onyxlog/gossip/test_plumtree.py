@@ -210,7 +210,9 @@ def test_what_came_otherwise_is_not_grafted() -> None:
 
 def test_who_is_given_up_asks_another_and_not_the_same_one_again_at_once() -> None:
     view = overlay(neighbours=("g001",))
-    asked = [send.to[0] for send in view.receive("g001", Disconnect(), 0) if isinstance(send.message, Neighbour)]
+    asked = [
+        send.to[0] for send in view.receive("g001", Disconnect(), 0) if isinstance(send.message, Neighbour)
+    ]
     assert len(asked) <= 1
     assert "g001" not in asked
     assert "g001" in view.passive or len(view.passive) == SETTINGS.passive
