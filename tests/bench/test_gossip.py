@@ -16,7 +16,8 @@ from zraft_bench.main import main
 
 def small() -> gossip_tables.Tables:
     return gossip_tables.compute(
-        gossip_tables.Extent(sizes=(8,), iterations=2, spread_runs=2, events=3), lambda what: None
+        gossip_tables.Extent(sizes=(8,), iterations=2, spread_runs=2, growth_runs=2, events=3),
+        lambda what: None,
     )
 
 
@@ -41,7 +42,7 @@ def test_the_command_writes_tables_and_plots(tmp_path: Path, monkeypatch: pytest
     done = CliRunner().invoke(
         main, ["gossip", "--quick", "--out", str(tmp_path / "out")], catch_exceptions=False
     )
-    assert done.exit_code == 0
+    assert done.exit_code == 0, done.output
     assert (tmp_path / "out" / "gossip.md").read_text(encoding="utf-8") == gossip_tables.markdown(tables)
     assert len(list((tmp_path / "out").glob("gossip-*.png"))) == 5
 
