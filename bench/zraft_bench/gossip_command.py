@@ -38,6 +38,7 @@ def gossip(*, quick: bool, events: int, seed: int, out: Path) -> None:
         sizes=QUICK_SIZES if quick else SIZES,
         iterations=100 if quick else None,
         spread_runs=100 if quick else 1000,
+        growth_runs=30 if quick else 300,
         events=events,
         seed=seed,
     )

@@ -19,17 +19,17 @@ from onyxlog.gossip.thesis.tables import GRAPHS, RUNS, SPREADS, GraphRow, Spread
 LOSSES: Final = (0.0, 0.01, 0.05)
 CHURN: Final = 0.1
 TTLS: Final = (1, 2, 3, 4)
-GROWTH_RUNS: Final = 300
 
 
 @frozen
 class Extent:
     """How much is done. `iterations` None: as many as the thesis; `sizes`: of simulated fleets; `spread_runs`: for
-    means of tables 8.7 to 8.9, beside the thesis' 20."""
+    means of tables 8.7 to 8.9, beside the thesis' 20; `growth_runs`: fleets that grow one by one."""
 
     sizes: tuple[int, ...]
     iterations: int | None = None
     spread_runs: int = 1000
+    growth_runs: int = 300
     events: int = 50
     seed: int = 1
 
@@ -97,7 +97,9 @@ def _graph(row: GraphRow, extent: Extent) -> GraphResult:
     iterations = extent.iterations or row.iterations
     found = [figures_of(draw_pool(row.peers, generator)) for _ in range(iterations)]
     # 8 is where the draw begins to be defined: nobody is there before.
-    cut = [cut_off_on_arrival(row.peers, generator) for _ in range(GROWTH_RUNS)] if row.peers > 8 else []
+    cut = (
+        [cut_off_on_arrival(row.peers, generator) for _ in range(extent.growth_runs)] if row.peers > 8 else []
+    )
     return GraphResult(
         row=row,
         iterations=iterations,

@@ -618,7 +618,7 @@ class ClientChecks:
             "writes": self.writes,
             "syncs": self.syncs,
         }
-        for name, least in (("commands", 200), ("replies", 100), ("reads", 30), ("writes", 30), ("syncs", 3)):
+        for name, least in (("commands", 150), ("replies", 100), ("reads", 30), ("writes", 30), ("syncs", 3)):
             if seen[name] < least:
                 self.fail("saw enough", f"only {seen[name]} {name}, at least {least} expected: {seen}")
 

@@ -161,12 +161,16 @@ class RaftChecks:
         terms = shadow.terms
         changed_at = shadow.configurations[-1][0] if shadow.configurations else 0
         last_term = {len(terms) - 1: terms[-1]}
+        written: dict[int, int] = {}
         for record in records:
             if isinstance(record, TruncateRecord):
                 self.truncations += 1
                 index = record.from_index
                 changed_at = max((at for at, _ in shadow.configurations if at < index), default=0)
-                last_term = {index - 1: terms[index - 1] if index <= len(terms) else -1}
+                # What is cut off may be of this very frame, and so may be what it leaves.
+                last_term = {
+                    index - 1: written.get(index - 1, terms[index - 1] if index <= len(terms) else -1)
+                }
                 for at in range(index, min(len(terms), len(self.committed))):
                     entry = self.committed[at]
                     if entry is not None and entry.term == terms[at]:
@@ -195,6 +199,7 @@ class RaftChecks:
                         f"{entry} after term {before}, elsewhere {known[0]} after term {known[1]}",
                     )
                 last_term = {entry.index: entry.term}
+                written |= last_term
 
     def _changing(self, server: ServerId, entry: Entry, changed_at: int) -> None:
         """A configuration is written: one at a time, and each was shown to be what it says."""

@@ -194,6 +194,7 @@ def _range(start: int, seeds: int, jobs: int) -> int:
     failed: list[Result] = []
     reports: list[Report] = []
     cpu_s = 0.0
+    broken_off = False
     columns = (
         TextColumn("{task.description}"),
         BarColumn(),
@@ -205,16 +206,21 @@ def _range(start: int, seeds: int, jobs: int) -> int:
     context = multiprocessing.get_context("fork")
     with context.Pool(jobs) as pool, Progress(*columns, console=console) as progress:
         task = progress.add_task("seeds", total=seeds, rate="")
-        for result in pool.imap_unordered(run_seed, range(start, start + seeds)):
-            cpu_s += result.cpu_s
-            if result.report is not None:
-                reports.append(result.report)
-            else:
-                failed.append(result)
-                progress.console.print(f"[red]seed {result.seed}[/red] {result.checker}: {result.reason}")
-                progress.console.print(f"    {replay_command(result)}")
-            done = len(reports) + len(failed)
-            progress.update(task, advance=1, rate=f"{done / (time.monotonic() - began):.2f} seeds/s")
+        try:
+            for result in pool.imap_unordered(run_seed, range(start, start + seeds)):
+                cpu_s += result.cpu_s
+                if result.report is not None:
+                    reports.append(result.report)
+                else:
+                    failed.append(result)
+                    progress.console.print(f"[red]seed {result.seed}[/red] {result.checker}: {result.reason}")
+                    progress.console.print(f"    {replay_command(result)}")
+                    progress.console.file.flush()
+                done = len(reports) + len(failed)
+                progress.update(task, advance=1, rate=f"{done / (time.monotonic() - began):.2f} seeds/s")
+        except KeyboardInterrupt:
+            # Hours of seeds are not thrown away: what was seen is told, and that it is not all.
+            broken_off = True
     reports.sort(key=lambda report: report.seed)
     if reports:
         _summary(reports, cpu_s, time.monotonic() - began)
@@ -223,9 +229,11 @@ def _range(start: int, seeds: int, jobs: int) -> int:
         console.print(f"[red]too little seen[/red]: {line}")
     if failed:
         console.print(f"[red]{len(failed)} of {seeds} seeds failed[/red]: {sorted(r.seed for r in failed)}")
+    elif broken_off:
+        console.print(f"broken off after {len(reports)} of {seeds} seeds; no promise broken in these")
     elif not empty:
         console.print(f"[green]no promise broken[/green] in seeds {start} to {start + seeds - 1}")
-    return 1 if failed or empty else 0
+    return 1 if failed or empty or broken_off else 0
 
 
 def _search_plant(arguments: tuple[str, int, int]) -> tuple[str, Result | None, int]:

@@ -1,4 +1,4 @@
-"""What hangs on allocations: coordinators, slots, which jobs changed, who is starved, and equal results in every process."""
+"""What hangs on allocations: coordinators, slots, which jobs changed, and equal results in every process."""
 
 from __future__ import annotations
 
@@ -9,7 +9,6 @@ import sys
 from attrs import evolve
 
 from onyxlog.scheduling.coordinators import coordinators
-from onyxlog.scheduling.coverage import is_covered, starved
 from onyxlog.scheduling.reconfigure import reconfigure
 from onyxlog.scheduling.slots import slots
 from tests.onyxlog.scheduling.builders import decided, job, problem, without, workers
@@ -54,13 +53,6 @@ def test_changed_names_every_job_whose_workers_are_others() -> None:
     assert "b" in after.changed
     assert "c" not in after.changed
     assert reconfigure(evolve(before, jobs=before.jobs[:2])).changed == ("a", "c")
-
-
-def test_starved_tells_jobs_with_too_few_on_some_task() -> None:
-    jobs = (job("a", "x:2 y"), job("b", "x"), job("c", "x"))
-    present = {("a", "x"): ("p1",), ("a", "y"): ("p2",), ("b", "x"): ("p3",)}
-    assert starved(jobs, present) == ("a",)
-    assert [is_covered(one, present) for one in jobs] == [False, True, False]
 
 
 def test_a_worker_whose_task_is_over_has_another_before_one_that_idles() -> None:
