@@ -14,7 +14,7 @@ pytestmark = pytest.mark.processes
 @pytest.mark.timeout(600)
 def test_no_word_is_lost_when_a_peer_is_killed(tmp_path: Path) -> None:
     """`run` checks every count."""
-    size = Size(segments=40_000, peers=5, killed=1, checkpoint_interval_ms=100, servers=1, kill_at=0.05)
+    size = Size(segments=150_000, peers=5, killed=1, checkpoint_interval_ms=100, servers=1, kill_at=0.05)
     outcomes = run(size, tmp_path)
     assert [outcome.job for outcome in outcomes] == ["counted", "placed"]
     assert all(outcome.attempts >= 2 for outcome in outcomes)
