@@ -240,6 +240,9 @@ class Incarnation:
             try:
                 async for batch in source.entries(core.version + 1, core.chain):
                     await self._play(batch)
+                    if core.over:
+                        # Nothing is applied any more, so a source that goes by what was would give this for ever.
+                        return
             except OvertakenError:
                 await self._jump()
                 continue

@@ -92,6 +92,29 @@ def test_groups_join_and_agree_whatever_way_events_spread(mode: Mode) -> None:
     run_virtually(main())
 
 
+@pytest.mark.parametrize("seed", [8, 9])
+def test_a_group_that_left_reads_no_further(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """With these ids entries wait behind a group's own leave: it was given the first of them for ever."""
+    ids = random.Random(seed)
+    monkeypatch.setattr("onyxlog.peer.group.secrets.token_hex", lambda count: ids.randbytes(count).hex())
+
+    async def main() -> None:
+        world = Gossiping(Scene(JoinMode.DIRECT), settings=settings_for(Mode.VISITED_STREAMS))
+        groups = world.scene.start(9)
+        await world.scene.settled()
+        await note_all(world, groups, 30)
+        await world.scene.settled()
+        await world.scene.fleet.stop()
+        left = {
+            entry.command.group
+            for entry in world.scene.log.slice(0, world.scene.log.end)
+            if isinstance(entry.command, GroupLeave)
+        }
+        assert len(left) == 9
+
+    run_virtually(main())
+
+
 def test_joining_by_the_ring_works_over_gossip_too() -> None:
     async def main() -> None:
         world = Gossiping(Scene(JoinMode.RING))
