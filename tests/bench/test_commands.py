@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import re
+from pathlib import Path
+
 import pytest
 from click.testing import CliRunner
 
 from zraft_bench.main import COMMANDS, main
+
+REPOSITORY = Path(__file__).parents[2]
 
 
 def invoke(*arguments: str) -> tuple[int, str]:
@@ -14,16 +19,14 @@ def invoke(*arguments: str) -> tuple[int, str]:
 
 
 def test_the_commands_are_those_of_the_documentation() -> None:
-    assert list(COMMANDS) == [
-        "local",
-        "head",
-        "server",
-        "client",
-        "election",
-        "failover",
-        "compare",
-        "report",
+    text = (REPOSITORY / "docs" / "BENCHMARKING.md").read_text()
+    rows = [line for line in text.splitlines() if line.startswith("| `zraft-bench ")]
+    named = [
+        word.split()[0]
+        for row in rows
+        for word in re.findall(r"`(?:zraft-bench )?([^`]+)`", row.split("|")[1])
     ]
+    assert named == list(COMMANDS)
 
 
 @pytest.mark.parametrize("command", list(COMMANDS))
