@@ -148,6 +148,8 @@ def test_what_waits_when_it_is_closed_ends_and_later_calls_are_refused(fake: Clu
 
 
 def test_an_interrupt_ends_the_wait_and_gives_the_call_up(fake: ClusterThread) -> None:
+    # Who runs the tests in the background of a shell has it ignored.
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
     with BlockingClient(fake.hosts) as client:
         fake.do(lambda cluster: cluster.fault("put", Fault.SILENCE))
 
@@ -163,6 +165,7 @@ def test_an_interrupt_ends_the_wait_and_gives_the_call_up(fake: ClusterThread) -
         interrupting.join(DEADLINE_S)
         assert client.statistics().unsettled == 0
         assert client.put("k", 2).version == 0
+    signal.signal(signal.SIGINT, before)
 
 
 def test_one_that_was_let_go_ends_its_session_and_its_thread(fake: ClusterThread) -> None:

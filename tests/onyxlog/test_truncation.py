@@ -12,6 +12,7 @@ from tests.processes.cluster import Cluster
 
 
 @pytest.mark.processes
+@pytest.mark.timeout(300)
 def test_a_log_is_truncated_under_load_without_an_election(tmp_path: Path) -> None:
     """D-20. `python -m tests.onyxlog.truncation` does it with a million entries, and tells the stalls."""
     with Cluster(tmp_path, env={"ZRAFT_CLIENT__FOUR_LETTER_WORDS": "*"}) as cluster:

@@ -167,7 +167,7 @@ def test_a_job_begins_from_its_checkpoint_not_from_the_start(out: list[Any], req
 
     asyncio.run(run())
     assert result_of(out) == counts(6_000)
-    assert 0 < sum(segments) < 6_000
+    assert sum(segments) < 6_000  # none at all, if everything had been read by then
 
 
 def test_broken_connections_lose_and_repeat_nothing(out: list[Any], request: Any) -> None:
