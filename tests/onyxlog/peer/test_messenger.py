@@ -167,18 +167,23 @@ def test_a_will_and_a_clients_entry_reach_everybody_though_no_group_wrote_them()
         world = Gossiping(Scene(JoinMode.DIRECT))
         groups = world.scene.start(9)
         await world.scene.settled()
-        port = world.scene.port(groups[3])
+        # Not the sentinel: one that only the log has lost goes on saying that there is nothing new (docs/GOSSIP.md, "Weak").
+        gone = next(
+            group
+            for group, source in zip(groups, world.sources, strict=True)
+            if source._messenger is not None and not source._messenger._tailing
+        )
+        port = world.scene.port(gone)
         world.scene.log.hold(port)
         world.scene.log.expire(port)
-        world.scene.fleet.groups.remove(groups[3])
+        world.scene.fleet.groups.remove(gone)
         client = world.scene.log.open()
         await client.append(Record(KillJob("none"), "client"))
-        # The group that is gone may be the sentinel: the others then find out by looking at the log themselves.
-        await asyncio.sleep(30)
+        await asyncio.sleep(1)
         present = [group.incarnation for group in world.scene.fleet.groups]
         assert {one.core.version for one in present if one is not None} == {world.scene.log.end - 1}
         assert len(present[0].core.replica.groups) == 8  # type: ignore[union-attr]
-        groups[3].start().cancel()
+        gone.start().cancel()
         await world.scene.fleet.stop()
 
     run_virtually(main())
@@ -237,8 +242,9 @@ def test_datagrams_that_were_recorded_change_nothing_when_they_are_played_again(
         await world.scene.settled()
         await note_all(world, groups, 10)
         await world.scene.settled()
-        refused = sum(source.refused for source in world.sources)
         record, world.network.record = world.network.record, None
+        await asyncio.sleep(1)  # what was recorded has arrived
+        refused = sum(source.refused for source in world.sources)
         assert record
         for sender, receiver, datagram in record:
             world.network.deliver(sender, receiver, datagram)
