@@ -5,7 +5,8 @@
     -> {"start": offset in s}
     <- {"began": monotonic time in s}
     <- {"part": …}
-Anything that goes wrong is answered by {"error": text}. Run as `python -m zraft_bench.load_process`.
+Anything that goes wrong is answered by {"error": text}. The end of the input ends it: nobody waits for what it would
+still see. Run as `python -m zraft_bench.load_process`.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ import gc
 import json
 import sys
 import time
+from collections.abc import Callable
 from typing import IO, Any, Final
 
 from attrs import frozen
@@ -27,6 +29,8 @@ from zraft_bench.targets import in_turn, maker
 from zraft_bench.workload import Share, Workload
 
 LINE_BYTES_MAX: Final = 16 * 1024 * 1024
+CLOSE_S: Final = 2.0
+"""For saying goodbye to servers, which may have gone before."""
 
 
 @frozen(kw_only=True)
@@ -78,15 +82,34 @@ async def serve(lines: asyncio.StreamReader, output: IO[bytes]) -> None:
         say(error=f"{type(error).__name__}: {error}")
     finally:
         if load is not None:
-            await load.close()
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(CLOSE_S):
+                    await load.close()
+
+
+class _Input(asyncio.StreamReaderProtocol):
+    """Tells of its end at once, and not only who reads on: a test is not interrupted by reading."""
+
+    def __init__(self, reader: asyncio.StreamReader, on_end: Callable[[], object]) -> None:
+        super().__init__(reader)
+        self._on_end = on_end
+
+    def eof_received(self) -> bool | None:
+        self._on_end()
+        return super().eof_received()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._on_end()
+        super().connection_lost(exc)
 
 
 async def _main() -> None:
     loop = asyncio.get_running_loop()
     reader = asyncio.StreamReader(limit=LINE_BYTES_MAX)
-    await loop.connect_read_pipe(lambda: asyncio.StreamReaderProtocol(reader), sys.stdin)
-    with contextlib.suppress(BrokenPipeError):
-        await serve(reader, sys.stdout.buffer)
+    serving = loop.create_task(serve(reader, sys.stdout.buffer))
+    await loop.connect_read_pipe(lambda: _Input(reader, serving.cancel), sys.stdin)
+    with contextlib.suppress(BrokenPipeError, asyncio.CancelledError):
+        await serving
 
 
 if __name__ == "__main__":
