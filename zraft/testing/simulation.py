@@ -357,7 +357,13 @@ class Simulation:
         for client in self.clients:
             client.calm = True
         tree = self._settings.tree
-        schedule.run_until(end_ms - tree.session_timeout_ms_max - 2 * tree.tick_time_ms - EXPIRY_SLACK_MS)
+        quiet_ms = tree.session_timeout_ms_max + 2 * tree.tick_time_ms + EXPIRY_SLACK_MS
+        schedule.run_until(end_ms - quiet_ms)
+        # Where most of phase one was without a quorum, clients go on until the checks have seen enough.
+        longest_ms = end_ms + HEAL_MS
+        while self.client_checks.shortfall is not None and end_ms < longest_ms:
+            end_ms += TICK_TIME_MS
+            schedule.run_until(end_ms - quiet_ms)
         silent_since, silent_since_ms = self.history.position, schedule.now_ms
         schedule.run_until(end_ms - FINALE_MS)
         for client in self.clients:
