@@ -16,7 +16,7 @@ from attrs import frozen
 
 from onyxlog.ids import PeerId, Position, Site
 from onyxlog.tasks.channels import WINDOW, Inlet, Outlet
-from onyxlog.tasks.connection import Connection, ring_of
+from onyxlog.tasks.connection import accept, dial, ring_of
 from onyxlog.tasks.items import (
     Batch,
     ChannelError,
@@ -39,6 +39,7 @@ from zraft.errors import ConfigError
 from zraft.transport.keys import ClusterKey
 from zraft.transport.packing import MESSAGE_BYTES_MAX
 from zraft.transport.sealing import RejectedError
+from zraft.transport.stream import Stream
 
 log = structlog.get_logger()
 
@@ -346,7 +347,7 @@ class DataPlane:
             for opened, source in opens:
                 self.on_open(opened, source)
 
-    def _on_connection(self) -> Connection:
+    def _on_connection(self) -> Stream:
         accepted = _Accepted(self)
         self._accepted.add(accepted)
         return accepted.connection
@@ -409,7 +410,7 @@ class _Dialed:
         self._plane = plane
         self._site = site
         self._outlets: dict[int, Outlet] = {}
-        self._connection: Connection | None = None
+        self._connection: Stream | None = None
         """Once it is established."""
         self._retry_s = RETRY_S
         self._dialing: asyncio.Task[None] | None = None
@@ -440,7 +441,7 @@ class _Dialed:
         if self._connection is not None:
             self._connection.close()
 
-    def on_established(self, connection: Connection) -> None:
+    def on_established(self, connection: Stream) -> None:
         # Here and not where it was dialed: the handshake may be over before that coroutine runs on.
         if self._closed:
             connection.abort()
@@ -452,7 +453,7 @@ class _Dialed:
             outlet.on_disconnected()
             self._open(outlet)
 
-    def on_message(self, connection: Connection, message: bytes) -> None:
+    def on_message(self, connection: Stream, message: bytes) -> None:
         try:
             self._on(decode(message))
         except ChannelError as error:
@@ -460,11 +461,11 @@ class _Dialed:
             log.warning("connection to another group ended", site=self._site, error=str(error))
             connection.abort()
 
-    def on_rejected(self, connection: Connection, error: RejectedError) -> None:
+    def on_rejected(self, connection: Stream, error: RejectedError) -> None:
         self._plane.rejected += 1
         log.warning("another group was not believed", site=self._site, error=str(error))
 
-    def on_lost(self, connection: Connection) -> None:
+    def on_lost(self, connection: Stream) -> None:
         self._connection = None
         for outlet in self._outlets.values():
             outlet.on_disconnected()
@@ -509,7 +510,7 @@ class _Dialed:
             await asyncio.sleep(delay_s)
             try:
                 await loop.create_connection(
-                    lambda: Connection.dial(self, plane.ring, plane.entropy), address.host, address.port
+                    lambda: dial(self, plane.ring, plane.entropy), address.host, address.port
                 )
             except OSError:
                 delay_s = self._retry_s
@@ -525,12 +526,12 @@ class _Accepted:
         self._plane = plane
         self._inlets: dict[int, Inlet] = {}
         self._greeted = False
-        self.connection = Connection.accept(self, plane.ring, plane.entropy)
+        self.connection = accept(self, plane.ring, plane.entropy)
 
-    def on_established(self, connection: Connection) -> None:
+    def on_established(self, connection: Stream) -> None:
         pass
 
-    def on_message(self, connection: Connection, message: bytes) -> None:
+    def on_message(self, connection: Stream, message: bytes) -> None:
         try:
             self._on(decode(message))
         except ChannelError as error:
@@ -538,11 +539,11 @@ class _Accepted:
             log.warning("connection of another group ended", address=connection.address, error=str(error))
             connection.abort()
 
-    def on_rejected(self, connection: Connection, error: RejectedError) -> None:
+    def on_rejected(self, connection: Stream, error: RejectedError) -> None:
         self._plane.rejected += 1
         log.warning("another group was not believed", address=connection.address, error=str(error))
 
-    def on_lost(self, connection: Connection) -> None:
+    def on_lost(self, connection: Stream) -> None:
         self._inlets.clear()
         self._plane.lose_accepted(self)
 

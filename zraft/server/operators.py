@@ -15,8 +15,8 @@ from zraft import __version__
 from zraft.errors import ProtocolError
 from zraft.operator.protocol import UnknownOperationError, decode_request, encode_reply
 from zraft.operator.requests import READ_ONLY, OperatorReply, OperatorRequest, Refused
-from zraft.server.bulk import Stream
 from zraft.transport.sealing import RejectedError
+from zraft.transport.stream import Stream
 
 OUTSTANDING_MAX: Final = 8
 """Requests of one operator that wait for their answer; a tool asks one after the other."""

@@ -10,11 +10,12 @@ from typing import Any, Self
 
 from zraft.ids import Instance, ServerId
 from zraft.operator.requests import OperatorReply, OperatorRequest, Refused
-from zraft.server.bulk import RECEIVE_BYTES, BulkSettings, BulkStreams
+from zraft.server.bulk import BulkSettings, BulkStreams
 from zraft.server.operators import OperatorStreams, Reply
 from zraft.transport.bulk import MAGIC
 from zraft.transport.keys import ClusterKey, key_ring
 from zraft.transport.messages import Sender
+from zraft.transport.stream import RECEIVE_BYTES
 
 KEY = ClusterKey(bytes(range(32)))
 OTHER_KEY = ClusterKey(bytes(range(1, 33)))

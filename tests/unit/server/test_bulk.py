@@ -16,7 +16,7 @@ from structlog.testing import capture_logs
 
 from zraft.ids import Instance, ServerId
 from zraft.raft.messages import AppendEntries, Entry, EntryKind
-from zraft.server.bulk import RECEIVE_BYTES, BulkSettings, BulkStreams
+from zraft.server.bulk import BulkSettings, BulkStreams
 from zraft.transport import codec, routing
 from zraft.transport.bulk import ANSWER_BYTES, MAGIC, OPENING_BYTES, BulkConnection
 from zraft.transport.keys import ClusterKey, key_ring
@@ -24,6 +24,7 @@ from zraft.transport.link import PeerLinks
 from zraft.transport.messages import PeerMessage, Sender, SnapshotChunk
 from zraft.transport.packing import UnsendableError
 from zraft.transport.sealing import Rejection
+from zraft.transport.stream import RECEIVE_BYTES
 
 A, B = ServerId(1), ServerId(2)
 KEY = ClusterKey(bytes(range(32)))
