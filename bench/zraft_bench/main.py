@@ -51,5 +51,5 @@ def main() -> None:
 
 
 def _break_off(number: int, frame: FrameType | None) -> None:
-    """As Ctrl-C: what the command has started ends with it. Also where that one is ignored, as it is under nohup."""
+    """As Ctrl-C: what the command has started ends with it. Also where that is ignored, as in the background of a script."""
     raise KeyboardInterrupt
