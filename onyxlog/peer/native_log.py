@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-import ssl
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, Final, TypeVar
 
 from onyxlog.ids import GroupId, Position
-from onyxlog.peer.layout import ENTRY_PREFIX, Layout
+from onyxlog.peer.access import NOBODY, Access, Acl
+from onyxlog.peer.layout import ENTRY_PREFIX, TOP, Layout
 from onyxlog.peer.log_entries import MissingEntryError, entries_of, overtaken
 from onyxlog.peer.log_port import LogBounds, OpenPort
 from onyxlog.peer.parts import PART_BYTES, Head, encode_head
@@ -40,10 +40,13 @@ RETRY_S: Final = 0.2
 class NativeLog(StoredLog):
     """A `LogPort`. It owns `client`, which must have been made with `renew_session=False` and be connected."""
 
-    def __init__(self, client: Client, tenancy: str, *, part_bytes: int = PART_BYTES) -> None:
+    def __init__(
+        self, client: Client, tenancy: str, *, part_bytes: int = PART_BYTES, acl: Acl | None = None
+    ) -> None:
         counters = Counters()
-        super().__init__(Layout(tenancy), NativeZnodes(client, counters), counters, part_bytes)
+        super().__init__(Layout(tenancy), NativeZnodes(client, counters, acl), counters, part_bytes)
         self._client = client
+        self._acl = acl
         self._subscriptions: set[Subscription[Any]] = set()
         self._watches: set[asyncio.Task[None]] = set()
         self._unlisten = client.add_listener(self._entered)
@@ -71,8 +74,12 @@ class NativeLog(StoredLog):
     async def _send(self, records: Sequence[bytes]) -> list[Position]:
         stem, position = self.layout.entry_stem, self.layout.position
         if len(records) == 1:
-            return [position((await self._client.create(stem, records[0], sequential=True)).path)]
-        made = await self._client.multi([requests.create(stem, data, sequential=True) for data in records])
+            return [
+                position((await self._client.create(stem, records[0], sequential=True, acl=self._acl)).path)
+            ]
+        made = await self._client.multi(
+            [requests.create(stem, data, sequential=True, acl=self._acl) for data in records]
+        )
         return [position(one.path) for one in made if isinstance(one, Created)]
 
     async def tail(self, first: Position) -> AsyncIterator[tuple[Entry, ...]]:
@@ -214,12 +221,14 @@ class NativeLog(StoredLog):
 class NativeZnodes:
     """`Znodes` by the client; every write happens exactly once."""
 
-    def __init__(self, client: Client, counters: Counters) -> None:
+    def __init__(self, client: Client, counters: Counters, acl: Acl | None = None) -> None:
         self._client = client
         self._counters = counters
+        self._acl = acl
 
     async def create(self, path: str, data: bytes, *, ephemeral: bool = False) -> None:
-        await self._client.create(path, data, ephemeral=ephemeral)
+        # Other tenancies, with other ids, stand below the top.
+        await self._client.create(path, data, ephemeral=ephemeral, acl=None if path == TOP else self._acl)
 
     async def read(self, path: str) -> Znode | None:
         self._counters.reads += 1
@@ -256,11 +265,14 @@ def native_ports(
     *,
     session_timeout_s: float = SESSION_TIMEOUT_S,
     timeout_s: float = 30.0,
-    auth: Sequence[tuple[str, bytes]] = (),
-    tls: ssl.SSLContext | None = None,
-    server_hostname: str | None = None,
+    access: Access = NOBODY,
 ) -> OpenPort:
-    """Opens ports to a cluster; the arguments are those of `zraft_client.Client`. A port is connected when it is given."""
+    """Opens ports to a cluster; times are those of `zraft_client.Client`. A port is connected when it is given.
+
+    Raises:
+        ConfigError: the tenancy's name, or what `access` names.
+    """
+    tls = access.context()
     layout = Layout(tenancy)  # a wrong name is told before there is a connection
 
     async def opened() -> NativeLog:
@@ -269,15 +281,14 @@ def native_ports(
             session_timeout_s=session_timeout_s,
             timeout_s=timeout_s,
             renew_session=False,
-            auth=auth,
+            auth=access.auth,
             tls=tls,
-            server_hostname=server_hostname,
         )
         try:
             await client.connect()
         except BaseException:
             await client.close()
             raise
-        return NativeLog(client, layout.tenancy)
+        return NativeLog(client, layout.tenancy, acl=access.acl)
 
     return opened

@@ -5,6 +5,7 @@ from __future__ import annotations
 from enum import StrEnum
 from typing import Final
 
+from onyxlog.peer.access import NOBODY, Access
 from onyxlog.peer.log_port import OpenPort
 from zraft.address import Address
 from zraft.errors import ConfigError
@@ -25,17 +26,18 @@ def opener(
     tenancy: str,
     *,
     session_timeout_s: float = SESSION_TIMEOUT_S,
+    access: Access = NOBODY,
 ) -> OpenPort:
     """What opens a port with a session of its own, each time it is called.
 
     Raises:
-        ConfigError: what the service needs is not installed.
+        ConfigError: what the service needs is not installed, or `access` names what cannot be used.
     """
     text = ",".join(map(str, hosts))
     if service is Service.ZRAFT:
         from onyxlog.peer.native_log import native_ports
 
-        return native_ports(text, tenancy, session_timeout_s=session_timeout_s)
+        return native_ports(text, tenancy, session_timeout_s=session_timeout_s, access=access)
     try:
         from onyxlog.peer.zookeeper_log import zookeeper_ports
     except ModuleNotFoundError as error:
@@ -45,4 +47,4 @@ def opener(
             "service: zookeeper needs kazoo, which is not installed: pip install 'zraft[zookeeper]'"
         ) from error
 
-    return zookeeper_ports(text, tenancy, session_timeout_s=session_timeout_s)
+    return zookeeper_ports(text, tenancy, session_timeout_s=session_timeout_s, access=access)

@@ -18,11 +18,13 @@ from typing import Any, Final
 
 from kazoo.client import KazooClient
 from kazoo.exceptions import RolledBackError
+from kazoo.security import ACL, Id
 
 from onyxlog.errors import UnsupportedError
 from onyxlog.ids import GroupId, Position
+from onyxlog.peer.access import NOBODY, OPEN_TO_ALL, Access, Acl
 from onyxlog.peer.kazoo_session import RETRY_MAX_DELAY_S, KazooSession, translated
-from onyxlog.peer.layout import Layout
+from onyxlog.peer.layout import TOP, Layout
 from onyxlog.peer.log_entries import entries_of, missing, overtaken
 from onyxlog.peer.log_port import LogBounds, OpenPort
 from onyxlog.peer.parts import PART_BYTES, Head, decode_head, encode_head
@@ -321,7 +323,9 @@ class KazooZnodes:
         await self._session.read(lambda: self._client.sync_async(path))
 
     async def create(self, path: str, data: bytes, *, ephemeral: bool = False) -> None:
-        await self._session.write(lambda: self._client.create_async(path, data, ephemeral=ephemeral))
+        # Other tenancies, with other ids, stand below the top.
+        acl = _kazoo_acl(OPEN_TO_ALL) if path == TOP else None
+        await self._session.write(lambda: self._client.create_async(path, data, acl, ephemeral=ephemeral))
 
     async def read(self, path: str) -> Znode | None:
         await self.sync(path)
@@ -353,6 +357,10 @@ class KazooZnodes:
             return ()
 
 
+def _kazoo_acl(acl: Acl) -> list[ACL]:
+    return [ACL(rights, Id(scheme, id)) for rights, scheme, id in acl]
+
+
 def zookeeper_ports(
     hosts: str,
     tenancy: str,
@@ -360,9 +368,16 @@ def zookeeper_ports(
     session_timeout_s: float = 10.0,
     timeout_s: float = 30.0,
     poll_s: float = POLL_S,
-    **options: Any,
+    access: Access = NOBODY,
 ) -> OpenPort:
-    """Opens ports to whatever speaks ZooKeeper's protocol; `options` are `KazooClient`'s, such as auth_data."""
+    """Opens ports to whatever speaks ZooKeeper's protocol.
+
+    Raises:
+        ConfigError: the tenancy's name, or what `access` names.
+    """
+    options = access.kazoo_options()
+    if access.acl is not None:
+        options["default_acl"] = _kazoo_acl(access.acl)
     layout = Layout(tenancy)  # a wrong name is told before there is a connection
 
     async def opened() -> ZookeeperLog:

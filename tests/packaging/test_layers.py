@@ -94,6 +94,7 @@ ALLOWED: Final[dict[str, tuple[str, ...]]] = {
         *("onyxlog.plugins", "onyxlog.replica", "onyxlog.peer.log_port", "onyxlog.peer.task_runner"),
     ),
     "onyxlog.peer": (*SHARED, *SETTINGS, "zraft_client", "onyxlog"),
+    "onyxlog.peer.access": ("zraft.errors", "zraft.shell.secure"),
     "onyxlog.peer.gossip_seal": (
         *(*SHARED, "zraft.transport.keys", "zraft.transport.sealing"),
         *("onyxlog.ids", "onyxlog.gossip.codec"),
