@@ -3,7 +3,7 @@
     python -m tests.bench.namespaces --schedule smoke --out DIRECTORY
 
 One head with its server, two more servers, two client machines: five namespaces on a bridge. Nothing is configured but
-the head; the others know its address. What follows the options is the head's.
+the head, to which all arguments go; the others know its address.
 """
 
 from __future__ import annotations
