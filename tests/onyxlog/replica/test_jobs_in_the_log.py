@@ -18,7 +18,7 @@ from onyxlog.replica.commands import (
     SubmitJob,
 )
 from onyxlog.replica.effects import RestartGroup, RestartPeer, StartTask, StopTask
-from onyxlog.replica.progress import all_exhausted, is_running, must_wait
+from onyxlog.replica.progress import all_exhausted
 from onyxlog.replica.replica import PeerState, Replica
 from onyxlog.scheduling.requirements import FluxPolicy
 from tests.onyxlog.replica.scripts import DIRECT, Log, job, worker
@@ -167,10 +167,10 @@ def test_ready_counts_for_the_allocation_it_speaks_of() -> None:
     for group in "abc":
         log.write(SignalReady(f"{group}1", version), group)
         assert log.replica.peer_states[f"{group}1"] is PeerState.ACTIVE
-    assert is_running(log.replica, "count")
+    assert set(log.replica.peer_states.values()) == {PeerState.ACTIVE}
     log.write(JoinDirect("d"), "d")
     log.write(worker("d", "d1"), "d")
-    assert not is_running(log.replica, "count")
+    assert set(log.replica.peer_states.values()) == {PeerState.WARMING_UP}
     log.write(SignalReady("a1", version), "a")
     assert log.step.diff is None
     assert log.replica.peer_states["a1"] is PeerState.WARMING_UP
@@ -183,9 +183,9 @@ def test_backpressure_is_of_active_workers_only() -> None:
     assert log.step.diff is None
     log.write(SignalReady("a1", log.replica.allocation_versions["count"]), "a")
     log.write(BackpressureOn("a1"), "a")
-    assert must_wait(log.replica, "count")
+    assert log.replica.peer_states["a1"] is PeerState.BACKPRESSURE
     log.write(BackpressureOff("a1"), "a")
-    assert not must_wait(log.replica, "count")
+    assert log.replica.peer_states["a1"] is PeerState.ACTIVE
     log.write(BackpressureOff("a1"), "a")
     assert log.step.diff is None
 
