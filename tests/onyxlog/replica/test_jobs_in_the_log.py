@@ -226,3 +226,11 @@ def test_a_group_that_is_out_stops_its_tasks_and_begins_again() -> None:
     stop, restart = log.effects("c", "c1")
     assert stop == StopTask("c1", "count", "left")
     assert restart == RestartGroup()
+
+
+def test_a_group_that_begins_where_it_is_out_already_is_told_by_whatever_entry_comes_next() -> None:
+    log = fleet("abc")
+    log.write(GroupLeave("c"), "c")
+    log.write(KillJob("no"), "client")
+    assert log.effects("c", "c1") == (RestartGroup(),)
+    assert log.effects("b", "b1") == ()
