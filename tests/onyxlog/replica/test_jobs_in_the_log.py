@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from onyxlog.replica import assignments
 from onyxlog.replica.commands import (
     BackpressureOff,
     BackpressureOn,
@@ -20,6 +21,7 @@ from onyxlog.replica.commands import (
 from onyxlog.replica.effects import RestartGroup, RestartPeer, StartTask, StopTask
 from onyxlog.replica.progress import all_exhausted
 from onyxlog.replica.replica import PeerState, Replica
+from onyxlog.replica.table import Table
 from onyxlog.scheduling.requirements import FluxPolicy
 from tests.onyxlog.replica.scripts import DIRECT, Log, job, worker
 
@@ -174,6 +176,26 @@ def test_ready_counts_for_the_allocation_it_speaks_of() -> None:
     log.write(SignalReady("a1", version), "a")
     assert log.step.diff is None
     assert log.replica.peer_states["a1"] is PeerState.WARMING_UP
+
+
+def test_that_workers_are_ready_does_not_go_over_all_workers_each_time(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    gone_over = []
+
+    def counting(allocations: Table[tuple[str, str], tuple[str, ...]]) -> dict[str, tuple[str, str]]:
+        gone_over.append(allocations)
+        return {peer: key for key, workers in allocations.items() for peer in workers}
+
+    monkeypatch.setattr(assignments, "_tasks", counting)
+    log = fleet("abcdef")
+    log.write(SubmitJob(job()), "client")
+    gone_over.clear()
+    for group in "abcdef":
+        log.write(SignalReady(f"{group}1", log.replica.allocation_versions["count"]), group)
+        assert log.effects(group, f"{group}1") == ()
+    assert set(log.replica.peer_states.values()) == {PeerState.ACTIVE}
+    assert gone_over == [log.replica.allocations]
 
 
 def test_backpressure_is_of_active_workers_only() -> None:
