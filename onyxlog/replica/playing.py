@@ -121,6 +121,8 @@ def owed(replica: Replica, viewer: Viewer) -> tuple[Command, ...]:
         return (NotifyJoin(joiner, group),)
     if group in replica.groups or ring.helper(replica.prepared, group) is not None:
         return ()
+    if viewer.join_once and group in replica.aborted:
+        return ()
     watcher = ring.helper(replica.accepted, group)
     if watcher is not None:
         return (AcceptJoin(group, watcher, ring.neighbour(replica, watcher)),)
