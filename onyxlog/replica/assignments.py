@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Iterable
 
 from attrs import frozen
 
 from onyxlog.ids import JobId, PeerId, Position, TaskName
 from onyxlog.replica.effects import Effect, StartTask, StopTask
 from onyxlog.replica.replica import Replica
+from onyxlog.replica.table import Table
 
 
 @frozen
@@ -19,14 +20,21 @@ class Assignment:
     version: Position
 
 
-def assignments(replica: Replica, peers: Collection[PeerId]) -> dict[PeerId, Assignment]:
+def assignments(replica: Replica, peers: Iterable[PeerId]) -> dict[PeerId, Assignment]:
     """Of those of `peers` that have a task."""
+    # All workers of a job that was divided anew say that they are ready, one entry each: none must go over all of them.
+    task_of = replica.allocations.view(_tasks)
     return {
-        peer: Assignment(job, task, replica.slots[job, task, peer], replica.allocation_versions[job])
-        for (job, task), workers in replica.allocations.items()
-        for peer in workers
-        if peer in peers
+        peer: Assignment(*key, replica.slots[*key, peer], replica.allocation_versions[key[0]])
+        for peer in peers
+        if (key := task_of.get(peer)) is not None
     }
+
+
+def _tasks(
+    allocations: Table[tuple[JobId, TaskName], tuple[PeerId, ...]],
+) -> dict[PeerId, tuple[JobId, TaskName]]:
+    return {peer: key for key, workers in allocations.items() for peer in workers}
 
 
 def changes(old: Replica, new: Replica, peers: Collection[PeerId]) -> tuple[Effect, ...]:

@@ -18,7 +18,7 @@ from onyxlog.replica.canonical import pack
 from onyxlog.replica.commands import Command, Record
 from onyxlog.replica.digests import CHAIN_BYTES, digest
 from onyxlog.replica.forms import read, wrong
-from onyxlog.replica.replica import Replica
+from onyxlog.replica.replica import VERSION, Replica
 
 FORMAT: Final = 1
 """Of entries and origins. A peer refuses what has another: it would compute another replica than those who wrote it."""
@@ -91,13 +91,19 @@ def decode_origin(data: bytes, where: str) -> tuple[Replica, bytes]:
     """The replica and the chain's value.
 
     Raises:
-        EntryError: not an origin, or one whose replica is not what its writer had.
+        EntryError: not an origin, or one of a log whose entries mean something else, or whose replica is not what its
+            writer had.
     """
     found = _unpack(data, where)
     if type(found) is not list or len(found) != 4:
         raise wrong(where, found, "an origin: [format, replica, chain, digest]")
     _check_format(found[0], where)
     replica = read(Replica, found[1], f"{where}: replica")
+    if replica.parameters.version != VERSION:
+        raise EntryError(
+            f"{where}: found a log of version {replica.parameters.version}, expected {VERSION}: its entries mean "
+            "something else; run the version of this program that its peers run"
+        )
     chain, written = read(bytes, found[2], f"{where}: chain"), read(bytes, found[3], f"{where}: digest")
     if len(chain) != CHAIN_BYTES:
         raise wrong(f"{where}: chain", chain, f"{CHAIN_BYTES} bytes")

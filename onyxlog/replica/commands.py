@@ -95,7 +95,7 @@ class CompleteJob:
 
 @frozen
 class ExhaustInput:
-    """All that an input task's source had was read and acknowledged. Written by the worker that found it."""
+    """All that an input task's source had was read and is done with. Written by the job's coordinator."""
 
     job: JobId
     task: TaskName
@@ -103,7 +103,7 @@ class ExhaustInput:
 
 @frozen
 class SealOutput:
-    """An output task wrote its last. Written by its worker."""
+    """An output task wrote its last. Written by the job's coordinator."""
 
     job: JobId
     task: TaskName

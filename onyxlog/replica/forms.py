@@ -1,8 +1,9 @@
 """Typed values from their plain forms (`onyxlog.replica.canonical`), with errors that say where.
 
 What may stand in a place is read from the annotations of the frozen classes, so that a new field cannot be
-forgotten here. A field at the end that has a default may be absent: an older writer did not know it. A field too
-many is an error: a newer writer meant something by it that must not be passed over.
+forgotten here. A field at the end that has a default may be absent: an older writer of an entry did not know it (an
+origin that lacks one is refused later, by its digest). A field too many is an error: a newer writer meant something by
+it that must not be passed over.
 """
 
 from __future__ import annotations

@@ -44,6 +44,7 @@ DERIVED: Final = (
     UnwatchJoiner,
     DetectFailure,
     StopDetecting,
+    RestartGroup,
     RestartPeer,
 )
 """Effects that no kind has of its own: they follow from the replica, and would be told twice."""
@@ -120,6 +121,8 @@ def owed(replica: Replica, viewer: Viewer) -> tuple[Command, ...]:
         return (NotifyJoin(joiner, group),)
     if group in replica.groups or ring.helper(replica.prepared, group) is not None:
         return ()
+    if viewer.join_once and group in replica.aborted:
+        return ()
     watcher = ring.helper(replica.accepted, group)
     if watcher is not None:
         return (AcceptJoin(group, watcher, ring.neighbour(replica, watcher)),)
@@ -131,7 +134,8 @@ def _derived(old: Replica, new: Replica, viewer: Viewer) -> tuple[Effect, ...]:
     found: tuple[Effect, ...] = assignments.changes(old, new, viewer.peers)
     if group is not None:
         found = (*found, *watching.changes(old, new, group))
-        if group in new.left and group not in old.left:
+        # not only when it comes to be so: it may begin at an origin that has it
+        if group in new.left:
             return (*found, RestartGroup())
     if viewer.peers and (old.peers is not new.peers or old.orphans is not new.orphans):
         out = [peer for peer in viewer.peers if _has(old, peer) and not _has(new, peer)]

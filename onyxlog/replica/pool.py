@@ -22,7 +22,6 @@ from onyxlog.ids import GroupId
 STREAMS_MIN: Final = 2
 THRESHOLDS: Final = (21, 55, 149, 404, 1_097, 2_981, 8_104, 22_027, 59_875)
 """Numbers of groups from which there are 3, 4, … streams: the smallest n with ln n >= s, as integers."""
-STREAMS_MAX: Final = STREAMS_MIN + len(THRESHOLDS)
 FALL_TENTHS: Final = 8
 """The number of streams falls only below 0.8 of the threshold that raised it: groups that come and go at one
 must not move everybody each time."""
@@ -35,10 +34,6 @@ class Arc:
     subscribe: int
     publish: int
     former: tuple[int, ...] = ()
-
-    @property
-    def listens(self) -> tuple[int, ...]:
-        return tuple(sorted({self.subscribe, *self.former}))
 
     @property
     def ends(self) -> tuple[int, int]:

@@ -8,6 +8,7 @@ computed from other keys
 from __future__ import annotations
 
 from enum import StrEnum
+from typing import Final
 
 from attrs import field, frozen
 
@@ -15,6 +16,9 @@ from onyxlog.ids import BEFORE_ALL, GroupId, JobId, PeerId, Position, Site, Task
 from onyxlog.replica.pool import STREAMS_MIN, Arc
 from onyxlog.replica.table import Table
 from onyxlog.scheduling.requirements import JobRequirements, JobScheduler
+
+VERSION: Final = 1
+"""Of what entries mean. Whoever changes what one does to a replica makes it another."""
 
 
 class JoinMode(StrEnum):
@@ -32,8 +36,8 @@ class Parameters:
 
     job_scheduler: JobScheduler = JobScheduler.BALANCED
     join: JoinMode = JoinMode.DIRECT
-    version: int = 1
-    """Of the meaning of entries; a peer refuses a log of one that it does not know."""
+    version: int = VERSION
+    """Peers and clients refuse a log of another than theirs."""
 
 
 @frozen

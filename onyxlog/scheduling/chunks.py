@@ -79,6 +79,10 @@ class _Picking:
         self._by_site: Final[dict[Site, dict[PeerId, int]]] = {}
         for peer, number in ground.pool.items():
             self._by_site.setdefault(ground.sites[peer], {})[peer] = number
+        self._pins: Final[dict[tuple[Key, Site], list[PeerId]]] = {}
+        for key, peers in ground.pins.items():
+            for peer in peers:
+                self._pins.setdefault((key, ground.sites[peer]), []).append(peer)
         self._seating: Final[dict[Site, Seating]] = {}
         busy = {peer for key, peers in ground.present.items() if key[0] in ground.running for peer in peers}
         self._idle: Final[dict[Site, int]] = {}
@@ -170,11 +174,8 @@ class _Picking:
         """By kind."""
         found: Counter[int] = Counter()
         for task in wish.demand.tasks:
-            found[task.kind] += count - len(self._pinned(task.key, site))
+            found[task.kind] += count - len(self._pins.get((task.key, site), ()))
         return {kind: amount for kind, amount in found.items() if amount}
-
-    def _pinned(self, key: Key, site: Site) -> list[PeerId]:
-        return [peer for peer in self._ground.pins.get(key, ()) if self._ground.sites[peer] == site]
 
     def _next(self, index: int) -> bool:
         """One chunk more, where it costs least; whether there was room for it."""
@@ -275,7 +276,7 @@ class _Picking:
         for wish, chosen in zip(self._wishes, self.chosen, strict=True):
             for site, count in chosen.items():
                 for task in wish.demand.tasks:
-                    staying = self._pinned(task.key, site) if wish.pinned else []
+                    staying = self._pins.get((task.key, site), []) if wish.pinned else []
                     found.setdefault(task.key, []).extend(staying)
                     if count > len(staying):
                         seats.setdefault(site, []).append(Seats(task.key, task.kind, count - len(staying)))
@@ -286,10 +287,22 @@ class _Picking:
             if key[0] in ground.running and key[0] not in colocated
             for peer in peers
         }
+        # Of each site its own part only, or all workers would be gone over once for each site.
+        present = self._present_by_site()
         for site, wanted in sorted(seats.items()):
             pool = Pool(self._by_site[site], ground.able, ground.classes)
             for key, peers in place(
-                wanted, pool, ground.present, ground.slots, lambda peer: peer in missed
+                wanted, pool, present.get(site, {}), ground.slots, lambda peer: peer in missed
             ).items():
                 found[key] += peers
+        return found
+
+    def _present_by_site(self) -> dict[Site, dict[Key, list[PeerId]]]:
+        """Workers of each task now, those that are pinned aside."""
+        found: dict[Site, dict[Key, list[PeerId]]] = {}
+        for wish in self._wishes:
+            for task in wish.demand.tasks:
+                for peer in self._ground.present.get(task.key, ()):
+                    if peer in self._ground.pool:
+                        found.setdefault(self._ground.sites[peer], {}).setdefault(task.key, []).append(peer)
         return found

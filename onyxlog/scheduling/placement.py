@@ -14,7 +14,7 @@ from attrs import frozen
 
 from onyxlog.ids import PeerId
 from onyxlog.scheduling.demand import Key
-from onyxlog.scheduling.requirements import Allocations, Slots
+from onyxlog.scheduling.requirements import Slots
 
 
 @frozen
@@ -45,7 +45,11 @@ class Pool:
 
 
 def place(
-    seats: Sequence[Seats], pool: Pool, present: Allocations, slots: Slots, rank: Callable[[PeerId], int]
+    seats: Sequence[Seats],
+    pool: Pool,
+    present: Mapping[Key, Sequence[PeerId]],
+    slots: Slots,
+    rank: Callable[[PeerId], int],
 ) -> dict[Key, list[PeerId]]:
     """All seats taken; the numbers must be possible (see `seating`).
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import count
+
 from onyxlog.ids import JobId, PeerId, TaskName
 from onyxlog.scheduling.requirements import Allocations, Slots
 
@@ -12,7 +14,8 @@ def slots(present: Slots, allocations: Allocations) -> dict[tuple[JobId, TaskNam
     for (job, task), peers in sorted(allocations.items()):
         keys = [(job, task, peer) for peer in peers]
         held = [present.get(key) for key in keys]
-        free = (slot for slot in range(2 * len(keys)) if slot not in held)
+        taken = set(held)
+        free = (slot for slot in count() if slot not in taken)
         for key, slot in zip(keys, held, strict=True):
             found[key] = next(free) if slot is None else slot
     return found

@@ -10,7 +10,7 @@ from onyxlog.ids import JobId, TaskName
 from onyxlog.replica.commands import Entry, ExhaustInput
 from onyxlog.replica.kind import Kind
 from onyxlog.replica.kinds.silence import no_effects, no_reactions
-from onyxlog.replica.progress import all_exhausted
+from onyxlog.replica.progress import all_exhausted, inputs
 from onyxlog.replica.replica import Replica
 
 
@@ -25,10 +25,7 @@ class Exhausted:
 
 def apply(replica: Replica, entry: Entry, command: ExhaustInput) -> Replica:
     key = (command.job, command.task)
-    job = replica.jobs.get(command.job)
-    if job is None or key in replica.exhausted:
-        return replica
-    if not any(task.name == command.task and task.input for task in job.requirements.tasks):
+    if key in replica.exhausted or command.task not in inputs(replica, command.job):
         return replica
     return evolve(replica, exhausted=replica.exhausted.set(key, entry.position))
 

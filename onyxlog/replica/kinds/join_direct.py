@@ -8,9 +8,8 @@ from attrs import frozen
 
 from onyxlog.ids import GroupId
 from onyxlog.replica.commands import Entry, JoinDirect
-from onyxlog.replica.effects import Effect, RestartGroup
-from onyxlog.replica.kind import Kind, Viewer
-from onyxlog.replica.kinds.silence import no_reactions
+from onyxlog.replica.kind import Kind
+from onyxlog.replica.kinds.silence import no_effects, no_reactions
 from onyxlog.replica.membership import admitted
 from onyxlog.replica.replica import JoinMode, Replica
 
@@ -31,11 +30,4 @@ def diff(old: Replica, new: Replica, command: JoinDirect) -> Joined | None:
     return Joined(command.group) if new.groups is not old.groups else None
 
 
-def effects(
-    old: Replica, new: Replica, entry: Entry, diff: Joined | None, viewer: Viewer
-) -> tuple[Effect, ...]:
-    group: GroupId = entry.command.group  # type: ignore[union-attr]
-    return (RestartGroup(),) if group == viewer.group and group in new.left else ()
-
-
-KIND: Final = Kind[JoinDirect, Joined](apply, diff, no_reactions, effects)
+KIND: Final = Kind[JoinDirect, Joined](apply, diff, no_reactions, no_effects)

@@ -9,7 +9,7 @@ from attrs import evolve, frozen
 from onyxlog.ids import GroupId
 from onyxlog.replica import ring
 from onyxlog.replica.commands import AbortJoin, Command, Entry, NotifyJoin, PrepareJoin
-from onyxlog.replica.effects import Effect, LeaveIfGone, RestartGroup
+from onyxlog.replica.effects import Effect, LeaveIfGone
 from onyxlog.replica.kind import Kind, Viewer
 from onyxlog.replica.membership import admitted
 from onyxlog.replica.replica import JoinMode, Replica
@@ -85,16 +85,11 @@ def reactions(
 def effects(
     old: Replica, new: Replica, entry: Entry, diff: Diff | None, viewer: Viewer
 ) -> tuple[Effect, ...]:
-    joiner: GroupId = entry.command.joiner  # type: ignore[union-attr]
-    if joiner != viewer.group:
+    if not isinstance(diff, Refused) or diff.joiner != viewer.group:
         return ()
-    if joiner in new.left:
-        return (RestartGroup(),)
-    if isinstance(diff, Refused):
-        # If all members died at once nobody is left to notice: each refused joiner looks after one of them.
-        members = tuple(new.groups)
-        return (LeaveIfGone(members[entry.position % len(members)]),)
-    return ()
+    # If all members died at once nobody is left to notice: each refused joiner looks after one of them.
+    members = tuple(new.groups)
+    return (LeaveIfGone(members[entry.position % len(members)]),)
 
 
 KIND: Final = Kind[PrepareJoin, Diff](apply, diff, reactions, effects)

@@ -11,7 +11,7 @@ from onyxlog.replica.commands import Entry, SealOutput
 from onyxlog.replica.endings import completed
 from onyxlog.replica.kind import Kind
 from onyxlog.replica.kinds.silence import no_effects, no_reactions
-from onyxlog.replica.progress import all_sealed
+from onyxlog.replica.progress import all_sealed, outputs
 from onyxlog.replica.replica import Replica
 from onyxlog.replica.rescheduling import rescheduled
 
@@ -25,10 +25,7 @@ class Sealed:
 
 def apply(replica: Replica, entry: Entry, command: SealOutput) -> Replica:
     key = (command.job, command.task)
-    job = replica.jobs.get(command.job)
-    if job is None or key in replica.sealed:
-        return replica
-    if not any(task.name == command.task and task.output for task in job.requirements.tasks):
+    if key in replica.sealed or command.task not in outputs(replica, command.job):
         return replica
     sealed = evolve(replica, sealed=replica.sealed.set(key, entry.position))
     if not all_sealed(sealed, command.job):

@@ -27,7 +27,7 @@ from onyxlog.replica.commands import KillJob, PrepareJoin, Record
 from onyxlog.replica.digests import CHAIN_START, digest
 from onyxlog.replica.forms import read
 from onyxlog.replica.kinds import KINDS
-from onyxlog.replica.replica import Replica
+from onyxlog.replica.replica import VERSION, Parameters, Replica
 from onyxlog.replica.table import Table
 from onyxlog.scheduling.requirements import FluxPolicy, JobRequirements, TaskRequirements, TaskScheduler
 from tests.onyxlog.replica.scripts import job
@@ -154,6 +154,13 @@ def test_a_damaged_origin_is_not_begun_with() -> None:
     fields[2] = b"short"
     with pytest.raises(EntryError, match="origin: chain: found b'short', expected 16 bytes"):
         decode_origin(msgpack.packb(fields), "origin")
+
+
+def test_a_log_whose_entries_mean_something_else_is_not_played() -> None:
+    """Also not by a client, which tells nobody with which parameters the log is to be begun."""
+    later = Replica(Parameters(version=VERSION + 1))
+    with pytest.raises(EntryError, match=f"origin: found a log of version {VERSION + 1}, expected {VERSION}"):
+        decode_origin(encode_origin(later, CHAIN_START), "origin")
 
 
 def test_a_table_out_of_order_is_refused() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from onyxlog.replica import assignments
 from onyxlog.replica.commands import (
     BackpressureOff,
     BackpressureOn,
@@ -18,8 +19,9 @@ from onyxlog.replica.commands import (
     SubmitJob,
 )
 from onyxlog.replica.effects import RestartGroup, RestartPeer, StartTask, StopTask
-from onyxlog.replica.progress import all_exhausted, is_running, must_wait
+from onyxlog.replica.progress import all_exhausted
 from onyxlog.replica.replica import PeerState, Replica
+from onyxlog.replica.table import Table
 from onyxlog.scheduling.requirements import FluxPolicy
 from tests.onyxlog.replica.scripts import DIRECT, Log, job, worker
 
@@ -167,13 +169,33 @@ def test_ready_counts_for_the_allocation_it_speaks_of() -> None:
     for group in "abc":
         log.write(SignalReady(f"{group}1", version), group)
         assert log.replica.peer_states[f"{group}1"] is PeerState.ACTIVE
-    assert is_running(log.replica, "count")
+    assert set(log.replica.peer_states.values()) == {PeerState.ACTIVE}
     log.write(JoinDirect("d"), "d")
     log.write(worker("d", "d1"), "d")
-    assert not is_running(log.replica, "count")
+    assert set(log.replica.peer_states.values()) == {PeerState.WARMING_UP}
     log.write(SignalReady("a1", version), "a")
     assert log.step.diff is None
     assert log.replica.peer_states["a1"] is PeerState.WARMING_UP
+
+
+def test_that_workers_are_ready_does_not_go_over_all_workers_each_time(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    gone_over = []
+
+    def counting(allocations: Table[tuple[str, str], tuple[str, ...]]) -> dict[str, tuple[str, str]]:
+        gone_over.append(allocations)
+        return {peer: key for key, workers in allocations.items() for peer in workers}
+
+    monkeypatch.setattr(assignments, "_tasks", counting)
+    log = fleet("abcdef")
+    log.write(SubmitJob(job()), "client")
+    gone_over.clear()
+    for group in "abcdef":
+        log.write(SignalReady(f"{group}1", log.replica.allocation_versions["count"]), group)
+        assert log.effects(group, f"{group}1") == ()
+    assert set(log.replica.peer_states.values()) == {PeerState.ACTIVE}
+    assert gone_over == [log.replica.allocations]
 
 
 def test_backpressure_is_of_active_workers_only() -> None:
@@ -183,9 +205,9 @@ def test_backpressure_is_of_active_workers_only() -> None:
     assert log.step.diff is None
     log.write(SignalReady("a1", log.replica.allocation_versions["count"]), "a")
     log.write(BackpressureOn("a1"), "a")
-    assert must_wait(log.replica, "count")
+    assert log.replica.peer_states["a1"] is PeerState.BACKPRESSURE
     log.write(BackpressureOff("a1"), "a")
-    assert not must_wait(log.replica, "count")
+    assert log.replica.peer_states["a1"] is PeerState.ACTIVE
     log.write(BackpressureOff("a1"), "a")
     assert log.step.diff is None
 
@@ -226,3 +248,11 @@ def test_a_group_that_is_out_stops_its_tasks_and_begins_again() -> None:
     stop, restart = log.effects("c", "c1")
     assert stop == StopTask("c1", "count", "left")
     assert restart == RestartGroup()
+
+
+def test_a_group_that_begins_where_it_is_out_already_is_told_by_whatever_entry_comes_next() -> None:
+    log = fleet("abc")
+    log.write(GroupLeave("c"), "c")
+    log.write(KillJob("no"), "client")
+    assert log.effects("c", "c1") == (RestartGroup(),)
+    assert log.effects("b", "b1") == ()

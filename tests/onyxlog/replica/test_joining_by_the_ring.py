@@ -15,7 +15,7 @@ from onyxlog.replica.effects import (
     WatchPulse,
 )
 from onyxlog.replica.kind import Viewer
-from onyxlog.replica.playing import effects
+from onyxlog.replica.playing import effects, owed
 from tests.onyxlog.replica.scripts import Log, ring, worker
 
 
@@ -252,6 +252,9 @@ def test_an_aborted_join_is_not_tried_again_by_who_joins_once() -> None:
     log.write(AbortJoin("c"), "c")
     assert effects(log.step, Viewer("c")) == (AppendLater(PrepareJoin("c")),)
     assert effects(log.step, Viewer("c", join_once=True)) == ()
+    # nor if it learns of it by a jump over the entry
+    assert owed(log.replica, Viewer("c")) == (PrepareJoin("c"),)
+    assert owed(log.replica, Viewer("c", join_once=True)) == ()
 
 
 def test_a_group_that_left_does_not_come_back_under_its_id() -> None:

@@ -15,6 +15,7 @@ from attrs import evolve, frozen
 
 from onyxlog.scheduling.reconfigure import reconfigure
 from onyxlog.scheduling.requirements import (
+    FluxPolicy,
     JobRequirements,
     JobScheduler,
     Problem,
@@ -47,7 +48,9 @@ class Row:
 
 
 def cluster(shape: Shape) -> Problem:
-    """`kind`: plain, tags (each fifth worker and one task of each third job), grouped (each third job) or colocated."""
+    """`kind`: plain, tags (each fifth worker, and one task of each third job), grouped (a frozen task in each third job)
+    or colocated.
+    """
     tags = shape.kind == "tags"
     workers = tuple(
         Worker(f"p{n:06}", f"site{n // SITE:05}:1", frozenset({"gpu"} if tags and n % 5 == 0 else ()))
@@ -63,6 +66,7 @@ def job(shape: Shape, number: int) -> JobRequirements:
             f"t{t}",
             required_tags=("gpu",) if shape.kind == "tags" and special and t == 0 else (),
             grouped=shape.kind == "grouped" and special and t == 0,
+            flux_policy=FluxPolicy.RECOVER,  # of grouped tasks: keeps the workers that it has
         )
         for t in range(TASKS)
     )
@@ -103,10 +107,10 @@ def measured(shape: Shape, repetitions: int) -> Iterator[Row]:
 
 
 @click.command()
-@click.option("--repetitions", default=15, show_default=True)
+@click.option("--repetitions", default=9, show_default=True)
 @click.option("--kind", "kinds", multiple=True, default=("plain", "tags", "grouped", "colocated"))
 @click.option("--peers", multiple=True, type=int, default=(100, 300, 1000, 3000, 10000), show_default=True)
-@click.option("--jobs", multiple=True, type=int, default=(10, 100), show_default=True)
+@click.option("--jobs", multiple=True, type=int, default=(1, 10, 100), show_default=True)
 def main(repetitions: int, kinds: tuple[str, ...], peers: tuple[int, ...], jobs: tuple[int, ...]) -> None:
     click.echo("| workers | jobs | kind | entry | ms, least | ms, median | workers moved |")
     click.echo("|--:|--:|--|--|--:|--:|--:|")

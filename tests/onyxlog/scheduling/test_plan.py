@@ -36,6 +36,27 @@ def test_a_slot_is_the_smallest_free_number_and_stays() -> None:
     assert third == {("a", "x", "p2"): 1, ("a", "x", "p4"): 3, ("a", "y", "p3"): 0}
 
 
+class Counted(int):
+    """A number that counts how often it is compared."""
+
+    compared = 0
+
+    def __eq__(self, other: object) -> bool:
+        Counted.compared += 1
+        return int(self) == other
+
+    __hash__ = int.__hash__
+
+
+def test_a_worker_that_comes_to_a_large_task_is_not_compared_with_each_pair_of_the_others() -> None:
+    peers = tuple(f"p{number:04}" for number in range(1_000))
+    present = {("a", "x", peer): Counted(number) for number, peer in enumerate(peers)}
+    Counted.compared = 0
+    found = slots(present, {("a", "x"): (*peers, "p1000")})
+    assert found["a", "x", "p1000"] == 1_000
+    assert 0 < Counted.compared < 5_000
+
+
 def test_a_task_that_shrinks_keeps_its_lowest_slots() -> None:
     """So that slots of a task stay dense, as far as nobody moves for it."""
     before = decided(problem(workers(4), job("a", "x")))

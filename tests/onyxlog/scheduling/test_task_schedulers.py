@@ -174,3 +174,31 @@ def test_a_chunk_that_cannot_be_completed_where_it_is_is_laid_elsewhere() -> Non
     assert before.present == {("a", "x"): ("p0",), ("a", "y"): ("p1",), ("b", "x"): ("p2", "p3")}
     after = reconfigure(without(before, "p0"))
     assert after.allocations == {("a", "x"): ("p2",), ("a", "y"): ("p3",), ("b", "x"): ("p1",)}
+
+
+class CountedId(str):
+    """An id that counts how often it is looked up."""
+
+    __slots__ = ()
+    lookups = 0
+
+    def __hash__(self) -> int:
+        CountedId.lookups += 1
+        return super().__hash__()
+
+
+@pytest.mark.parametrize("policy", [None, FluxPolicy.RECOVER])
+def test_what_chunks_cost_grows_with_the_workers_not_with_them_times_their_sites(
+    policy: FluxPolicy | None,
+) -> None:
+    tasks = (task("x") if policy is None else grouped("x", policy), task("y"))
+    lookups = []
+    for sites in (40, 160):
+        there = tuple(Worker(CountedId(f"p{n:04}"), f"s{n % sites:03}") for n in range(4 * sites))
+        before = decided(problem(there, job("a", tasks, TaskScheduler.COLOCATED)))
+        assert sum(map(len, before.present.values())) == 4 * sites
+        CountedId.lookups = 0
+        after = reconfigure(evolve(before, workers=(*there, Worker(CountedId("p9999"), "s999"))))
+        assert after.allocations == before.present
+        lookups.append(CountedId.lookups)
+    assert lookups[1] < 5 * lookups[0]
