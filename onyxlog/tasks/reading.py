@@ -95,6 +95,7 @@ class Pending:
             token = (partition, position)
             self._segments[token] = segment
             self._send(batch, token, 1, now_ms)
+        frontier.go_on_from(chunk.next_position)
         return batch
 
     def again(self, count: int, now_ms: int) -> Batch:
