@@ -106,9 +106,7 @@ class Producer(TaskWorker):
     async def _call_after(self, hook: Hook, segments: list[object]) -> None:
         processing = self.processing
         call = processing.hooks.after_ack if hook is Hook.AFTER_ACK else processing.hooks.after_retry
-        await self._thread.run(
-            lambda: processing.guarded(hook, lambda: call(processing.context, segments))  # type: ignore[arg-type]
-        )
+        await self._guarded(hook, lambda: call(processing.context, segments))  # type: ignore[arg-type]
 
     async def _work(self) -> None:
         if not self._exactly_once:

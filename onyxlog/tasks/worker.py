@@ -204,15 +204,10 @@ class TaskWorker(ABC):
         while not await self._may_start(processing):
             await self._wait(START_RETRY_S)
         self._started = True
-        await self._thread.run(
-            lambda: processing.guarded(Hook.BEFORE_TASK_START, lambda: found.before_task_start(context))
-        )
+        await self._guarded(Hook.BEFORE_TASK_START, lambda: found.before_task_start(context))
 
     async def _may_start(self, processing: Processing) -> bool:
-        ask = processing.hooks.may_start
-        return await self._thread.run(
-            lambda: processing.guarded(Hook.START_TASK, lambda: ask(processing.context))
-        )
+        return await self._guarded(Hook.START_TASK, lambda: processing.hooks.may_start(processing.context))
 
     async def _recover(self) -> Part:
         if not self._exactly_once:
@@ -226,8 +221,10 @@ class TaskWorker(ABC):
         part = await self._my_part(checkpoint)
         if part.windows:
             mine = self._my_buckets()
-            await self._thread.run(
-                lambda: self.processing.windows.restore(part.windows, lambda bucket: bucket in mine)
+            windows = self.processing.windows
+            await self._guarded(
+                "the checkpoint of windows",
+                lambda: windows.restore(part.windows, lambda bucket: bucket in mine),
             )
         return part
 
@@ -384,6 +381,11 @@ class TaskWorker(ABC):
     def _where(self) -> str:
         return f"job {self.job.id}, task {self.task.name}, slot {self.seat.slot}"
 
+    async def _guarded(self, at: str, function: Callable[[], T]) -> T:
+        """Run something of users' in the worker's thread. Raises TaskError."""
+        processing = self.processing
+        return await self._thread.run(lambda: processing.guarded(at, function))
+
     async def _process(self, work: Callable[[], Outcome]) -> Outcome:
         outcome = await self._thread.run(work)
         self._batches += 1
@@ -429,7 +431,7 @@ class TaskWorker(ABC):
     async def _windows_now(self) -> bytes | None:
         if not self.processing.windows:
             return None
-        return await self._thread.run(self.processing.windows.snapshot)
+        return await self._guarded("the state of windows", self.processing.windows.snapshot)
 
     async def _store_part(self, number: int, part: dict[str, Any]) -> None:
         await self._store.put_part(Cut(self.layout.version, number), self._key, part)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 from typing import Any
 
 import attrs
@@ -10,7 +11,10 @@ import pytest
 
 from onyxlog.jobs.aggregates import Aggregation
 from onyxlog.jobs.checkpoints import decode_checkpoint
+from onyxlog.jobs.flow_conditions import FlowCondition
 from onyxlog.jobs.grouping import GroupBy
+from onyxlog.jobs.lifecycles import Lifecycle
+from onyxlog.jobs.predicates import Predicate
 from onyxlog.jobs.specification import Delivery, Job, Plugin, Task, TaskKind
 from onyxlog.jobs.triggers import Complete, Trigger
 from onyxlog.jobs.validation import check
@@ -295,3 +299,75 @@ def test_an_exception_kills_the_job_and_says_where(out: list[Any], request: Any)
     assert "job spread, task write" in reason
     assert "fail_on_ring raised ValueError: no rings here" in reason
     assert "'word': 'ring'" in reason
+
+
+def changed(job: Job, name: str, **more: Any) -> Job:
+    """The job with another task of this name."""
+    return attrs.evolve(
+        job,
+        catalog=tuple(attrs.evolve(task, **more) if task.name == name else task for task in job.catalog),
+    )
+
+
+SPREAD = spread("nobody", 50)
+COUNTED = word_count("nobody", 50, Delivery.EXACTLY_ONCE_STATE)
+RAISING = Predicate(f"{HERE}:raise_on")
+
+
+@pytest.mark.parametrize(
+    ("job", "reason"),
+    [
+        (
+            changed(SPREAD, "write", group_by=GroupBy(function=f"{HERE}:raise_on")),
+            "task split: group_by of task write raised ValueError: not this one on {'word':",
+        ),
+        (
+            attrs.evolve(
+                changed(SPREAD, "write", group_by=GroupBy(function=f"{HERE}:raise_on")),
+                delivery=Delivery.BEST_EFFORT,
+            ),
+            "task split: group_by of task write raised ValueError: not this one on {'word':",
+        ),
+        (
+            attrs.evolve(SPREAD, flow_conditions=(FlowCondition("split", ("write",), RAISING),)),
+            "task split: a flow condition raised ValueError: not this one",
+        ),
+        (
+            attrs.evolve(COUNTED, flow_conditions=(FlowCondition("count", ("write",), RAISING),)),
+            "task count: a flow condition raised ValueError: not this one",
+        ),
+        (
+            attrs.evolve(
+                changed(SPREAD, "split", function=f"{HERE}:raise_on"),
+                flow_conditions=(FlowCondition("split", ("write",), RAISING, True, on_exception=True),),
+            ),
+            "task split: a flow condition raised ValueError: not this one",
+        ),
+        (
+            attrs.evolve(
+                changed(SPREAD, "split", function=f"{HERE}:raise_on"),
+                lifecycles=(Lifecycle("split", f"{HERE}:RaisingVerdict"),),
+            ),
+            "raise_on raised ValueError: not this one on {'number': .*}; and handle_exception raised OSError: no verdict",
+        ),
+        (
+            attrs.evolve(
+                COUNTED,
+                windows=(attrs.evolve(COUNTED.windows[0], aggregation=Aggregation(f"{HERE}:Unplain")),),
+            ),
+            "task count: the state of windows raised TypeError: .*set",
+        ),
+    ],
+)
+def test_whatever_of_a_users_fails_kills_the_job_instead_of_failing_again_and_again(
+    job: Job, reason: str
+) -> None:
+    """An exception that nobody had thought of would be the virtual peer's failure, and come again with the next attempt."""
+    check(job)
+
+    async def run() -> str:
+        async with Groups("a") as groups:
+            await groups.begin(job, {task.name: [f"a.{n}"] for n, task in enumerate(job.catalog)}, 3)
+            return await groups.killed()
+
+    assert re.search(reason, asyncio.run(run()))
