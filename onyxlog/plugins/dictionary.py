@@ -6,8 +6,7 @@ import asyncio
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
-from onyxlog.errors import WorkflowError
-from onyxlog.plugins.plugin import PluginContext
+from onyxlog.plugins.plugin import PluginContext, unwritable
 from onyxlog.plugins.service import open_client
 from zraft_client import AsyncDictionary, Client
 
@@ -62,8 +61,5 @@ class DictionaryOutput:
     def _key_of(self, segment: Any) -> Any:
         try:
             return segment[self._key]
-        except KeyError:
-            raise WorkflowError(
-                f"{self._context.where}: plugin: key: expected {self._key!r} in every segment, found one with "
-                f"{', '.join(map(repr, segment))}"
-            ) from None
+        except KeyError as error:
+            raise unwritable(self._context, f"a key at {self._key!r}", segment) from error

@@ -14,7 +14,7 @@ from typing import Any, Final
 import msgpack
 
 from onyxlog.errors import WorkflowError
-from onyxlog.plugins.plugin import Chunk, PluginContext
+from onyxlog.plugins.plugin import Chunk, PluginContext, unwritable
 from onyxlog.plugins.service import open_client
 from zraft_client import Client
 
@@ -139,7 +139,7 @@ class ZnodesOutput:
         self._context = context
         self._path = path
         self._prefix = prefix
-        self._write = WRITERS[_checked_format(context, format)]
+        self._format = _checked_format(context, format)
         self._hosts = hosts
         self._client: Client | None = None
 
@@ -151,7 +151,7 @@ class ZnodesOutput:
         assert client is not None
         name = f"{self._path}/{self._prefix}"
         for begin in range(0, len(segments), WRITES_AT_A_TIME):
-            some = [self._write(segment) for segment in segments[begin : begin + WRITES_AT_A_TIME]]
+            some = [self._data_of(segment) for segment in segments[begin : begin + WRITES_AT_A_TIME]]
             await asyncio.gather(*(client.create(name, data, sequential=True) for data in some))
 
     async def flush(self) -> None:
@@ -161,3 +161,9 @@ class ZnodesOutput:
         if self._client is not None:
             await self._client.close()
             self._client = None
+
+    def _data_of(self, segment: Any) -> bytes:
+        try:
+            return WRITERS[self._format](segment)
+        except (KeyError, TypeError, ValueError, OverflowError) as error:
+            raise unwritable(self._context, f"what format {self._format} can write", segment) from error
