@@ -15,7 +15,7 @@ import msgpack
 
 from onyxlog.errors import WorkflowError
 from onyxlog.plugins.plugin import Chunk, PluginContext, unwritable
-from onyxlog.plugins.service import open_client
+from onyxlog.plugins.service import Service
 from zraft_client import Client
 
 PREFIX: Final = "entry-"
@@ -65,21 +65,18 @@ class ZnodesInput:
         self.read = READERS[_checked_format(context, format)]
         self.until_end = until_end
         self.skip_truncated = skip_truncated
-        self._hosts = hosts
-        self._client: Client | None = None
+        self._service = Service(context, hosts)
 
     async def partitions(self) -> int:
         return 1
 
     async def reader(self, partition: int, position: int) -> ZnodesReader:
-        client = self._client = await open_client(self.context, self._hosts)
+        client = await self._service.open()
         page = await client.log(self.path, self.prefix, position, limit=1)
         return ZnodesReader(self, client, position, page.end if self.until_end else None)
 
     async def close(self) -> None:
-        if self._client is not None:
-            await self._client.close()
-            self._client = None
+        await self._service.close()
 
 
 class ZnodesReader:
@@ -140,15 +137,13 @@ class ZnodesOutput:
         self._path = path
         self._prefix = prefix
         self._format = _checked_format(context, format)
-        self._hosts = hosts
-        self._client: Client | None = None
+        self._service = Service(context, hosts)
 
     async def open(self, states: Mapping[int, Any] | None) -> None:
-        self._client = await open_client(self._context, self._hosts)
+        await self._service.open()
 
     async def write(self, segments: Sequence[Any]) -> None:
-        client = self._client
-        assert client is not None
+        client = self._service.client
         name = f"{self._path}/{self._prefix}"
         for begin in range(0, len(segments), WRITES_AT_A_TIME):
             some = [self._data_of(segment) for segment in segments[begin : begin + WRITES_AT_A_TIME]]
@@ -158,9 +153,7 @@ class ZnodesOutput:
         return None  # `write` returns once a majority has it
 
     async def close(self) -> None:
-        if self._client is not None:
-            await self._client.close()
-            self._client = None
+        await self._service.close()
 
     def _data_of(self, segment: Any) -> bytes:
         try:
