@@ -151,20 +151,28 @@ class TaskWorker(ABC):
         self._plane.unregister(self.me)
         for channel in self._channels():
             channel.close()
-        processing = self._processing
-        if self._started and processing is not None:
+        try:
+            await self._call_after_stop(why)
+        finally:  # a group that leaves waits only so long for user code
             try:
-                await self._thread.last(lambda: processing.hooks.after_task_stop(processing.context, why))
-            except Exception as error:
-                log.warning(
-                    "a hook failed",
-                    job=self.job.id,
-                    task=self.task.name,
-                    hook="after_task_stop",
-                    error=repr(error),
-                )
-        await self._close_plugin()
-        self._thread.close()
+                await self._close_plugin()
+            finally:
+                self._thread.close()
+
+    async def _call_after_stop(self, why: str) -> None:
+        processing = self._processing
+        if not self._started or processing is None:
+            return
+        try:
+            await self._thread.last(lambda: processing.hooks.after_task_stop(processing.context, why))
+        except Exception as error:
+            log.warning(
+                "a hook failed",
+                job=self.job.id,
+                task=self.task.name,
+                hook=Hook.AFTER_TASK_STOP.value,
+                error=repr(error),
+            )
 
     def statistics(self) -> WorkerStatistics:
         return WorkerStatistics(
