@@ -8,7 +8,7 @@ from typing import Any, Final
 from attrs import field, frozen
 
 from onyxlog.errors import EntryError
-from onyxlog.ids import JobId, Position
+from onyxlog.ids import JobId, Position, TaskName
 from onyxlog.jobs.barriers import Barrier, WorkerKey
 from onyxlog.jobs.segments import canonical, decoded
 
@@ -26,6 +26,10 @@ class Checkpoint:
     job: JobId
     barrier: Barrier
     parts: Mapping[WorkerKey, Barrier] = field(factory=dict, hash=False)
+
+    def slots_of(self, task: TaskName) -> tuple[int, ...]:
+        """Those of the workers that the task had."""
+        return tuple(sorted(worker.slot for worker in self.parts if worker.task == task))
 
     def path_of(self, worker: WorkerKey) -> str:
         """Below the tenancy's `state/`."""

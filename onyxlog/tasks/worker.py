@@ -21,9 +21,9 @@ from onyxlog.jobs.acking import owner_of
 from onyxlog.jobs.barriers import Barrier as Cut
 from onyxlog.jobs.barriers import WorkerKey
 from onyxlog.jobs.checkpoints import Checkpoint, decode_checkpoint
-from onyxlog.jobs.grouping import BUCKETS, table_of
+from onyxlog.jobs.grouping import BUCKETS, adopts, sources_of, table_of
 from onyxlog.jobs.lifecycles import Hook, Hooks, hooks
-from onyxlog.jobs.specification import Delivery, Job, Task
+from onyxlog.jobs.specification import Delivery, Job, Task, TaskKind
 from onyxlog.peer.task_runner import TaskHost
 from onyxlog.plugins.plugin import PluginContext
 from onyxlog.replica.commands import SignalReady
@@ -106,6 +106,7 @@ class TaskWorker(ABC):
         self._store = CheckpointStore(around.host.port, job.id)
         self._key = WorkerKey(seat.task, seat.slot)
         self._index = layout.index_of(seat)
+        self._slots = [each.slot for each in layout.of(seat.task)]
         self._exactly_once = job.delivery is Delivery.EXACTLY_ONCE_STATE
         self._tracked = job.delivery is Delivery.AT_LEAST_ONCE
         self._wake = asyncio.Event()
@@ -237,28 +238,25 @@ class TaskWorker(ABC):
         return part
 
     async def _my_part(self, checkpoint: Checkpoint) -> Part:
-        """Windows: all, where there is grouping, as any may hold keys that are this worker's now."""
-        held = await self._store.parts(checkpoint, self.task.name)
-        adopted = {slot: part for slot, part in held.items() if self.adopts(slot)}
-        of_windows = held if self.task.group_by is not None else adopted
+        """Only those parts are read of which something is this worker's; positions of inputs may be in any."""
+        old, slot, slots = checkpoint.slots_of(self.task.name), self.seat.slot, self._slots
+        of_windows = sources_of(slot, slots, old, grouped=self.task.group_by is not None) if old else ()
+        adopted = [other for other in old if self.adopts(other)]
+        wanted = old if self.task.kind is TaskKind.INPUT else {*of_windows, *adopted}
+        held = await self._store.parts(checkpoint, self.task.name, wanted)
         return Part(
-            tuple(part["windows"] for _, part in sorted(of_windows.items()) if part["windows"]),
-            {slot: part["output"] for slot, part in adopted.items()},
+            tuple(held[other]["windows"] for other in of_windows if held[other]["windows"]),
+            {other: held[other]["output"] for other in adopted},
             {partition: at for part in held.values() for partition, at in part["positions"].items()},
         )
 
     def adopts(self, slot: int) -> bool:
-        """Whether what the worker of this slot held, and is bound to no key, is this worker's now.
-
-        That are its own slot, and a share of those that nobody has.
-        """
-        slots = [seat.slot for seat in self.layout.of(self.task.name)]
-        return slot == self.seat.slot or (slot not in slots and slot % len(slots) == self._index)
+        return adopts(self.seat.slot, self._slots, slot)
 
     def _my_buckets(self) -> frozenset[int]:
         if self.task.group_by is None:
             return frozenset(range(BUCKETS))
-        table = table_of([seat.slot for seat in self.layout.of(self.task.name)])
+        table = table_of(self._slots)
         return frozenset(bucket for bucket, slot in enumerate(table) if slot == self.seat.slot)
 
     # -- what kinds of tasks differ in

@@ -79,7 +79,7 @@ def test_what_is_completed_while_another_takes_over_is_seen_by_him_or_sees_him()
             await completing
             assert found is not None
             try:
-                parts = await new.parts(found, "read")
+                parts = await new.parts(found, "read", [0])
             except EntryError:
                 lost.append(steps)
             else:
@@ -128,9 +128,9 @@ def test_a_jobs_checkpoints_can_be_forgotten() -> None:
 def test_a_part_that_is_missing_or_damaged_is_named() -> None:
     async def use(store: CheckpointStore, port: MemoryPort) -> None:
         with pytest.raises(EntryError, match="state/checkpoints/job/parts/3/1/read-0: expected a part"):
-            await store.parts(checkpoint(3, 1), "read")
+            await store.parts(checkpoint(3, 1), "read", [0])
         await port.put_state("checkpoints/job/parts/3/1/read-0", b"x")
         with pytest.raises(EntryError, match="state/checkpoints/job/parts/3/1/read-0: not a part"):
-            await store.parts(checkpoint(3, 1), "read")
+            await store.parts(checkpoint(3, 1), "read", [0])
 
     with_store(use)
