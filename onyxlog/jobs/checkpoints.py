@@ -129,7 +129,7 @@ class CheckpointCoordinator:
         self._interval = interval_ticks
         self._timeout = timeout_ticks
         self._number = last.barrier.number if last else 0
-        # Whose parts stand, or may do so; those of versions that never completed one are left until the job is over.
+        # Whose parts stand, or may do so, as far as it is known here: not of versions that never completed one.
         self._standing = {last.barrier} if last else set()
         self._finished: dict[WorkerKey, Barrier] = {}
         self._stored: set[WorkerKey] = set()

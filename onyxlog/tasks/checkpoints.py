@@ -25,6 +25,7 @@ from onyxlog.jobs.checkpoints import (
     encode_checkpoint,
     latest_path,
     part_path,
+    version_path,
 )
 from onyxlog.peer.log_port import LogPort
 
@@ -63,6 +64,8 @@ class CheckpointStore:
             return False
         for other in versions:
             if other < version:
+                # Also of versions that never completed one. Parts go first: while `latest` is there, they are found.
+                await self._port.remove_state(version_path(self._job, other))
                 await self._port.remove_state(self._latest(other))
         for path in completed.over:
             await self._port.remove_state(path)

@@ -114,6 +114,22 @@ def test_what_is_over_is_removed() -> None:
     assert sorted(with_store(use).states) == ["checkpoints/job/latest/0000000008"]
 
 
+def test_versions_that_never_completed_a_checkpoint_leave_nothing_once_a_later_one_has() -> None:
+    """However often workers come and go, a job's state takes no more room."""
+
+    async def use(store: CheckpointStore, port: MemoryPort) -> None:
+        for version in (3, 5, 8):
+            await store.take_over(version)
+            await store.put_part(Barrier(version, 1), READ, {})
+        await store.put_part(Barrier(3, 2), READ, {})
+        await store.complete(8, completed(8, 1))
+
+    assert sorted(with_store(use).states) == [
+        "checkpoints/job/latest/0000000008",
+        "checkpoints/job/parts/8/1/read-0",
+    ]
+
+
 def test_a_jobs_checkpoints_can_be_forgotten() -> None:
     async def use(store: CheckpointStore, port: MemoryPort) -> None:
         await store.take_over(3)
