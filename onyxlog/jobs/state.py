@@ -111,12 +111,6 @@ class WindowState:
         self._evict(gone)
         return firings
 
-    def advance(self, time: int) -> list[Firing]:
-        """No segment before `time` is to be expected, as if one of that time had come; what watermarks fire."""
-        firings: list[Firing] = []
-        self._advance(time, firings)
-        return firings
-
     def complete(self) -> list[Firing]:
         """There will be no more segments; what has not been told, by triggers that are to tell it."""
         firings: list[Firing] = []
@@ -230,6 +224,7 @@ class WindowState:
         return sorted(self._groups.items(), key=lambda item: key_bytes(item[1].key))
 
     def _advance(self, time: int, firings: list[Firing]) -> None:
+        """A segment of that time has come, of whatever group; what watermarks fire."""
         if self._time is not None and time <= self._time:
             return
         self._time = time
