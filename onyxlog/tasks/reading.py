@@ -29,9 +29,7 @@ class Partitions:
         self._turns = deque(sorted(readers))
 
     @classmethod
-    async def open(cls, source: Input, index: int, workers: int, positions: Mapping[int, int]) -> Partitions:
-        """Those of worker `index` of so many."""
-        mine = range(index, await source.partitions(), workers)
+    async def open(cls, source: Input, mine: Iterable[int], positions: Mapping[int, int]) -> Partitions:
         readers = {
             partition: await source.reader(partition, positions.get(partition, 0)) for partition in mine
         }

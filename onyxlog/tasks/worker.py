@@ -33,6 +33,7 @@ from onyxlog.tasks.coordination import Coordination
 from onyxlog.tasks.items import (
     Acks,
     Ask,
+    Batch,
     Finished,
     Inject,
     Item,
@@ -270,6 +271,10 @@ class TaskWorker(ABC):
         """Until there is nothing more to do, and the last part of a checkpoint is stored."""
 
     @abstractmethod
+    async def _conclude(self, outcome: Outcome) -> None:
+        """What is due now that the rest of the outcome was sent: writing, acks, retries; then wait for credit."""
+
+    @abstractmethod
     async def _close_plugin(self) -> None: ...
 
     def _pending(self) -> int:
@@ -367,8 +372,11 @@ class TaskWorker(ABC):
             self._to_owner(owner).send(Acks(acks))
 
     def _ask_again(self, roots: list[int]) -> None:
+        by_owner: dict[int, list[int]] = {}
         for root in roots:
-            self._to_owner(owner_of(root)).send(Retry([root]))
+            by_owner.setdefault(owner_of(root), []).append(root)
+        for owner, again in by_owner.items():
+            self._to_owner(owner).send(Retry(again))
 
     def _to_owner(self, owner: int) -> Channel:
         channel = self._acks.get(owner)
@@ -422,13 +430,19 @@ class TaskWorker(ABC):
         """How long to sleep at most."""
         return TIMER_S if self.processing.has_timers else None
 
-    async def _tick(self) -> Outcome | None:
+    async def _on_batch(self, batch: Batch) -> None:
+        self._segments += len(batch.segments)
+        await self._conclude(await self._process(lambda: self.processing.process(batch)))
+        if self.processing.has_after_batch:
+            await self._thread.run(self.processing.after_batch)
+
+    async def _tick(self) -> None:
         """Let timers fire, if it is time for that."""
         now = asyncio.get_running_loop().time()
         if not self.processing.has_timers or now < self._next_tick:
-            return None
+            return
         self._next_tick = now + TIMER_S
-        return await self._process(lambda: self.processing.tick(int(now * 1000)))
+        await self._conclude(await self._process(lambda: self.processing.tick(int(now * 1000))))
 
     def _broadcast(self, item: Item) -> None:
         for channel in self._data.values():

@@ -28,13 +28,13 @@ def test_reading_goes_on_at_a_whole_line_once_all_that_was_read_is_acknowledged(
 
     async def run() -> list[object]:
         pending = Pending(0, Random(1), timeout_ms=1_000, pending_max=10)
-        before = await Partitions.open(source, 0, 1, {})
+        before = await Partitions.open(source, range(1), {})
         found = await before.read(2)
         assert found is not None
         batch = pending.begin(*found, now_ms=0)
         assert pending.positions() == {0: 0}
         pending.settle(acked(batch))
-        after = await Partitions.open(source, 0, 1, pending.positions())
+        after = await Partitions.open(source, range(1), pending.positions())
         rest = await after.read(10)
         assert rest is not None
         await before.close()
