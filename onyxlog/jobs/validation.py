@@ -13,6 +13,7 @@ from onyxlog.jobs.flow_conditions import ALL, NONE, Action, FlowCondition
 from onyxlog.jobs.functions import nearest, resolve_callable
 from onyxlog.jobs.grouping import BUCKETS
 from onyxlog.jobs.lifecycles import EVERY_TASK, Lifecycle, functions_of
+from onyxlog.jobs.predicates import Predicate
 from onyxlog.jobs.specification import Delivery, Job, Task, TaskKind
 from onyxlog.jobs.triggers import RESULT, Complete, Punctuation, Segments, Timer, Trigger, Watermark
 from onyxlog.jobs.windows import Fixed, Global, Session, Sliding, Window
@@ -36,10 +37,10 @@ def check(
         inputs, outputs: the names of plugins that peers know; None: any name will do.
     """
     found = [*problems(job), *_of_plugins(job, inputs, outputs)]
-    if importing and not found:
-        found = [*import_problems(job)]
+    if importing:
+        found += import_problems(job)
     if found:
-        raise WorkflowError("\n".join(found))
+        raise WorkflowError("\n".join(dict.fromkeys(found)))
 
 
 def problems(job: Job) -> Iterator[str]:
@@ -76,12 +77,12 @@ def _imports(job: Job) -> Iterator[tuple[str, Callable[[str], Any]]]:
         here = _place("catalog", number, task.name)
         if task.function:
             yield f"{here}: function", function(task.function)
-        if task.group_by and task.group_by.function:
+        if task.group_by and task.group_by.function and not task.group_by.keys:
             yield f"{here}: group_by", function(task.group_by.function)
         if task.plugin and ":" in task.plugin.name:
             yield f"{here}: plugin", function(task.plugin.name)
     for number, condition in enumerate(job.flow_conditions):
-        for path in condition.predicate.functions():
+        for path in _functions_of(condition.predicate):
             yield f"flow_conditions[{number}]: predicate", function(path)
         if condition.transform:
             yield f"flow_conditions[{number}]: transform", function(condition.transform)
@@ -100,12 +101,17 @@ def _imports(job: Job) -> Iterator[tuple[str, Callable[[str], Any]]]:
     for number, trigger in enumerate(job.triggers):
         here = _place("triggers", number, trigger.id)
         if isinstance(trigger.on, Punctuation):
-            for path in trigger.on.predicate.functions():
+            for path in _functions_of(trigger.on.predicate):
                 yield f"{here}: on: predicate", function(path)
-        if trigger.emit and trigger.emit != RESULT:
+        if trigger.emit and ":" in trigger.emit:
             yield f"{here}: emit", function(trigger.emit)
         if trigger.sync:
             yield f"{here}: sync", function(trigger.sync)
+
+
+def _functions_of(predicate: Predicate) -> Iterable[str]:
+    """None if its form is wrong: that is told already, and which of them it means is not known."""
+    return () if predicate.fault() else predicate.functions()
 
 
 def _at_least(where: str, what: str, value: int | None, least: int) -> Iterator[str]:
