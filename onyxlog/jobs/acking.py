@@ -173,6 +173,13 @@ class Frontier:
         self._under_way.add(position)
         heappush(self._lowest, position)
 
+    def go_on_from(self, position: int) -> None:
+        """All before `position` was begun. The source says so itself: what comes after a position is not always one more."""
+        assert position >= self._next, f"position {position} after {self._next - 1}"
+        self._next = position
+        if not self._under_way:
+            self._position = position
+
     def done(self, position: int) -> None:
         """Once for each that was begun."""
         self._under_way.remove(position)

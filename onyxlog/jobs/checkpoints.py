@@ -8,7 +8,7 @@ from typing import Any, Final
 from attrs import field, frozen
 
 from onyxlog.errors import EntryError
-from onyxlog.ids import JobId, Position
+from onyxlog.ids import JobId, Position, TaskName
 from onyxlog.jobs.barriers import Barrier, WorkerKey
 from onyxlog.jobs.segments import canonical, decoded
 
@@ -26,6 +26,10 @@ class Checkpoint:
     job: JobId
     barrier: Barrier
     parts: Mapping[WorkerKey, Barrier] = field(factory=dict, hash=False)
+
+    def slots_of(self, task: TaskName) -> tuple[int, ...]:
+        """Those of the workers that the task had."""
+        return tuple(sorted(worker.slot for worker in self.parts if worker.task == task))
 
     def path_of(self, worker: WorkerKey) -> str:
         """Below the tenancy's `state/`."""
@@ -125,7 +129,7 @@ class CheckpointCoordinator:
         self._interval = interval_ticks
         self._timeout = timeout_ticks
         self._number = last.barrier.number if last else 0
-        # Whose parts stand, or may do so; those of versions that never completed one are left until the job is over.
+        # Whose parts stand, or may do so, as far as it is known here: not of versions that never completed one.
         self._standing = {last.barrier} if last else set()
         self._finished: dict[WorkerKey, Barrier] = {}
         self._stored: set[WorkerKey] = set()

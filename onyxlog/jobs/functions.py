@@ -33,6 +33,10 @@ def resolve(path: str, where: str = "function") -> Any:
             f"{where}: {path!r}: module {module_name!r} cannot be imported here ({error}); it has to be "
             f"installed, or in PYTHONPATH, wherever peers run"
         ) from error
+    except Exception as error:  # whatever a user's module does when it is imported
+        raise WorkflowError(
+            f"{where}: {path!r}: module {module_name!r} raises {type(error).__name__} when it is imported: {error}"
+        ) from error
     so_far = module_name
     for attribute in attributes.split("."):
         try:

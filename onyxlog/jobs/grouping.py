@@ -37,11 +37,7 @@ def key_bytes(key: Any) -> bytes:
 
 def bucket_of(key: Any) -> int:
     """0 … BUCKETS - 1."""
-    return bucket_of_bytes(key_bytes(key))
-
-
-def bucket_of_bytes(key: bytes) -> int:
-    return int.from_bytes(blake2b(key, digest_size=8).digest(), "big") % BUCKETS
+    return int.from_bytes(blake2b(key_bytes(key), digest_size=8).digest(), "big") % BUCKETS
 
 
 def table_of(slots: Collection[int]) -> tuple[int, ...]:
@@ -51,13 +47,21 @@ def table_of(slots: Collection[int]) -> tuple[int, ...]:
     return tuple(ordered[bucket * len(ordered) // BUCKETS] for bucket in range(BUCKETS))
 
 
+def adopts(slot: int, slots: Collection[int], other: int) -> bool:
+    """Whether what the worker at `other` left behind, and is bound to no key, is now that of the one at `slot`.
+
+    That are its own slot, and a share of those that none of `slots` is.
+    """
+    return other == slot or (other not in slots and other % len(slots) == sorted(slots).index(slot))
+
+
 def sources_of(slot: int, slots: Collection[int], old: Collection[int], *, grouped: bool) -> tuple[int, ...]:
     """Of which `old` slots the worker at `slot` has to read the state that they stored, to go on as one of `slots`.
 
     With grouping it takes from each what is in its own buckets; without, all of it, and nobody else takes that.
     """
     if not grouped:
-        return tuple(sorted(old)[sorted(slots).index(slot) :: len(slots)])
+        return tuple(other for other in sorted(old) if adopts(slot, slots, other))
     before, after = table_of(old), table_of(slots)
     return tuple(sorted({source for source, now in zip(before, after, strict=True) if now == slot}))
 

@@ -23,7 +23,6 @@ from onyxlog.jobs.windows import EVERYTHING, Extent, Global, Session, Window, jo
 FORMAT: Final = 1
 GroupId = str | bytes
 """A key as it is used in dictionaries: strings as they are, all others as `key_bytes`."""
-_Place = tuple[GroupId, Extent]
 
 
 class WindowFullError(OnyxlogError):
@@ -42,12 +41,24 @@ class _Cell:
 class _Group:
     """`order`: the extents sorted, for sessions only."""
 
-    __slots__ = ("cells", "key", "order")
+    __slots__ = ("cells", "id", "key", "order")
 
-    def __init__(self, key: Any) -> None:
+    def __init__(self, group_id: GroupId, key: Any) -> None:
+        self.id = group_id
         self.key = key
         self.cells: dict[Extent, _Cell] = {}
         self.order: list[Extent] = []
+
+
+class _Moment:
+    """What fires at one moment, in order; and the extents that are gone once all triggers have seen it."""
+
+    __slots__ = ("firings", "gone")
+
+    def __init__(self, firings: list[Firing] | None = None) -> None:
+        """`firings`: those of moments before, to go on with."""
+        self.firings: list[Firing] = [] if firings is None else firings
+        self.gone: set[tuple[GroupId, Extent]] = set()
 
 
 class WindowState:
@@ -101,31 +112,23 @@ class WindowState:
 
     def tick(self, now_ms: int) -> list[Firing]:
         """The clock is at `now_ms`; what timers fire. A timer begins to run at the first tick."""
-        firings: list[Firing] = []
-        gone: set[_Place] = set()
+        moment = _Moment()
         for i, period_ms in self._by_clock:
             due = self._timers.setdefault(i, now_ms + period_ms)
             if now_ms >= due:
                 self._timers[i] = now_ms + period_ms
-                self._fire_all(i, Cause.TIMER, gone, firings)
-        self._evict(gone)
-        return firings
-
-    def advance(self, time: int) -> list[Firing]:
-        """No segment before `time` is to be expected, as if one of that time had come; what watermarks fire."""
-        firings: list[Firing] = []
-        self._advance(time, firings)
-        return firings
+                self._fire_all(i, Cause.TIMER, moment)
+        self._evict(moment)
+        return moment.firings
 
     def complete(self) -> list[Firing]:
         """There will be no more segments; what has not been told, by triggers that are to tell it."""
-        firings: list[Firing] = []
-        gone: set[_Place] = set()
+        moment = _Moment()
         for i, trigger in enumerate(self.triggers):
             if trigger.on_complete:
-                self._fire_all(i, Cause.COMPLETE, gone, firings)
-        self._evict(gone)
-        return firings
+                self._fire_all(i, Cause.COMPLETE, moment)
+        self._evict(moment)
+        return moment.firings
 
     def _apply(self, segment: Segment, firings: list[Firing]) -> None:
         window = self.window
@@ -134,90 +137,67 @@ class WindowState:
         group_id: GroupId = key if type(key) is str else key_bytes(key)
         group = self._groups.get(group_id)
         if group is None:
-            group = self._groups[group_id] = _Group(key)
+            group = self._groups[group_id] = _Group(group_id, key)
         extents = window.over.extents(time)
         if self._session:
             extents = (self._join(group, extents[0]),)
         for extent in extents:
             cell = group.cells.get(extent)
             if cell is None:
-                cell = self._new_cell(group_id, group, extent)
+                cell = self._new_cell(group, extent)
             cell.value = self._aggregate.add(cell.value, segment)
             cell.added += 1
         # One that is not late fires no watermark for its own extents, unless they are told before their end.
         late = self._time is not None and (time < self._time or self._fires_early)
         if late or self._by_count or self._by_predicate:
-            self._fire_for(segment, group_id, group, extents, firings)
+            self._fire_for(segment, group, extents, firings)
         if not self._timeless:
             self._advance(time, firings)
 
     def _fire_for(
-        self,
-        segment: Segment,
-        group_id: GroupId,
-        group: _Group,
-        extents: tuple[Extent, ...],
-        firings: list[Firing],
+        self, segment: Segment, group: _Group, extents: tuple[Extent, ...], firings: list[Firing]
     ) -> None:
-        """What fires because this segment came to these extents. All triggers see it before any evicts it."""
-        gone: set[_Place] = set()
+        """What fires because this segment came to these extents."""
+        moment = _Moment(firings)
         for i, count in self._by_count:
             for extent in extents:
                 cell = group.cells[extent]
                 if cell.added - cell.told[i] >= count:
-                    self._fire_group(i, group_id, group, extent, Cause.SEGMENTS, gone, firings)
+                    self._fire_group(i, group, extent, Cause.SEGMENTS, moment)
         for i, holds in self._by_predicate:
             if holds(segment):
                 for extent in extents:
-                    self._fire_group(i, group_id, group, extent, Cause.PUNCTUATION, gone, firings)
+                    self._fire_group(i, group, extent, Cause.PUNCTUATION, moment)
         if self._time is not None:
             for i, rule in self._by_time:
                 for extent in extents:
                     if rule.due(extent) + rule.delay_ms <= self._time:  # it came late
-                        self._fire_group(i, group_id, group, extent, Cause.WATERMARK, gone, firings)
-        self._evict(gone)
+                        self._fire_group(i, group, extent, Cause.WATERMARK, moment)
+        self._evict(moment)
 
-    def _fire_group(
-        self,
-        i: int,
-        group_id: GroupId,
-        group: _Group,
-        extent: Extent,
-        cause: Cause,
-        gone: set[_Place],
-        firings: list[Firing],
-    ) -> None:
+    def _fire_group(self, i: int, group: _Group, extent: Extent, cause: Cause, moment: _Moment) -> None:
         """An extent, and with it all others of its group if the trigger says so."""
         for each in sorted(group.cells) if self.triggers[i].fire_all_extents else (extent,):
-            self._fire(i, group_id, group, each, cause, gone, firings)
+            self._fire(i, group, each, cause, moment)
 
-    def _fire(
-        self,
-        i: int,
-        group_id: GroupId,
-        group: _Group,
-        extent: Extent,
-        cause: Cause,
-        gone: set[_Place],
-        firings: list[Firing],
-    ) -> None:
+    def _fire(self, i: int, group: _Group, extent: Extent, cause: Cause, moment: _Moment) -> None:
         cell, trigger = group.cells[extent], self.triggers[i]
         if cell.added == cell.told[i]:
             return
         cell.told[i] = cell.added
         result = self._aggregate.result(cell.value)
-        firings.append(Firing(self.window.id, trigger.id, group.key, extent, result, cause))
+        moment.firings.append(Firing(self.window.id, trigger.id, group.key, extent, result, cause))
         if trigger.evict is Evict.ALL:
-            gone.add((group_id, extent))
+            moment.gone.add((group.id, extent))
 
-    def _fire_all(self, i: int, cause: Cause, gone: set[_Place], firings: list[Firing]) -> None:
+    def _fire_all(self, i: int, cause: Cause, moment: _Moment) -> None:
         """Of all groups, in an order that hangs on what there is, not on how it came."""
-        for group_id, group in self._sorted():
+        for group in self._sorted():
             for extent in sorted(group.cells):
-                self._fire(i, group_id, group, extent, cause, gone, firings)
+                self._fire(i, group, extent, cause, moment)
 
-    def _evict(self, gone: set[_Place]) -> None:
-        for group_id, extent in gone:
+    def _evict(self, moment: _Moment) -> None:
+        for group_id, extent in moment.gone:
             group = self._groups[group_id]
             del group.cells[extent]
             self._count -= 1
@@ -226,24 +206,25 @@ class WindowState:
             if not group.cells:
                 del self._groups[group_id]
 
-    def _sorted(self) -> list[tuple[GroupId, _Group]]:
-        return sorted(self._groups.items(), key=lambda item: key_bytes(item[1].key))
+    def _sorted(self) -> list[_Group]:
+        return sorted(self._groups.values(), key=lambda group: key_bytes(group.key))
 
     def _advance(self, time: int, firings: list[Firing]) -> None:
+        """A segment of that time has come, of whatever group; what watermarks fire."""
         if self._time is not None and time <= self._time:
             return
         self._time = time
-        gone: set[_Place] = set()
+        moment = _Moment(firings)
         while self._due and self._due[0][0] <= time:
             _, _, group_id, extent, i = heappop(self._due)
             group = self._groups.get(group_id)
             if group is None or (now := self._extent_now(group, extent)) is None:
                 continue
             if self._due_at(i, now) > time:
-                self._push(group_id, now, i)  # the session went on
+                self._push(group, now, i)  # the session went on
             else:
-                self._fire_group(i, group_id, group, now, Cause.WATERMARK, gone, firings)
-        self._evict(gone)
+                self._fire_group(i, group, now, Cause.WATERMARK, moment)
+        self._evict(moment)
 
     def _extent_now(self, group: _Group, extent: Extent) -> Extent | None:
         """The extent, or the session that it became part of."""
@@ -259,11 +240,11 @@ class WindowState:
         assert isinstance(rule, Watermark)
         return rule.due(extent) + rule.delay_ms
 
-    def _push(self, group_id: GroupId, extent: Extent, i: int) -> None:
+    def _push(self, group: _Group, extent: Extent, i: int) -> None:
         self._serial += 1
-        heappush(self._due, (self._due_at(i, extent), self._serial, group_id, extent, i))
+        heappush(self._due, (self._due_at(i, extent), self._serial, group.id, extent, i))
 
-    def _new_cell(self, group_id: GroupId, group: _Group, extent: Extent) -> _Cell:
+    def _new_cell(self, group: _Group, extent: Extent) -> _Cell:
         if self._count >= self.window.extents_max:
             raise WindowFullError(
                 f"window {self.window.id!r} of task {self.window.task!r} holds {self._count} extents, and may hold no "
@@ -275,7 +256,7 @@ class WindowState:
         if extent != EVERYTHING:
             for i, rule in self._by_time:
                 if self._time is None or rule.due(extent) + rule.delay_ms > self._time:
-                    self._push(group_id, extent, i)
+                    self._push(group, extent, i)
         return cell
 
     def _join(self, group: _Group, extent: Extent) -> Extent:
@@ -299,7 +280,7 @@ class WindowState:
 
     def values(self) -> Iterator[tuple[Any, Extent, Any]]:
         """(group's key, extent, result) of all that it holds, in order."""
-        for _, group in self._sorted():
+        for group in self._sorted():
             for extent in sorted(group.cells):
                 yield group.key, extent, self._aggregate.result(group.cells[extent].value)
 
@@ -313,7 +294,7 @@ class WindowState:
                     for extent, cell in sorted(group.cells.items(), key=lambda item: item[0])
                 ],
             ]
-            for _, group in self._sorted()
+            for group in self._sorted()
         ]
         header = [FORMAT, self.window.id, self._meaning()]
         return canonical([*header, [trigger.id for trigger in self.triggers], self._time, groups])
@@ -350,16 +331,16 @@ class WindowState:
                     f"the checkpoint of window {self.window.id!r} of task {self.window.task!r} cannot be read: {error}"
                 ) from error
         self._due = []
-        for group_id, group in self._sorted():
+        for group in self._sorted():
             for extent in sorted(group.cells):
                 for i, _ in self._by_time:
                     if extent != EVERYTHING:
-                        self._push(group_id, extent, i)
+                        self._push(group, extent, i)
         heapify(self._due)
 
     def _take(self, key: Any, cells: list[list[Any]], trigger_ids: list[str]) -> None:
         group_id: GroupId = key if type(key) is str else key_bytes(key)
-        group = self._groups.setdefault(group_id, _Group(key))
+        group = self._groups.setdefault(group_id, _Group(group_id, key))
         for start, end, value, added, told in cells:
             extent = Extent(start, end)
             by_id = dict(zip(trigger_ids, told, strict=True))
@@ -368,7 +349,7 @@ class WindowState:
                 extent = self._join(group, extent)
             cell = group.cells.get(extent)
             if cell is None:
-                cell = self._new_cell(group_id, group, extent)
+                cell = self._new_cell(group, extent)
                 cell.value, cell.added, cell.told = value, added, told_now
             else:
                 cell.value = self._aggregate.merge(cell.value, value)

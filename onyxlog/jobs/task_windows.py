@@ -56,9 +56,6 @@ class TaskWindows:
     def tick(self, now_ms: int) -> list[Firing]:
         return [firing for state in self._states for firing in state.tick(now_ms)]
 
-    def advance(self, time: int) -> list[Firing]:
-        return [firing for state in self._states for firing in state.advance(time)]
-
     def complete(self) -> list[Firing]:
         return [firing for state in self._states for firing in state.complete()]
 

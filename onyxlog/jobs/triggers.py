@@ -43,7 +43,7 @@ class Punctuation:
 class Watermark:
     """Once time has passed the end of an extent, and again for every segment that comes later than that.
 
-    How far time has got: the latest time of any segment that came to this worker, or that it was told by inputs.
+    How far time has got: the latest time of any segment that came to this worker.
     `delay_ms`: how much later it fires, for segments that are out of order. `percent` below 100: once time has passed
     that much of the extent, beginning at its start.
     """

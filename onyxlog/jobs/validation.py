@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from typing import Any, Final
 
 from onyxlog.errors import WorkflowError
@@ -13,6 +13,7 @@ from onyxlog.jobs.flow_conditions import ALL, NONE, Action, FlowCondition
 from onyxlog.jobs.functions import nearest, resolve_callable
 from onyxlog.jobs.grouping import BUCKETS
 from onyxlog.jobs.lifecycles import EVERY_TASK, Lifecycle, functions_of
+from onyxlog.jobs.predicates import Predicate
 from onyxlog.jobs.specification import Delivery, Job, Task, TaskKind
 from onyxlog.jobs.triggers import RESULT, Complete, Punctuation, Segments, Timer, Trigger, Watermark
 from onyxlog.jobs.windows import Fixed, Global, Session, Sliding, Window
@@ -36,22 +37,22 @@ def check(
         inputs, outputs: the names of plugins that peers know; None: any name will do.
     """
     found = [*problems(job), *_of_plugins(job, inputs, outputs)]
-    if importing and not found:
-        found = [*import_problems(job)]
+    if importing:
+        found += import_problems(job)
     if found:
-        raise WorkflowError("\n".join(found))
+        raise WorkflowError("\n".join(dict.fromkeys(found)))
 
 
 def problems(job: Job) -> Iterator[str]:
     """What can be seen without importing anything."""
     for problem in (
         *_of_job(job),
-        *_of_catalog(job),
+        *_of_each("catalog", [(task.name, _of_task(job, task)) for task in job.catalog]),
         *workflow.problems(job),
         *_of_flow_conditions(job),
         *_of_lifecycles(job),
-        *_of_windows(job),
-        *_of_triggers(job),
+        *_of_each("windows", [(window.id, _of_window(job, window)) for window in job.windows]),
+        *_of_each("triggers", [(trigger.id, _of_trigger(job, trigger)) for trigger in job.triggers]),
     ):
         yield f"job {job.id!r}: {problem}"
 
@@ -73,15 +74,15 @@ def _imports(job: Job) -> Iterator[tuple[str, Callable[[str], Any]]]:
         return lambda where: resolve_callable(path, where)
 
     for number, task in enumerate(job.catalog):
-        here = _task_place(number, task)
+        here = _place("catalog", number, task.name)
         if task.function:
             yield f"{here}: function", function(task.function)
-        if task.group_by and task.group_by.function:
+        if task.group_by and task.group_by.function and not task.group_by.keys:
             yield f"{here}: group_by", function(task.group_by.function)
         if task.plugin and ":" in task.plugin.name:
             yield f"{here}: plugin", function(task.plugin.name)
     for number, condition in enumerate(job.flow_conditions):
-        for path in condition.predicate.functions():
+        for path in _functions_of(condition.predicate):
             yield f"flow_conditions[{number}]: predicate", function(path)
         if condition.transform:
             yield f"flow_conditions[{number}]: transform", function(condition.transform)
@@ -96,16 +97,21 @@ def _imports(job: Job) -> Iterator[tuple[str, Callable[[str], Any]]]:
         def made(where: str, window: Window = window) -> object:
             return aggregate(window.aggregation, where)
 
-        yield f"{_window_place(number, window)}: aggregation", made
+        yield f"{_place('windows', number, window.id)}: aggregation", made
     for number, trigger in enumerate(job.triggers):
-        here = _trigger_place(number, trigger)
+        here = _place("triggers", number, trigger.id)
         if isinstance(trigger.on, Punctuation):
-            for path in trigger.on.predicate.functions():
+            for path in _functions_of(trigger.on.predicate):
                 yield f"{here}: on: predicate", function(path)
-        if trigger.emit and trigger.emit != RESULT:
+        if trigger.emit and ":" in trigger.emit:
             yield f"{here}: emit", function(trigger.emit)
         if trigger.sync:
             yield f"{here}: sync", function(trigger.sync)
+
+
+def _functions_of(predicate: Predicate) -> Iterable[str]:
+    """None if its form is wrong: that is told already, and which of them it means is not known."""
+    return () if predicate.fault() else predicate.functions()
 
 
 def _at_least(where: str, what: str, value: int | None, least: int) -> Iterator[str]:
@@ -129,12 +135,20 @@ def name_fault(name: str) -> str | None:
     return None
 
 
-def _twice(names: Iterable[str], where: str) -> Iterator[str]:
+def _place(field: str, number: int, name: str) -> str:
+    return f"{field}[{number}] ({name!r})"
+
+
+def _of_each(field: str, found: Sequence[tuple[str, Iterable[str]]]) -> Iterator[str]:
+    """Of a list of things with names, and what is wrong with each: that, with its place, and names that are not its own."""
     seen: set[str] = set()
-    for number, name in enumerate(names):
+    for number, (name, _) in enumerate(found):
         if name in seen:
-            yield f"{where}[{number}]: {name!r} is there already"
+            yield f"{field}[{number}]: {name!r} is there already"
         seen.add(name)
+    for number, (name, wrong) in enumerate(found):
+        for problem in wrong:
+            yield f"{_place(field, number, name)}: {problem}"
 
 
 def _known(where: str, what: str, name: str, known: list[str]) -> Iterator[str]:
@@ -156,17 +170,6 @@ def _of_job(job: Job) -> Iterator[str]:
                 f"resume_from: only jobs with delivery {Delivery.EXACTLY_ONCE_STATE.value!r} have checkpoints, "
                 f"this one has {job.delivery.value!r}"
             )
-
-
-def _task_place(number: int, task: Task) -> str:
-    return f"catalog[{number}] ({task.name!r})"
-
-
-def _of_catalog(job: Job) -> Iterator[str]:
-    yield from _twice((task.name for task in job.catalog), "catalog")
-    for number, task in enumerate(job.catalog):
-        for problem in _of_task(job, task):
-            yield f"{_task_place(number, task)}: {problem}"
 
 
 def _of_task(job: Job, task: Task) -> Iterator[str]:
@@ -207,7 +210,7 @@ def _of_plugins(job: Job, inputs: Collection[str] | None, outputs: Collection[st
     for number, task in enumerate(job.catalog):
         known = {TaskKind.INPUT: inputs, TaskKind.OUTPUT: outputs}.get(task.kind)
         if task.plugin is not None and known is not None and ":" not in task.plugin.name:
-            here = f"job {job.id!r}: {_task_place(number, task)}: plugin"
+            here = f"job {job.id!r}: {_place('catalog', number, task.name)}: plugin"
             for problem in _known(here, task.kind.value, task.plugin.name, [*known]):
                 yield f"{problem}, or package.module:Class"
 
@@ -295,17 +298,6 @@ def _of_lifecycles(job: Job) -> Iterator[str]:
             yield from _known(f"lifecycles[{number}]: task", "task", lifecycle.task, names)
 
 
-def _window_place(number: int, window: Window) -> str:
-    return f"windows[{number}] ({window.id!r})"
-
-
-def _of_windows(job: Job) -> Iterator[str]:
-    yield from _twice((window.id for window in job.windows), "windows")
-    for number, window in enumerate(job.windows):
-        for problem in _of_window(job, window):
-            yield f"{_window_place(number, window)}: {problem}"
-
-
 def _of_window(job: Job, window: Window) -> Iterator[str]:
     tasks = {task.name: task for task in job.catalog}
     yield from _known("task", "task", window.task, list(tasks))
@@ -334,17 +326,6 @@ def _of_window(job: Job, window: Window) -> Iterator[str]:
         yield f"aggregation: {fault}"
     if not job.triggers_of(window.id):
         yield "no trigger tells what it holds"
-
-
-def _trigger_place(number: int, trigger: Trigger) -> str:
-    return f"triggers[{number}] ({trigger.id!r})"
-
-
-def _of_triggers(job: Job) -> Iterator[str]:
-    yield from _twice((trigger.id for trigger in job.triggers), "triggers")
-    for number, trigger in enumerate(job.triggers):
-        for problem in _of_trigger(job, trigger):
-            yield f"{_trigger_place(number, trigger)}: {problem}"
 
 
 def _of_trigger(job: Job, trigger: Trigger) -> Iterator[str]:

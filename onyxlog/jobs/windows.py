@@ -7,7 +7,7 @@ An extent is half-open: it holds the times start <= t < end. The accumulated val
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import Any, ClassVar, Final, NamedTuple
 
 from attrs import frozen
@@ -93,17 +93,6 @@ def joined(extents: Sequence[Extent], new: Extent) -> Joined:
         start, stop = min(start, extents[end].start), max(stop, extents[end].end)
         end += 1
     return Joined(Extent(start, stop), tuple(extents[first:end]))
-
-
-def sessions(extents: Iterable[Extent]) -> tuple[Extent, ...]:
-    """All stretches that overlap made one; sorted. In whatever order they come, the result is the same."""
-    merged: list[Extent] = []
-    for extent in sorted(extents):
-        if merged and extent.start < merged[-1].end:
-            merged[-1] = Extent(merged[-1].start, max(merged[-1].end, extent.end))
-        else:
-            merged.append(extent)
-    return tuple(merged)
 
 
 @frozen

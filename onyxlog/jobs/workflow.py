@@ -10,24 +10,6 @@ from onyxlog.jobs.functions import nearest
 from onyxlog.jobs.specification import Job, TaskKind
 
 
-def order(job: Job) -> tuple[TaskName, ...]:
-    """All tasks, each after those that send to it; of those that could come next, the first of the catalog.
-
-    Raises:
-        CycleError: the workflow has a cycle, so that the job is not valid.
-    """
-    place = {task.name: number for number, task in enumerate(job.catalog)}
-    sorter = TopologicalSorter({name: job.upstream(name) for name in place})
-    sorter.prepare()
-    found: list[TaskName] = []
-    ready: list[TaskName] = []
-    while sorter.is_active():
-        ready = sorted([*ready, *sorter.get_ready()], key=place.__getitem__)
-        found.append(ready.pop(0))
-        sorter.done(found[-1])
-    return tuple(found)
-
-
 def problems(job: Job) -> Iterator[str]:
     """What is wrong with the workflow, beginning with where."""
     names = [task.name for task in job.catalog]

@@ -6,10 +6,9 @@ import asyncio
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
-from onyxlog.errors import WorkflowError
-from onyxlog.plugins.plugin import PluginContext
-from onyxlog.plugins.service import open_client
-from zraft_client import AsyncDictionary, Client
+from onyxlog.plugins.plugin import PluginContext, unwritable
+from onyxlog.plugins.service import Service
+from zraft_client import AsyncDictionary
 
 WRITES_AT_A_TIME: Final = 512
 
@@ -33,15 +32,13 @@ class DictionaryOutput:
         self._name = dictionary
         self._key = key
         self._value = value
-        self._hosts = hosts
-        self._client: Client | None = None
+        self._service = Service(context, hosts)
 
     async def open(self, states: Mapping[int, Any] | None) -> None:
-        self._client = await open_client(self._context, self._hosts)
+        await self._service.open()
 
     async def write(self, segments: Sequence[Any]) -> None:
-        assert self._client is not None
-        dictionary = AsyncDictionary(self._client, self._name)
+        dictionary = AsyncDictionary(self._service.client, self._name)
         # Of a key that comes several times, the last: so all may be under way at once.
         items = {self._key_of(segment): segment for segment in segments}
         puts = [
@@ -55,15 +52,10 @@ class DictionaryOutput:
         return None  # `write` returns once a majority has it
 
     async def close(self) -> None:
-        if self._client is not None:
-            await self._client.close()
-            self._client = None
+        await self._service.close()
 
     def _key_of(self, segment: Any) -> Any:
         try:
             return segment[self._key]
-        except KeyError:
-            raise WorkflowError(
-                f"{self._context.where}: plugin: key: expected {self._key!r} in every segment, found one with "
-                f"{', '.join(map(repr, segment))}"
-            ) from None
+        except KeyError as error:
+            raise unwritable(self._context, f"a key at {self._key!r}", segment) from error

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any, BinaryIO, Final
 
 from onyxlog.errors import WorkflowError
-from onyxlog.plugins.plugin import Chunk, PluginContext
+from onyxlog.plugins.plugin import Chunk, PluginContext, unwritable
 
 LINE_BYTES_MAX: Final = 1024 * 1024
 FORMATS: Final = ("text", "json")
@@ -52,13 +52,23 @@ class LinesReader:
                 break
             if len(line) > LINE_BYTES_MAX:
                 raise WorkflowError(
-                    f"{self._file.name}: offset {self._position}: expected lines of at most {LINE_BYTES_MAX} bytes"
+                    f"{self._context.where}: {self._file.name}: offset {self._position}: expected lines of at most "
+                    f"{LINE_BYTES_MAX} bytes"
                 )
             positions.append(self._position)
+            segments.append(self._segment(line.rstrip(b"\r\n").decode(errors="replace")))
             self._position += len(line)
-            text = line.rstrip(b"\r\n").decode(errors="replace")
-            segments.append(json.loads(text) if self._json else {"line": text})
         return Chunk(segments, positions, self._position)
+
+    def _segment(self, text: str) -> Any:
+        if not self._json:
+            return {"line": text}
+        try:
+            return json.loads(text)
+        except ValueError as error:
+            raise WorkflowError(
+                f"{self._context.where}: {self._file.name}: offset {self._position}: expected a line of JSON: {error}"
+            ) from error
 
     @property
     def exhausted(self) -> bool:
@@ -128,11 +138,7 @@ class LinesOutput:
         await self._context.in_thread(lambda: self._open(states))
 
     async def write(self, segments: Sequence[Any]) -> None:
-        if self._json:
-            text = "".join(json.dumps(segment, separators=(",", ":")) + "\n" for segment in segments)
-        else:
-            text = "".join(f"{segment[self._key]}\n" for segment in segments)
-        await self._context.in_thread(lambda: self._write(text.encode()))
+        await self._context.in_thread(lambda: self._write("".join(map(self._line_of, segments)).encode()))
 
     async def flush(self) -> int:
         return await self._context.in_thread(self._flush)
@@ -141,6 +147,15 @@ class LinesOutput:
         if self._file is not None:
             self._file.close()
             self._file = None
+
+    def _line_of(self, segment: Any) -> str:
+        try:
+            if self._json:
+                return json.dumps(segment, separators=(",", ":")) + "\n"
+            return f"{segment[self._key]}\n"
+        except (KeyError, TypeError, ValueError) as error:
+            expected = "what JSON can write" if self._json else f"text at {self._key!r}"
+            raise unwritable(self._context, expected, segment) from error
 
     def _path_of(self, slot: int) -> Path:
         return self._directory / f"{self._name}{slot}{self._suffix}"

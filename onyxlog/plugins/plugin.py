@@ -97,6 +97,13 @@ class Output(Protocol):
     async def close(self) -> None: ...
 
 
+def unwritable(context: PluginContext, expected: str, segment: Any) -> WorkflowError:
+    """For an output: it would fail again on the same segment, so that the job is to be killed, and not begun again."""
+    return WorkflowError(
+        f"{context.where}: plugin: expected {expected} in every segment, found {str(segment)[:200]}"
+    )
+
+
 INPUTS: Final = {
     "sequence": "onyxlog.plugins.sequence:SequenceInput",
     "generated": "onyxlog.plugins.sequence:GeneratedInput",

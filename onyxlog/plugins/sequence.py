@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from typing import Any
 
 from onyxlog.errors import WorkflowError
@@ -14,7 +14,7 @@ class StrideReader:
     """Every `stride`th of the numbers below `count`, beginning with `first`; positions count those."""
 
     def __init__(
-        self, get: Callable[[range], list[Any]], first: int, stride: int, count: int, position: int
+        self, get: Callable[[range], Awaitable[list[Any]]], first: int, stride: int, count: int, position: int
     ) -> None:
         self._get = get
         self._first = first
@@ -26,9 +26,8 @@ class StrideReader:
         begin = self._position
         end = self._position = max(begin, min(self._length, begin + count))
         first, stride = self._first, self._stride
-        return Chunk(
-            self._get(range(first + begin * stride, first + end * stride, stride)), range(begin, end), end
-        )
+        segments = await self._get(range(first + begin * stride, first + end * stride, stride))
+        return Chunk(segments, range(begin, end), end)
 
     @property
     def exhausted(self) -> bool:
@@ -50,13 +49,11 @@ class SequenceInput:
 
     async def reader(self, partition: int, position: int) -> StrideReader:
         segments = self._segments
-        return StrideReader(
-            lambda numbers: [segments[number] for number in numbers],
-            partition,
-            self._partitions,
-            len(segments),
-            position,
-        )
+
+        async def get(numbers: range) -> list[Any]:
+            return [segments[number] for number in numbers]
+
+        return StrideReader(get, partition, self._partitions, len(segments), position)
 
     async def close(self) -> None:
         pass
@@ -74,6 +71,7 @@ class GeneratedInput:
         params: dict[str, Any] | None = None,
     ) -> None:
         self._context = context
+        self._path = function
         self._function = resolve_callable(function, f"{context.where}: plugin: function")
         self._params = params or {}
         self._count = count
@@ -83,15 +81,21 @@ class GeneratedInput:
         return self._partitions
 
     async def reader(self, partition: int, position: int) -> StrideReader:
-        function, params = self._function, self._params
+        async def get(numbers: range) -> list[Any]:
+            return await self._context.in_thread(lambda: [self._generate(number) for number in numbers])
 
-        def generate(numbers: range) -> list[Any]:
-            return [function(number, **params) for number in numbers]
-
-        return StrideReader(generate, partition, self._partitions, self._count, position)
+        return StrideReader(get, partition, self._partitions, self._count, position)
 
     async def close(self) -> None:
         pass
+
+    def _generate(self, number: int) -> Any:
+        try:
+            return self._function(number, **self._params)
+        except Exception as error:
+            raise WorkflowError(
+                f"{self._context.where}: plugin: function: {self._path!r} raised {type(error).__name__} on {number}: {error}"
+            ) from error
 
 
 def _checked(context: PluginContext, partitions: int) -> int:

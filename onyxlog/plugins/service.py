@@ -7,22 +7,35 @@ from onyxlog.plugins.plugin import PluginContext
 from zraft_client import Client
 
 
-async def open_client(context: PluginContext, hosts: str | None) -> Client:
-    """A connected one. `hosts`: of another cluster than the one that the log is in.
+class Service:
+    """`hosts`: of another cluster than the one that the log is in."""
 
-    Raises:
-        WorkflowError: nobody said where the servers are.
-    """
-    where = hosts or context.hosts
-    if not where:
-        raise WorkflowError(
-            f"{context.where}: plugin: options: expected `hosts`, such as 127.0.0.1:2181, found none, and this group "
-            f"was not told where zraft's servers are either"
-        )
-    client = Client(where)
-    try:
-        await client.connect()
-    except BaseException:
-        await client.close()
-        raise
-    return client
+    def __init__(self, context: PluginContext, hosts: str | None) -> None:
+        self._context = context
+        self._hosts = hosts or context.hosts
+        self._client: Client | None = None
+
+    @property
+    def client(self) -> Client:
+        assert self._client is not None, "it is open"
+        return self._client
+
+    async def open(self) -> Client:
+        """
+        Raises:
+            WorkflowError: nobody said where the servers are.
+        """
+        if not self._hosts:
+            raise WorkflowError(
+                f"{self._context.where}: plugin: options: expected `hosts`, such as 127.0.0.1:2181, found none, and this "
+                f"group was not told where zraft's servers are either"
+            )
+        self._client = Client(self._hosts)
+        await self._client.connect()
+        return self._client
+
+    async def close(self) -> None:
+        """Also if it could not be opened."""
+        if self._client is not None:
+            await self._client.close()
+            self._client = None

@@ -14,8 +14,8 @@ from typing import Any, Final
 import msgpack
 
 from onyxlog.errors import WorkflowError
-from onyxlog.plugins.plugin import Chunk, PluginContext
-from onyxlog.plugins.service import open_client
+from onyxlog.plugins.plugin import Chunk, PluginContext, unwritable
+from onyxlog.plugins.service import Service
 from zraft_client import Client
 
 PREFIX: Final = "entry-"
@@ -65,21 +65,18 @@ class ZnodesInput:
         self.read = READERS[_checked_format(context, format)]
         self.until_end = until_end
         self.skip_truncated = skip_truncated
-        self._hosts = hosts
-        self._client: Client | None = None
+        self._service = Service(context, hosts)
 
     async def partitions(self) -> int:
         return 1
 
     async def reader(self, partition: int, position: int) -> ZnodesReader:
-        client = self._client = await open_client(self.context, self._hosts)
+        client = await self._service.open()
         page = await client.log(self.path, self.prefix, position, limit=1)
         return ZnodesReader(self, client, position, page.end if self.until_end else None)
 
     async def close(self) -> None:
-        if self._client is not None:
-            await self._client.close()
-            self._client = None
+        await self._service.close()
 
 
 class ZnodesReader:
@@ -139,25 +136,27 @@ class ZnodesOutput:
         self._context = context
         self._path = path
         self._prefix = prefix
-        self._write = WRITERS[_checked_format(context, format)]
-        self._hosts = hosts
-        self._client: Client | None = None
+        self._format = _checked_format(context, format)
+        self._service = Service(context, hosts)
 
     async def open(self, states: Mapping[int, Any] | None) -> None:
-        self._client = await open_client(self._context, self._hosts)
+        await self._service.open()
 
     async def write(self, segments: Sequence[Any]) -> None:
-        client = self._client
-        assert client is not None
+        client = self._service.client
         name = f"{self._path}/{self._prefix}"
         for begin in range(0, len(segments), WRITES_AT_A_TIME):
-            some = [self._write(segment) for segment in segments[begin : begin + WRITES_AT_A_TIME]]
+            some = [self._data_of(segment) for segment in segments[begin : begin + WRITES_AT_A_TIME]]
             await asyncio.gather(*(client.create(name, data, sequential=True) for data in some))
 
     async def flush(self) -> None:
         return None  # `write` returns once a majority has it
 
     async def close(self) -> None:
-        if self._client is not None:
-            await self._client.close()
-            self._client = None
+        await self._service.close()
+
+    def _data_of(self, segment: Any) -> bytes:
+        try:
+            return WRITERS[self._format](segment)
+        except (KeyError, TypeError, ValueError, OverflowError) as error:
+            raise unwritable(self._context, f"what format {self._format} can write", segment) from error

@@ -9,7 +9,7 @@ from then on what an older one, which has not heard of its end, still completes 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
 import msgpack
@@ -25,6 +25,7 @@ from onyxlog.jobs.checkpoints import (
     encode_checkpoint,
     latest_path,
     part_path,
+    version_path,
 )
 from onyxlog.peer.log_port import LogPort
 
@@ -63,6 +64,8 @@ class CheckpointStore:
             return False
         for other in versions:
             if other < version:
+                # Also of versions that never completed one. Parts go first: while `latest` is there, they are found.
+                await self._port.remove_state(version_path(self._job, other))
                 await self._port.remove_state(self._latest(other))
         for path in completed.over:
             await self._port.remove_state(path)
@@ -75,9 +78,9 @@ class CheckpointStore:
         await self._port.put_state(part_path(self._job, barrier, worker), data)
         return len(data)
 
-    async def parts(self, checkpoint: Checkpoint, task: TaskName) -> dict[int, Any]:
+    async def parts(self, checkpoint: Checkpoint, task: TaskName, slots: Iterable[int]) -> dict[int, Any]:
         """What the workers of a task held, by slot."""
-        keys = sorted(worker for worker in checkpoint.parts if worker.task == task)
+        keys = [WorkerKey(task, slot) for slot in sorted(slots)]
         found = await asyncio.gather(*(self._part(checkpoint.path_of(key)) for key in keys))
         return {key.slot: part for key, part in zip(keys, found, strict=True)}
 

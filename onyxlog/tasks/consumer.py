@@ -48,9 +48,7 @@ class Consumer(TaskWorker):
 
     async def _work(self) -> None:
         while not self._alignment.ended:
-            ticked = await self._tick()
-            if ticked is not None:
-                await self._conclude(ticked)
+            await self._tick()
             inlet = self._next_inlet()
             if inlet is None:
                 await self._wait(self._timer_s)
@@ -91,12 +89,6 @@ class Consumer(TaskWorker):
             values += following.values or ()
             following = inlet.first
         return Batch(segments, roots, values) if batch.roots is not None else Batch(segments)
-
-    async def _on_batch(self, batch: Batch) -> None:
-        self._segments += len(batch.segments)
-        await self._conclude(await self._process(lambda: self.processing.process(batch)))
-        if self.processing.has_after_batch:
-            await self._thread.run(self.processing.after_batch)
 
     async def _conclude(self, outcome: Outcome) -> None:
         if outcome.written and self._output is not None:

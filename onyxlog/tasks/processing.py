@@ -51,13 +51,20 @@ class Outcome:
     retries: list[int] = field(factory=list)
 
 
+_Fail = Callable[[Exception, Any, str], TaskError]
+"""What is made of an exception, the segment that is at fault, and what raised it."""
+
+
 class _Target:
     """A next task: collects what goes to each of its workers."""
 
-    __slots__ = ("_batches", "_grouping", "_slots", "_table", "_turn", "task")
+    __slots__ = ("_batches", "_failed", "_grouping", "_slots", "_table", "_turn", "task")
 
-    def __init__(self, task: TaskName, slots: Sequence[int], grouped: Grouping | None, turn: int) -> None:
+    def __init__(
+        self, task: TaskName, slots: Sequence[int], grouped: Grouping | None, turn: int, failed: _Fail
+    ) -> None:
         self.task = task
+        self._failed = failed
         self._slots = tuple(slots)
         self._grouping = grouped
         self._table = table_of(slots) if grouped is not None else ()
@@ -71,7 +78,10 @@ class _Target:
     def slot_of(self, segment: Any) -> int:
         if self._grouping is None:
             return self._slots[self._turn]
-        return self._table[self._grouping.bucket(segment)]
+        try:
+            return self._table[self._grouping.bucket(segment)]
+        except Exception as error:
+            raise self._fault(error, segment) from error
 
     def add_all(self, segments: list[Any]) -> None:
         """Of untracked ones."""
@@ -87,7 +97,10 @@ class _Target:
             return
         table, bucket = self._table, self._grouping.bucket
         for segment in segments:
-            slot = table[bucket(segment)]
+            try:
+                slot = table[bucket(segment)]
+            except Exception as error:
+                raise self._fault(error, segment) from error
             batch = batches.get(slot)
             if batch is None:
                 batches[slot] = Batch([segment])
@@ -102,6 +115,9 @@ class _Target:
         if batch.roots is not None and batch.values is not None:  # else nothing is tracked
             batch.roots.append(child.root)
             batch.values.append(child.ack)
+
+    def _fault(self, error: Exception, segment: Any) -> TaskError:
+        return self._failed(error, segment, f"group_by of task {self.task}")
 
     def take(self) -> Iterable[tuple[Destination, Batch]]:
         batches, self._batches = self._batches, {}
@@ -125,7 +141,9 @@ class Processing:
         self._transform = transform(self.task, self._where, self.context.resources)
         self._router: Router = router(seat.task, job.flow_conditions, job.downstream(seat.task))
         index = layout.index_of(seat)
-        self._targets = {name: _target(job.task(name), layout, index) for name in job.downstream(seat.task)}
+        self._targets = {
+            name: _target(job.task(name), layout, index, self._error) for name in job.downstream(seat.task)
+        }
         self.windows = TaskWindows(job, seat.task)
         triggers = [trigger for window in job.windows_of(seat.task) for trigger in job.triggers_of(window.id)]
         self.has_timers = any(isinstance(trigger.on, Timer) for trigger in triggers)
@@ -224,7 +242,10 @@ class Processing:
         for number, answer in enumerate(answers):
             if isinstance(answer, Failed):
                 segment, error = segments[number], answer.exception
-                handled = self._router.exceptional(segment, error)
+                try:
+                    handled = self._router.exceptional(segment, error)
+                except Exception as another:
+                    raise self._error(another, segment, _CONDITION) from another
                 if handled is None:
                     raise self._error(error, segment) from error
                 routes[number], new = handled
@@ -238,14 +259,10 @@ class Processing:
     ) -> None:
         """Send what came of one segment; the acks of its tree."""
         places: list[tuple[_Target, int, Any]] = []
+        everywhere = self._router.everywhere
         if self._passes:
             for new in made:
-                to = route
-                if to is None:
-                    try:
-                        to = self._router.route(old, new, made)
-                    except Exception as error:
-                        raise self._error(error, new, "a flow condition") from error
+                to = route or everywhere or self._routed(old, new, made)
                 if to.retry:
                     self._retry(parent, outcome)
                     return
@@ -263,6 +280,12 @@ class Processing:
             children = self._acks.settle(parent, len(places))
         for (target, slot, sent), child in zip(places, children, strict=True):
             target.add_tracked(sent, slot, child)
+
+    def _routed(self, old: Any, new: Any, made: list[Any]) -> Route:
+        try:
+            return self._router.route(old, new, made)
+        except Exception as error:
+            raise self._error(error, new, _CONDITION) from error
 
     def _retry(self, parent: Lineage | None, outcome: Outcome) -> None:
         if not self.tracked or parent is None or parent.root == UNROOTED:
@@ -296,7 +319,9 @@ class Processing:
         if self._is_output:
             outcome.written += emitted
         for segment in emitted:
-            route = self._router.everywhere or self._router.route(segment, segment, emitted)
+            route = self._router.everywhere or self._routed(segment, segment, emitted)
+            if route.retry:
+                self._retry(None, outcome)
             sent = route.stripped(segment)
             for name in route.to:
                 target = self._targets[name]
@@ -312,24 +337,31 @@ class Processing:
 
     # -- what fails
 
-    def guarded(self, hook: Hook, function: Callable[[], T]) -> T:
-        """Call hooks; what they raise is the task's error. Raises TaskError."""
+    def guarded(self, at: str, function: Callable[[], T]) -> T:
+        """Call hooks, or anything else that is users'; what they raise is the task's error. Raises TaskError."""
         try:
             return function()
         except Exception as error:
-            raise self._error(error, None, hook.value) from error
+            raise self._error(error, None, at) from error
 
     def _error(self, error: Exception, segment: Any, at: str = "apply") -> TaskError:
-        verdict = self.hooks.verdict(self.context, at, error)
         what = self.task.function if at == "apply" else at
         on = "" if segment is None else f" on {str(segment)[:200]}"
-        return TaskError(f"{self._where}: {what} raised {type(error).__name__}: {error}{on}", verdict)
+        text = f"{self._where}: {what} raised {type(error).__name__}: {error}{on}"
+        try:
+            verdict = self.hooks.verdict(self.context, at, error)
+        except Exception as another:
+            text = f"{text}; and {Hook.HANDLE_EXCEPTION} raised {type(another).__name__}: {another}"
+            verdict = Verdict.KILL
+        return TaskError(text, verdict)
 
 
 _NOBODY: Final = Lineage(UNROOTED, 0)
+_CONDITION: Final = "a flow condition"
 _BATCH_HOOKS: Final = (Hook.BEFORE_BATCH, Hook.AFTER_READ_BATCH)
 
 
-def _target(task: Task, layout: Layout, turn: int) -> _Target:
+def _target(task: Task, layout: Layout, turn: int, failed: _Fail) -> _Target:
     slots = [seat.slot for seat in layout.of(task.name)]
-    return _Target(task.name, slots, grouping(task.group_by) if task.group_by else None, turn % len(slots))
+    grouped = grouping(task.group_by) if task.group_by else None
+    return _Target(task.name, slots, grouped, turn % len(slots), failed)

@@ -49,11 +49,11 @@ class Producer(TaskWorker):
     async def _open(self, part: Part) -> None:
         assert self.task.plugin is not None
         source = self._source = make_input(self.task.plugin, self._plugin_context())
-        workers = len(self.layout.of(self.task.name))
+        mine = range(self._index, await source.partitions(), len(self._slots))
         positions = part.positions
         if not self._exactly_once:
-            positions = self._stored_positions = await self._positions(source, workers)
-        self._opened = await Partitions.open(source, self._index, workers, positions)
+            positions = self._stored_positions = await self._positions(mine)
+        self._opened = await Partitions.open(source, mine, positions)
         if self._tracked:
             self._pending_roots = Pending(
                 self.layout.number_of(self.seat),
@@ -74,9 +74,8 @@ class Producer(TaskWorker):
     def _replayed(self) -> int:
         return 0 if self._pending_roots is None else self._pending_roots.replayed
 
-    async def _positions(self, source: Input, workers: int) -> dict[int, int]:
-        """Where reading goes on, from the service."""
-        mine = range(self._index, await source.partitions(), workers)
+    async def _positions(self, mine: range) -> dict[int, int]:
+        """Where reading of these partitions goes on, from the service."""
         paths = {partition: position_path(self.job.id, self.task.name, partition) for partition in mine}
         found = await asyncio.gather(*(self._host.port.state(path) for path in paths.values()))
         positions = {}
@@ -106,9 +105,7 @@ class Producer(TaskWorker):
     async def _call_after(self, hook: Hook, segments: list[object]) -> None:
         processing = self.processing
         call = processing.hooks.after_ack if hook is Hook.AFTER_ACK else processing.hooks.after_retry
-        await self._thread.run(
-            lambda: processing.guarded(hook, lambda: call(processing.context, segments))  # type: ignore[arg-type]
-        )
+        await self._guarded(hook, lambda: call(processing.context, segments))  # type: ignore[arg-type]
 
     async def _work(self) -> None:
         if not self._exactly_once:
@@ -122,9 +119,7 @@ class Producer(TaskWorker):
             if pending is not None and now >= look_at:
                 look_at = now + LATE_S
                 pending.find_late(int(now * 1000))
-            ticked = await self._tick()
-            if ticked is not None:
-                await self._conclude(ticked)
+            await self._tick()
             if pending is not None and pending.has_late:
                 await self._send_again(pending)
             elif self.paused or (pending is not None and pending.is_full):
@@ -160,12 +155,6 @@ class Producer(TaskWorker):
             "segments are sent again", job=self.job.id, task=self.task.name, segments=len(batch.segments)
         )
         await self._on_batch(batch)
-
-    async def _on_batch(self, batch: Batch) -> None:
-        self._segments += len(batch.segments)
-        await self._conclude(await self._process(lambda: self.processing.process(batch)))
-        if self.processing.has_after_batch:
-            await self._thread.run(self.processing.after_batch)
 
     async def _conclude(self, outcome: Outcome) -> None:
         if outcome.acks:

@@ -29,9 +29,7 @@ class Partitions:
         self._turns = deque(sorted(readers))
 
     @classmethod
-    async def open(cls, source: Input, index: int, workers: int, positions: Mapping[int, int]) -> Partitions:
-        """Those of worker `index` of so many."""
-        mine = range(index, await source.partitions(), workers)
+    async def open(cls, source: Input, mine: Iterable[int], positions: Mapping[int, int]) -> Partitions:
         readers = {
             partition: await source.reader(partition, positions.get(partition, 0)) for partition in mine
         }
@@ -95,6 +93,7 @@ class Pending:
             token = (partition, position)
             self._segments[token] = segment
             self._send(batch, token, 1, now_ms)
+        frontier.go_on_from(chunk.next_position)
         return batch
 
     def again(self, count: int, now_ms: int) -> Batch:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import secrets
 from collections.abc import Sequence
 from random import Random
@@ -92,7 +91,7 @@ class JobRunner:
     async def start(self, task: StartTask) -> None:
         await self._end(task.peer, "reallocated")
         layout = layout_of(self._host.replica, task.job)
-        if self._closed or layout is None or layout.version != task.version:
+        if layout is None or layout.version != task.version:
             return  # overtaken: the entry that did it has a start or a stop of its own
         seat = layout.seat_of(task.peer)
         if seat is None or seat.task != task.task:
@@ -104,6 +103,8 @@ class JobRunner:
             raise WorkflowError(
                 f"job {task.job}: its znode knows no task {task.task}, its entry does"
             ) from None
+        if self._closed:
+            return  # perhaps while the job was read
         thread = TaskThread(f"{task.job}/{task.task}/{seat.slot}", inline=not self._settings.threads)
         worker = kind(job, layout, seat, self._around, thread)
         running = _Running(
@@ -132,8 +133,7 @@ class JobRunner:
             )
 
     async def close(self) -> None:
-        if self._closed:
-            return
+        """Again, if it was cancelled: the rest of it."""
         self._closed = True
         self._looking.cancel()
         for peer in tuple(self._running):
@@ -187,9 +187,10 @@ class JobRunner:
         if running is None:
             return
         running.task.cancel()
-        with contextlib.suppress(asyncio.CancelledError):
+        try:
             await asyncio.wait((running.task,))
-        await running.worker.stop(why)
+        finally:
+            await running.worker.stop(why)
 
     async def _look(self) -> None:
         """Tell the log which workers stand still with full buffers."""

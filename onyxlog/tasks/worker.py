@@ -21,9 +21,9 @@ from onyxlog.jobs.acking import owner_of
 from onyxlog.jobs.barriers import Barrier as Cut
 from onyxlog.jobs.barriers import WorkerKey
 from onyxlog.jobs.checkpoints import Checkpoint, decode_checkpoint
-from onyxlog.jobs.grouping import BUCKETS, table_of
+from onyxlog.jobs.grouping import BUCKETS, adopts, sources_of, table_of
 from onyxlog.jobs.lifecycles import Hook, Hooks, hooks
-from onyxlog.jobs.specification import Delivery, Job, Task
+from onyxlog.jobs.specification import Delivery, Job, Task, TaskKind
 from onyxlog.peer.task_runner import TaskHost
 from onyxlog.plugins.plugin import PluginContext
 from onyxlog.replica.commands import SignalReady
@@ -33,6 +33,7 @@ from onyxlog.tasks.coordination import Coordination
 from onyxlog.tasks.items import (
     Acks,
     Ask,
+    Batch,
     Finished,
     Inject,
     Item,
@@ -106,6 +107,7 @@ class TaskWorker(ABC):
         self._store = CheckpointStore(around.host.port, job.id)
         self._key = WorkerKey(seat.task, seat.slot)
         self._index = layout.index_of(seat)
+        self._slots = [each.slot for each in layout.of(seat.task)]
         self._exactly_once = job.delivery is Delivery.EXACTLY_ONCE_STATE
         self._tracked = job.delivery is Delivery.AT_LEAST_ONCE
         self._wake = asyncio.Event()
@@ -151,20 +153,28 @@ class TaskWorker(ABC):
         self._plane.unregister(self.me)
         for channel in self._channels():
             channel.close()
-        processing = self._processing
-        if self._started and processing is not None:
+        try:
+            await self._call_after_stop(why)
+        finally:  # a group that leaves waits only so long for user code
             try:
-                await self._thread.last(lambda: processing.hooks.after_task_stop(processing.context, why))
-            except Exception as error:
-                log.warning(
-                    "a hook failed",
-                    job=self.job.id,
-                    task=self.task.name,
-                    hook="after_task_stop",
-                    error=repr(error),
-                )
-        await self._close_plugin()
-        self._thread.close()
+                await self._close_plugin()
+            finally:
+                self._thread.close()
+
+    async def _call_after_stop(self, why: str) -> None:
+        processing = self._processing
+        if not self._started or processing is None:
+            return
+        try:
+            await self._thread.last(lambda: processing.hooks.after_task_stop(processing.context, why))
+        except Exception as error:
+            log.warning(
+                "a hook failed",
+                job=self.job.id,
+                task=self.task.name,
+                hook=Hook.AFTER_TASK_STOP.value,
+                error=repr(error),
+            )
 
     def statistics(self) -> WorkerStatistics:
         return WorkerStatistics(
@@ -204,15 +214,10 @@ class TaskWorker(ABC):
         while not await self._may_start(processing):
             await self._wait(START_RETRY_S)
         self._started = True
-        await self._thread.run(
-            lambda: processing.guarded(Hook.BEFORE_TASK_START, lambda: found.before_task_start(context))
-        )
+        await self._guarded(Hook.BEFORE_TASK_START, lambda: found.before_task_start(context))
 
     async def _may_start(self, processing: Processing) -> bool:
-        ask = processing.hooks.may_start
-        return await self._thread.run(
-            lambda: processing.guarded(Hook.START_TASK, lambda: ask(processing.context))
-        )
+        return await self._guarded(Hook.START_TASK, lambda: processing.hooks.may_start(processing.context))
 
     async def _recover(self) -> Part:
         if not self._exactly_once:
@@ -226,34 +231,33 @@ class TaskWorker(ABC):
         part = await self._my_part(checkpoint)
         if part.windows:
             mine = self._my_buckets()
-            await self._thread.run(
-                lambda: self.processing.windows.restore(part.windows, lambda bucket: bucket in mine)
+            windows = self.processing.windows
+            await self._guarded(
+                "the checkpoint of windows",
+                lambda: windows.restore(part.windows, lambda bucket: bucket in mine),
             )
         return part
 
     async def _my_part(self, checkpoint: Checkpoint) -> Part:
-        """Windows: all, where there is grouping, as any may hold keys that are this worker's now."""
-        held = await self._store.parts(checkpoint, self.task.name)
-        adopted = {slot: part for slot, part in held.items() if self.adopts(slot)}
-        of_windows = held if self.task.group_by is not None else adopted
+        """Only those parts are read of which something is this worker's; positions of inputs may be in any."""
+        old, slot, slots = checkpoint.slots_of(self.task.name), self.seat.slot, self._slots
+        of_windows = sources_of(slot, slots, old, grouped=self.task.group_by is not None) if old else ()
+        adopted = [other for other in old if self.adopts(other)]
+        wanted = old if self.task.kind is TaskKind.INPUT else {*of_windows, *adopted}
+        held = await self._store.parts(checkpoint, self.task.name, wanted)
         return Part(
-            tuple(part["windows"] for _, part in sorted(of_windows.items()) if part["windows"]),
-            {slot: part["output"] for slot, part in adopted.items()},
+            tuple(held[other]["windows"] for other in of_windows if held[other]["windows"]),
+            {other: held[other]["output"] for other in adopted},
             {partition: at for part in held.values() for partition, at in part["positions"].items()},
         )
 
     def adopts(self, slot: int) -> bool:
-        """Whether what the worker of this slot held, and is bound to no key, is this worker's now.
-
-        That are its own slot, and a share of those that nobody has.
-        """
-        slots = [seat.slot for seat in self.layout.of(self.task.name)]
-        return slot == self.seat.slot or (slot not in slots and slot % len(slots) == self._index)
+        return adopts(self.seat.slot, self._slots, slot)
 
     def _my_buckets(self) -> frozenset[int]:
         if self.task.group_by is None:
             return frozenset(range(BUCKETS))
-        table = table_of([seat.slot for seat in self.layout.of(self.task.name)])
+        table = table_of(self._slots)
         return frozenset(bucket for bucket, slot in enumerate(table) if slot == self.seat.slot)
 
     # -- what kinds of tasks differ in
@@ -265,6 +269,10 @@ class TaskWorker(ABC):
     @abstractmethod
     async def _work(self) -> None:
         """Until there is nothing more to do, and the last part of a checkpoint is stored."""
+
+    @abstractmethod
+    async def _conclude(self, outcome: Outcome) -> None:
+        """What is due now that the rest of the outcome was sent: writing, acks, retries; then wait for credit."""
 
     @abstractmethod
     async def _close_plugin(self) -> None: ...
@@ -364,8 +372,11 @@ class TaskWorker(ABC):
             self._to_owner(owner).send(Acks(acks))
 
     def _ask_again(self, roots: list[int]) -> None:
+        by_owner: dict[int, list[int]] = {}
         for root in roots:
-            self._to_owner(owner_of(root)).send(Retry([root]))
+            by_owner.setdefault(owner_of(root), []).append(root)
+        for owner, again in by_owner.items():
+            self._to_owner(owner).send(Retry(again))
 
     def _to_owner(self, owner: int) -> Channel:
         channel = self._acks.get(owner)
@@ -383,6 +394,11 @@ class TaskWorker(ABC):
     @property
     def _where(self) -> str:
         return f"job {self.job.id}, task {self.task.name}, slot {self.seat.slot}"
+
+    async def _guarded(self, at: str, function: Callable[[], T]) -> T:
+        """Run something of users' in the worker's thread. Raises TaskError."""
+        processing = self.processing
+        return await self._thread.run(lambda: processing.guarded(at, function))
 
     async def _process(self, work: Callable[[], Outcome]) -> Outcome:
         outcome = await self._thread.run(work)
@@ -414,13 +430,19 @@ class TaskWorker(ABC):
         """How long to sleep at most."""
         return TIMER_S if self.processing.has_timers else None
 
-    async def _tick(self) -> Outcome | None:
+    async def _on_batch(self, batch: Batch) -> None:
+        self._segments += len(batch.segments)
+        await self._conclude(await self._process(lambda: self.processing.process(batch)))
+        if self.processing.has_after_batch:
+            await self._thread.run(self.processing.after_batch)
+
+    async def _tick(self) -> None:
         """Let timers fire, if it is time for that."""
         now = asyncio.get_running_loop().time()
         if not self.processing.has_timers or now < self._next_tick:
-            return None
+            return
         self._next_tick = now + TIMER_S
-        return await self._process(lambda: self.processing.tick(int(now * 1000)))
+        await self._conclude(await self._process(lambda: self.processing.tick(int(now * 1000))))
 
     def _broadcast(self, item: Item) -> None:
         for channel in self._data.values():
@@ -429,7 +451,7 @@ class TaskWorker(ABC):
     async def _windows_now(self) -> bytes | None:
         if not self.processing.windows:
             return None
-        return await self._thread.run(self.processing.windows.snapshot)
+        return await self._guarded("the state of windows", self.processing.windows.snapshot)
 
     async def _store_part(self, number: int, part: dict[str, Any]) -> None:
         await self._store.put_part(Cut(self.layout.version, number), self._key, part)

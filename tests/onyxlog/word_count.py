@@ -121,7 +121,10 @@ async def share_counted(client: Client, size: Size) -> float:
     data = await client.port.state(f"{latest_path('counted')}/{versions[-1]}") if versions else None
     if not data:
         return 0.0
-    parts = await CheckpointStore(client.port, "counted").parts(decode_checkpoint(data, "latest"), "read")
+    checkpoint = decode_checkpoint(data, "latest")
+    parts = await CheckpointStore(client.port, "counted").parts(
+        checkpoint, "read", checkpoint.slots_of("read")
+    )
     return sum(at for part in parts.values() for at in part["positions"].values()) / size.segments
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
 
 from attrs import evolve
@@ -13,7 +14,7 @@ from onyxlog.jobs.lifecycles import Lifecycle
 from onyxlog.jobs.predicates import Predicate
 from onyxlog.jobs.specification import Job, Plugin, Task, TaskKind
 from onyxlog.jobs.triggers import Evict, Punctuation, Segments, Trigger, Watermark
-from onyxlog.jobs.windows import Fixed, Global, Session, Sliding, Window
+from onyxlog.jobs.windows import Extent, Fixed, Global, Session, Sliding, Window
 from onyxlog.scheduling.requirements import FluxPolicy
 
 HERE = "tests.onyxlog.jobs.functions"
@@ -87,3 +88,14 @@ def with_everything() -> Job:
         ),
         metadata={"owner": "us", "tags": [1, None, 2.5, b"x"]},
     )
+
+
+def sessions(extents: Iterable[Extent]) -> tuple[Extent, ...]:
+    """All stretches that overlap made one; sorted. In whatever order they come, the result is the same."""
+    merged: list[Extent] = []
+    for extent in sorted(extents):
+        if merged and extent.start < merged[-1].end:
+            merged[-1] = Extent(merged[-1].start, max(merged[-1].end, extent.end))
+        else:
+            merged.append(extent)
+    return tuple(merged)

@@ -237,3 +237,16 @@ def test_a_position_is_done_only_once() -> None:
     of.done(0)
     with pytest.raises(KeyError):
         of.done(0)
+
+
+def test_a_frontier_goes_on_where_the_source_says() -> None:
+    of = Frontier()
+    of.begin(10)
+    of.go_on_from(25)
+    assert of.position == 10
+    of.done(10)
+    assert of.position == 25
+    of.go_on_from(40)
+    assert of.position == 40
+    of.begin(40)
+    assert of.position == 40

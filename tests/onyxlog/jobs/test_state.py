@@ -39,9 +39,8 @@ from onyxlog.jobs.windows import (
     Sliding,
     Window,
     WindowType,
-    sessions,
 )
-from tests.onyxlog.jobs.samples import HERE
+from tests.onyxlog.jobs.samples import HERE, sessions
 
 BY_USER = GroupBy(("user",))
 MARK = Punctuation(Predicate(f"{HERE}:is_mark"))
@@ -116,13 +115,13 @@ def test_a_percentage_fires_before_the_end() -> None:
     assert told(of.apply(at(5))) == [(0, 10, 3)]
 
 
-def test_time_that_inputs_tell_fires_watermarks_without_segments_and_never_goes_back() -> None:
-    of = state(Fixed(10), Watermark())
-    of.apply(at(1))
-    assert of.advance(9) == []
-    assert told(of.advance(10)) == [(0, 10, 1)]
-    assert of.advance(5) == []
-    assert told(of.apply(at(3))) == [(0, 10, 2)]
+def test_time_of_any_group_fires_watermarks_of_all_and_never_goes_back() -> None:
+    of = state(Fixed(10), Watermark(), group_by=BY_USER)
+    of.apply(at(1, user="a"))
+    assert of.apply(at(9, user="b")) == []
+    assert told(of.apply(at(10, user="c"))) == [(0, 10, 1), (0, 10, 1)]
+    assert told(of.apply(at(5, user="d"))) == [(0, 10, 1)]
+    assert told(of.apply(at(3, user="a"))) == [(0, 10, 2)]
 
 
 def test_a_session_ends_a_gap_after_its_last_segment_however_long_it_was() -> None:

@@ -103,7 +103,7 @@ def test_a_task_without_windows_has_none() -> None:
     windows = TaskWindows(job(), "split")
     assert not windows
     assert windows.grouping is None
-    assert windows.apply([{"a": 1}]) == windows.complete() == windows.tick(5) == windows.advance(5) == []
+    assert windows.apply([{"a": 1}]) == windows.complete() == windows.tick(5) == []
 
 
 @pytest.mark.parametrize(
@@ -121,8 +121,8 @@ def test_bytes_that_are_no_snapshot_of_a_task_are_an_error(snapshot: bytes) -> N
         TaskWindows(job(), "count").restore([snapshot])
 
 
-def test_timers_and_time_from_inputs_reach_all_windows() -> None:
+def test_clocks_and_time_reach_all_windows() -> None:
     windows = TaskWindows(job(), "count")
     windows.apply(BATCH[:2])
     assert windows.tick(1_000) == []
-    assert [firing.result for firing in windows.advance(100)] == [5]
+    assert [firing.result for firing in windows.apply([{"word": "or", "n": 1, "at": 100}])] == [5]

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from onyxlog.errors import WorkflowError
+from onyxlog.jobs.functions import resolve
 from onyxlog.jobs.specification import Task
 from onyxlog.jobs.transform import AnswerError, Failed, Transform, segments_of, transform
 from tests.onyxlog.jobs.samples import HERE
@@ -97,3 +98,10 @@ def test_tuples_and_other_maps_are_taken_too() -> None:
 def test_a_function_that_is_not_there_is_told_before_anything_runs() -> None:
     with pytest.raises(WorkflowError, match=r"task: function: .* has no 'splitt' \(did you mean 'split'\?\)"):
         of("splitt")
+
+
+def test_a_module_that_raises_when_it_is_imported_is_told_like_one_that_is_not_there() -> None:
+    with pytest.raises(
+        WorkflowError, match=r"module 'tests\.onyxlog\.jobs\.broken' raises RuntimeError .*: no licence"
+    ):
+        resolve("tests.onyxlog.jobs.broken:f")

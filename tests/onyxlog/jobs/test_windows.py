@@ -9,7 +9,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from onyxlog.jobs.aggregates import Aggregation
-from onyxlog.jobs.windows import EVERYTHING, Extent, Fixed, Global, Session, Sliding, Window, joined, sessions
+from onyxlog.jobs.windows import EVERYTHING, Extent, Fixed, Global, Session, Sliding, Window, joined
+from tests.onyxlog.jobs.samples import sessions
 
 times = st.integers(-(10**6), 10**6)
 lengths = st.integers(1, 50)

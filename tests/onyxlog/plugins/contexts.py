@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TypeVar
 
+from onyxlog.jobs.grouping import adopts
 from onyxlog.plugins.plugin import Chunk, Input, PluginContext
 
 T = TypeVar("T")
@@ -15,11 +16,15 @@ async def at_once(function: Callable[[], T]) -> T:
 
 
 def context(slot: int = 0, slots: tuple[int, ...] = (0,), hosts: str = "") -> PluginContext:
-    def adopts(other: int) -> bool:
-        return other == slot or (other not in slots and other % len(slots) == slots.index(slot))
-
     return PluginContext(
-        "job", "task", "a.1", slot, "job 'job': catalog: task 'task'", at_once, hosts, adopts
+        "job",
+        "task",
+        "a.1",
+        slot,
+        "job 'job': catalog: task 'task'",
+        at_once,
+        hosts,
+        lambda other: adopts(slot, slots, other),
     )
 
 

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import json
+from collections.abc import Callable
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from typing import Any, TypeVar
 
+import attrs
 import msgpack
 import pytest
 from hypothesis import given, settings
@@ -22,6 +25,8 @@ from onyxlog.plugins.znodes import ZnodesInput, ZnodesOutput
 from tests.client.fake import FakeCluster
 from tests.onyxlog.plugins.contexts import context, everything
 from zraft_client import Client
+
+T = TypeVar("T")
 
 
 @settings(deadline=None)
@@ -224,3 +229,74 @@ def test_all_names_of_plugins_lead_to_a_class() -> None:
 
     for path in (*INPUTS.values(), *OUTPUTS.values()):
         assert isinstance(resolve_callable(path), type)
+
+
+def odd_numbers(number: int) -> dict[str, int]:
+    if number % 2 == 0:
+        raise LookupError("even")
+    return {"n": number}
+
+
+def test_what_a_source_cannot_make_a_segment_of_is_the_jobs_fault_and_named(tmp_path: Path) -> None:
+    """Read again it would be the same: the virtual peer must not begin again and again."""
+    path = tmp_path / "text"
+    path.write_text('{"n": 1}\n{"n": \n')
+    generated = GeneratedInput(context(), f"{__name__}:odd_numbers", 2)
+
+    async def read(source: Input) -> None:
+        reader = await source.reader(0, 0)
+        try:
+            await reader.read(10)
+        finally:
+            await reader.close()
+
+    with pytest.raises(WorkflowError, match=rf"{path}: offset 9: expected a line of JSON"):
+        asyncio.run(read(LinesInput(context(), str(path), format="json")))
+    with pytest.raises(WorkflowError, match=r"odd_numbers' raised LookupError on 0: even"):
+        asyncio.run(read(generated))
+
+
+def test_what_generates_segments_is_a_users_function_and_runs_in_the_workers_thread() -> None:
+    called: list[object] = []
+
+    async def in_thread(function: Callable[[], T]) -> T:
+        called.append(function)
+        return function()
+
+    source = GeneratedInput(
+        attrs.evolve(context(), in_thread=in_thread), "tests.onyxlog.tasks.functions:line", 7
+    )
+    assert len(asyncio.run(everything(source, count=3))[0]) == 7
+    assert len(called) == 3
+
+
+@pytest.mark.parametrize(
+    ("plugin", "segment", "expected"),
+    [
+        (Plugin("lines"), {"n": b"x"}, "expected what JSON can write"),
+        (Plugin("lines", {"format": "text"}), {"n": 1}, "expected text at 'line'"),
+        (Plugin("znodes", {"format": "text"}), {"n": 1}, "expected what format text can write"),
+        (Plugin("znodes", {"format": "json"}), {"n": b"x"}, "expected what format json can write"),
+        (Plugin("dictionary", {"dictionary": "counts", "key": "word"}), {"n": 1}, "expected a key at 'word'"),
+    ],
+)
+def test_what_a_sink_cannot_write_is_the_jobs_fault_and_named(
+    tmp_path: Path, plugin: Plugin, segment: Any, expected: str
+) -> None:
+    path = {} if plugin.name == "dictionary" else {"path": str(tmp_path)}
+
+    async def run() -> None:
+        cluster = FakeCluster()
+        await cluster.listen(1)
+        made = make_output(
+            attrs.evolve(plugin, options={**plugin.options, **path}), context(hosts=cluster.hosts)
+        )
+        await made.open(None)
+        try:
+            await made.write([segment])
+        finally:
+            await made.close()
+            await cluster.close()
+
+    with pytest.raises(WorkflowError, match=f"task 'task': plugin: {expected} in every segment, found {{'n'"):
+        asyncio.run(run())

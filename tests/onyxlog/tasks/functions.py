@@ -35,3 +35,29 @@ def fail_on_ring(segment: Segment) -> Segment:
     if segment["word"] == "ring":
         raise ValueError("no rings here")
     return segment
+
+
+def raise_on(segment: Segment, *_: Any) -> Any:
+    raise ValueError("not this one")
+
+
+class RaisingVerdict:
+    @staticmethod
+    def handle_exception(context: Any, at: str, exception: Exception) -> str:
+        raise OSError("no verdict")
+
+
+class Unplain:
+    """An aggregate whose state cannot be stored."""
+
+    def initial(self) -> Any:
+        return set()
+
+    def add(self, state: Any, segment: Segment) -> Any:
+        return state | {segment["word"]}
+
+    def merge(self, state: Any, other: Any) -> Any:
+        return state | other
+
+    def result(self, state: Any) -> Any:
+        return len(state)

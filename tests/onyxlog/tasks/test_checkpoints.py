@@ -79,7 +79,7 @@ def test_what_is_completed_while_another_takes_over_is_seen_by_him_or_sees_him()
             await completing
             assert found is not None
             try:
-                parts = await new.parts(found, "read")
+                parts = await new.parts(found, "read", [0])
             except EntryError:
                 lost.append(steps)
             else:
@@ -114,6 +114,22 @@ def test_what_is_over_is_removed() -> None:
     assert sorted(with_store(use).states) == ["checkpoints/job/latest/0000000008"]
 
 
+def test_versions_that_never_completed_a_checkpoint_leave_nothing_once_a_later_one_has() -> None:
+    """However often workers come and go, a job's state takes no more room."""
+
+    async def use(store: CheckpointStore, port: MemoryPort) -> None:
+        for version in (3, 5, 8):
+            await store.take_over(version)
+            await store.put_part(Barrier(version, 1), READ, {})
+        await store.put_part(Barrier(3, 2), READ, {})
+        await store.complete(8, completed(8, 1))
+
+    assert sorted(with_store(use).states) == [
+        "checkpoints/job/latest/0000000008",
+        "checkpoints/job/parts/8/1/read-0",
+    ]
+
+
 def test_a_jobs_checkpoints_can_be_forgotten() -> None:
     async def use(store: CheckpointStore, port: MemoryPort) -> None:
         await store.take_over(3)
@@ -128,9 +144,9 @@ def test_a_jobs_checkpoints_can_be_forgotten() -> None:
 def test_a_part_that_is_missing_or_damaged_is_named() -> None:
     async def use(store: CheckpointStore, port: MemoryPort) -> None:
         with pytest.raises(EntryError, match="state/checkpoints/job/parts/3/1/read-0: expected a part"):
-            await store.parts(checkpoint(3, 1), "read")
+            await store.parts(checkpoint(3, 1), "read", [0])
         await port.put_state("checkpoints/job/parts/3/1/read-0", b"x")
         with pytest.raises(EntryError, match="state/checkpoints/job/parts/3/1/read-0: not a part"):
-            await store.parts(checkpoint(3, 1), "read")
+            await store.parts(checkpoint(3, 1), "read", [0])
 
     with_store(use)

@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 import asyncio
+import re
 from typing import Any
 
 import attrs
 import pytest
 
 from onyxlog.jobs.aggregates import Aggregation
+from onyxlog.jobs.checkpoints import decode_checkpoint
+from onyxlog.jobs.flow_conditions import FlowCondition
 from onyxlog.jobs.grouping import GroupBy
+from onyxlog.jobs.lifecycles import Lifecycle
+from onyxlog.jobs.predicates import Predicate
 from onyxlog.jobs.specification import Delivery, Job, Plugin, Task, TaskKind
 from onyxlog.jobs.triggers import Complete, Trigger
 from onyxlog.jobs.validation import check
@@ -19,8 +24,10 @@ from onyxlog.replica.commands import CompleteJob, ExhaustInput, SealOutput, Sign
 from onyxlog.tasks.items import Batch
 from onyxlog.tasks.processing import Outcome, Processing
 from onyxlog.tasks.runner import RunnerSettings
+from tests.onyxlog.tasks import gates
 from tests.onyxlog.tasks.attempts import Groups
 from tests.onyxlog.tasks.functions import counts, split
+from tests.onyxlog.tasks.gates import Gate
 
 HERE = "tests.onyxlog.tasks.functions"
 
@@ -33,18 +40,43 @@ def out(request: pytest.FixtureRequest) -> Any:
     forget(name)
 
 
+@pytest.fixture
+def gate(request: pytest.FixtureRequest) -> Any:
+    name = request.node.name
+    yield gates.gate(name)
+    gates.forget(name)
+
+
+def read_task(lines: int, partitions: int) -> Task:
+    options = {"function": f"{HERE}:line", "count": lines, "partitions": partitions}
+    return Task("read", TaskKind.INPUT, plugin=Plugin("generated", options), batch_size=20)
+
+
+def gated(job: Job, name: str) -> Job:
+    """The job with its input behind the gate of that name."""
+    read = job.task("read")
+    assert read.plugin is not None
+    plugin = Plugin("tests.onyxlog.tasks.gates:GatedInput", {**read.plugin.options, "gate": name})
+    behind = attrs.evolve(read, plugin=plugin, batch_timeout_ms=1)
+    return attrs.evolve(job, catalog=tuple(behind if task == read else task for task in job.catalog))
+
+
+def lines_read(groups: Groups) -> int:
+    """How many the two workers of the input have read in this attempt."""
+    return sum(groups.runners[name].statistics()[f"{name}.1"].segments for name in ("a", "b"))
+
+
+async def until_read(groups: Groups, lines: int) -> None:
+    await groups.until(lambda: lines_read(groups) >= lines)
+
+
 def word_count(name: str, lines: int, delivery: Delivery, **more: Any) -> Job:
     """Windows count, so this is for state that is exactly-once."""
     return Job(
         id="words",
         workflow=(("read", "split"), ("split", "count"), ("count", "write")),
         catalog=(
-            Task(
-                "read",
-                TaskKind.INPUT,
-                plugin=Plugin("generated", {"function": f"{HERE}:line", "count": lines, "partitions": 4}),
-                batch_size=20,
-            ),
+            read_task(lines, 4),
             Task("split", function=f"{HERE}:split"),
             Task("count", TaskKind.REDUCE, group_by=GroupBy(("word",))),
             Task("write", TaskKind.OUTPUT, plugin=Plugin("collecting", {"name": name})),
@@ -63,12 +95,7 @@ def spread(name: str, lines: int, **more: Any) -> Job:
         id="spread",
         workflow=(("read", "split"), ("split", "write")),
         catalog=(
-            Task(
-                "read",
-                TaskKind.INPUT,
-                plugin=Plugin("generated", {"function": f"{HERE}:line", "count": lines, "partitions": 3}),
-                batch_size=20,
-            ),
+            read_task(lines, 3),
             Task("split", function=f"{HERE}:split"),
             Task("write", TaskKind.OUTPUT, plugin=Plugin("collecting", {"name": name})),
         ),
@@ -130,57 +157,75 @@ def test_every_segment_comes_through_once_when_nothing_fails(
 
 @pytest.mark.parametrize("checkpointed", [False, True])
 def test_counts_are_exact_although_a_group_dies_midway(
-    out: list[Any], checkpointed: bool, request: Any
+    out: list[Any], gate: Gate, checkpointed: bool, request: Any
 ) -> None:
     """Those that are left are another number for each task: positions and groups go to other workers."""
-    job = word_count(request.node.name, 4_000, Delivery.EXACTLY_ONCE_STATE)
+    job = gated(word_count(request.node.name, 4_000, Delivery.EXACTLY_ONCE_STATE), request.node.name)
+    if not checkpointed:
+        job = attrs.evolve(job, checkpoint_interval_ms=1_000_000)
+    gate.limit = 500  # of 1,000 in each partition
 
     async def run() -> None:
         async with Groups("a", "b", "c") as groups:
             await groups.begin(job, WORDS_AT, 7)
             if checkpointed:
                 await groups.until(lambda: any("parts/7" in path for path in groups.log.states))
-            await asyncio.sleep(0.03)
+            await until_read(groups, 1_000)
+            assert checkpointed is any("parts/7" in path for path in groups.log.states)
             await groups.kill("b")
             places = {"read": ["a.1"], "split": ["a.2", "c.1"], "count": ["a.3", "c.3"], "write": ["c.2"]}
             await groups.begin(job, places, 12)
+            gate.open()
             await groups.completed()
 
     asyncio.run(run())
     assert result_of(out) == counts(4_000)
 
 
-def test_a_job_begins_from_its_checkpoint_not_from_the_start(out: list[Any], request: Any) -> None:
-    job = word_count(request.node.name, 6_000, Delivery.EXACTLY_ONCE_STATE)
+def test_a_job_begins_from_its_checkpoint_not_from_the_start(
+    out: list[Any], gate: Gate, request: Any
+) -> None:
+    """The first attempt can read half, and does; the second begins from a checkpoint that was begun after that."""
+    job = gated(word_count(request.node.name, 6_000, Delivery.EXACTLY_ONCE_STATE), request.node.name)
+    gate.limit = 750  # of 1,500 in each partition
     segments = []
 
     async def run() -> None:
         async with Groups("a", "b", "c") as groups:
             await groups.begin(job, WORDS_AT, 7)
-            await groups.until(
-                lambda: any("latest" in path and data for path, data in groups.log.states.items())
-            )
+            await until_read(groups, 3_000)
+            under_way = checkpoint_of(groups) + 1
+            await groups.until(lambda: checkpoint_of(groups) > under_way)
             await groups.begin(job, WORDS_AT, 9)
+            gate.open()
             await groups.completed()
-            segments.append(groups.runners["a"].statistics()["a.1"].segments)
-            segments.append(groups.runners["b"].statistics()["b.1"].segments)
+            segments.append(lines_read(groups))
 
     asyncio.run(run())
     assert result_of(out) == counts(6_000)
-    assert sum(segments) < 6_000  # none at all, if everything had been read by then
+    assert 0 < sum(segments) < 6_000
+    assert sum(segments) == 3_000
 
 
-def test_broken_connections_lose_and_repeat_nothing(out: list[Any], request: Any) -> None:
-    job = word_count(request.node.name, 6_000, Delivery.EXACTLY_ONCE_STATE)
+def checkpoint_of(groups: Groups) -> int:
+    """The number of the last that is complete; 0: none."""
+    found = [data for path, data in groups.log.states.items() if "/latest/" in path and data]
+    return max((decode_checkpoint(data, "latest").barrier.number for data in found), default=0)
+
+
+def test_broken_connections_lose_and_repeat_nothing(out: list[Any], gate: Gate, request: Any) -> None:
+    job = gated(word_count(request.node.name, 6_000, Delivery.EXACTLY_ONCE_STATE), request.node.name)
     reconnects = []
 
     async def run() -> None:
         async with Groups("a", "b", "c") as groups:
             await groups.begin(job, WORDS_AT, 7)
-            for _ in range(6):
-                await asyncio.sleep(0.03)
+            for number in range(6):
+                gate.limit = 200 * (number + 1)  # of 1,500 in each partition
+                await until_read(groups, 800 * number + 400)
                 for runner in groups.runners.values():
                     runner.break_connections()
+            gate.open()
             await groups.completed()
             reconnects.extend(runner.plane_statistics().reconnects for runner in groups.runners.values())
 
@@ -189,15 +234,20 @@ def test_broken_connections_lose_and_repeat_nothing(out: list[Any], request: Any
     assert sum(reconnects) > 0
 
 
-def test_at_least_once_every_segment_arrives_although_a_group_dies(out: list[Any], request: Any) -> None:
+def test_at_least_once_every_segment_arrives_although_a_group_dies(
+    out: list[Any], gate: Gate, request: Any
+) -> None:
     job = spread(request.node.name, 4_000, delivery=Delivery.AT_LEAST_ONCE, pending_max=500)
+    job = gated(job, request.node.name)
+    gate.limit = 667  # of 1,333 or 1,334 in each partition
 
     async def run() -> None:
         async with Groups("a", "b", "c") as groups:
             await groups.begin(job, {"read": ["a.1", "b.1"], "split": ["a.2", "b.2"], "write": ["c.3"]}, 3)
-            await asyncio.sleep(0.1)
+            await until_read(groups, 1_000)
             await groups.kill("b")
             await groups.begin(job, {"read": ["a.1"], "split": ["c.2"], "write": ["c.3"]}, 8)
+            gate.open()
             await groups.completed()
 
     asyncio.run(run())
@@ -249,3 +299,75 @@ def test_an_exception_kills_the_job_and_says_where(out: list[Any], request: Any)
     assert "job spread, task write" in reason
     assert "fail_on_ring raised ValueError: no rings here" in reason
     assert "'word': 'ring'" in reason
+
+
+def changed(job: Job, name: str, **more: Any) -> Job:
+    """The job with another task of this name."""
+    return attrs.evolve(
+        job,
+        catalog=tuple(attrs.evolve(task, **more) if task.name == name else task for task in job.catalog),
+    )
+
+
+SPREAD = spread("nobody", 50)
+COUNTED = word_count("nobody", 50, Delivery.EXACTLY_ONCE_STATE)
+RAISING = Predicate(f"{HERE}:raise_on")
+
+
+@pytest.mark.parametrize(
+    ("job", "reason"),
+    [
+        (
+            changed(SPREAD, "write", group_by=GroupBy(function=f"{HERE}:raise_on")),
+            "task split: group_by of task write raised ValueError: not this one on {'word':",
+        ),
+        (
+            attrs.evolve(
+                changed(SPREAD, "write", group_by=GroupBy(function=f"{HERE}:raise_on")),
+                delivery=Delivery.BEST_EFFORT,
+            ),
+            "task split: group_by of task write raised ValueError: not this one on {'word':",
+        ),
+        (
+            attrs.evolve(SPREAD, flow_conditions=(FlowCondition("split", ("write",), RAISING),)),
+            "task split: a flow condition raised ValueError: not this one",
+        ),
+        (
+            attrs.evolve(COUNTED, flow_conditions=(FlowCondition("count", ("write",), RAISING),)),
+            "task count: a flow condition raised ValueError: not this one",
+        ),
+        (
+            attrs.evolve(
+                changed(SPREAD, "split", function=f"{HERE}:raise_on"),
+                flow_conditions=(FlowCondition("split", ("write",), RAISING, True, on_exception=True),),
+            ),
+            "task split: a flow condition raised ValueError: not this one",
+        ),
+        (
+            attrs.evolve(
+                changed(SPREAD, "split", function=f"{HERE}:raise_on"),
+                lifecycles=(Lifecycle("split", f"{HERE}:RaisingVerdict"),),
+            ),
+            "raise_on raised ValueError: not this one on {'number': .*}; and handle_exception raised OSError: no verdict",
+        ),
+        (
+            attrs.evolve(
+                COUNTED,
+                windows=(attrs.evolve(COUNTED.windows[0], aggregation=Aggregation(f"{HERE}:Unplain")),),
+            ),
+            "task count: the state of windows raised TypeError: .*set",
+        ),
+    ],
+)
+def test_whatever_of_a_users_fails_kills_the_job_instead_of_failing_again_and_again(
+    job: Job, reason: str
+) -> None:
+    """An exception that nobody had thought of would be the virtual peer's failure, and come again with the next attempt."""
+    check(job)
+
+    async def run() -> str:
+        async with Groups("a") as groups:
+            await groups.begin(job, {task.name: [f"a.{n}"] for n, task in enumerate(job.catalog)}, 3)
+            return await groups.killed()
+
+    assert re.search(reason, asyncio.run(run()))

@@ -22,10 +22,12 @@ from tests.onyxlog.tasks.attempts import Groups
 
 HERE = "tests.onyxlog.tasks.test_runner"
 GATE = threading.Event()
+WAITING = threading.Event()
 CALLS: list[tuple[str, str]] = []
 
 
 def wait_for_gate(segment: Any) -> Any:
+    WAITING.set()
     GATE.wait(20)
     return segment
 
@@ -66,6 +68,7 @@ class Restarting:
 @pytest.fixture(autouse=True)
 def fresh() -> Any:
     GATE.clear()
+    WAITING.clear()
     CALLS.clear()
     forget("out")
     yield
@@ -271,5 +274,51 @@ def test_a_task_says_that_it_is_ready_once_everything_is_open() -> None:
                 SignalReady("a.1", 5),
                 SignalReady("b.1", 5),
             ]
+
+    asyncio.run(run())
+
+
+def test_a_runner_that_is_closed_while_a_job_is_read_starts_nothing() -> None:
+    async def run() -> None:
+        async with Groups("a", "b") as groups:
+            runner, port = groups.runners["a"], groups.hosts["a"].port
+            asked, answer = asyncio.Event(), asyncio.Event()
+            job_of = port.job
+
+            async def slowly(job_id: str) -> bytes:
+                asked.set()
+                await answer.wait()
+                return await job_of(job_id)
+
+            port.job = slowly  # type: ignore[method-assign]
+            beginning = asyncio.ensure_future(groups.begin(chain(), PLACES, 5))
+            await asked.wait()
+            await runner.close()
+            answer.set()
+            await beginning
+            assert not runner.workers
+
+    asyncio.run(run())
+
+
+def test_a_close_that_takes_too_long_is_given_up_and_done_again() -> None:
+    """A group that leaves waits only so long for user code; what it did not get to is closed all the same."""
+
+    async def run() -> None:
+        async with Groups("a", "b", settings=RunnerSettings(threads=True)) as groups:
+            await groups.begin(chain(100, f"{HERE}:wait_for_gate"), PLACES, 5)
+            await groups.until(WAITING.is_set)
+            runner = groups.runners["b"]
+            work = runner._running["b.1"].task
+            closing = asyncio.ensure_future(runner.close())
+            await groups.until(work.done)
+            closing.cancel()  # it waits for the function, which does not end
+            with pytest.raises(asyncio.CancelledError):
+                await closing
+            GATE.set()
+            await runner.close()
+            host, port = runner.site.split(":")
+            with pytest.raises(ConnectionRefusedError):
+                await asyncio.open_connection(host, int(port))
 
     asyncio.run(run())

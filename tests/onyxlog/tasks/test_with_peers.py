@@ -15,10 +15,19 @@ from onyxlog.plugins.collecting import collected, forget
 from onyxlog.replica.replica import PeerState
 from onyxlog.tasks.runner import RunnerSettings, runner_of
 from onyxlog.testing.memory_log import MemoryLog
+from tests.onyxlog.tasks import gates
 from tests.onyxlog.tasks.functions import counts
-from tests.onyxlog.tasks.test_jobs_run import result_of, word_count
+from tests.onyxlog.tasks.gates import Gate
+from tests.onyxlog.tasks.test_jobs_run import gated, result_of, word_count
 
 LINES = 3_000
+
+
+@pytest.fixture
+def gate(request: pytest.FixtureRequest) -> Any:
+    name = request.node.name
+    yield gates.gate(name)
+    gates.forget(name)
 
 
 @pytest.fixture
@@ -31,9 +40,11 @@ def out(request: pytest.FixtureRequest) -> Any:
 
 @pytest.mark.parametrize("dies", [False, True])
 def test_a_word_count_is_exact_on_peers_that_the_log_made_workers(
-    out: list[Any], dies: bool, request: Any
+    out: list[Any], gate: Gate, dies: bool, request: Any
 ) -> None:
-    job = word_count(request.node.name, LINES, Delivery.EXACTLY_ONCE_STATE)
+    name = request.node.name
+    gate.limit = LINES // 8 if dies else None  # of a quarter of them in each partition
+    job = gated(word_count(name, LINES, Delivery.EXACTLY_ONCE_STATE), name)
     job = attrs.evolve(job, catalog=tuple(attrs.evolve(task, max_peers=2) for task in job.catalog))
 
     async def run() -> None:
@@ -49,6 +60,8 @@ def test_a_word_count_is_exact_on_peers_that_the_log_made_workers(
                     victim = client.replica.peers[worker].group
                     await until(lambda: any("latest" in path and data for path, data in log.states.items()))
                     log.expire(next(port for port in log.ports if port.will and port.will.author == victim))
+                    await until(lambda: worker not in client.replica.peers)
+                    gate.open()
                 async with asyncio.timeout(40):
                     assert await client.await_job_completion("words") is JobState.COMPLETED, client.reason_of(
                         "words"
