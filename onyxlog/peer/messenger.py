@@ -22,7 +22,7 @@ from onyxlog.gossip.codec import DatagramError, decode, encode, tenancy_tag
 from onyxlog.gossip.messages import Send
 from onyxlog.gossip.messenger import Messenger
 from onyxlog.gossip.modes import spreading_for
-from onyxlog.gossip.outputs import BeginAgain, Counters, Output, ReadLog, Tail
+from onyxlog.gossip.outputs import BeginAgain, Counters, LookAtEnd, Output, ReadLog, Tail
 from onyxlog.gossip.settings import GossipSettings
 from onyxlog.gossip.streams import Streams, View, view_of
 from onyxlog.ids import GroupId, Position
@@ -241,6 +241,19 @@ class GossipSource:
             self._messenger.log_answered(_payloads(entries), self._now())
         self._changed()
 
+    async def _look_at_end(self) -> None:
+        assert self._messenger is not None
+        try:
+            bounds = await self._port.bounds()
+        except (EntryError, SessionExpiredError, ClosedError) as error:
+            self._failed(error)
+        except ZraftError as error:
+            log.info("log's end cannot be seen for now", error=str(error))
+            self._messenger.look_failed()
+        else:
+            self._messenger.end_found(bounds.end, self._now())
+        self._changed()
+
     async def _follow(self, first: Position) -> None:
         """Be pushed the log's entries, as a sentinel or until the group has joined."""
         assert self._messenger is not None
@@ -302,6 +315,8 @@ class GossipSource:
                 self._transmit(output)
             case ReadLog():
                 self._spawn(self._answer(output))
+            case LookAtEnd():
+                self._spawn(self._look_at_end())
             case Tail(on):
                 if self._tail is not None:
                     self._tail.cancel()
