@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import random
+from collections import Counter
 
 import pytest
 from attrs import define, field
 
+from onyxlog.gossip.buffer import Ready
 from onyxlog.gossip.codec import DatagramError
+from onyxlog.gossip.messenger import Messenger
 from onyxlog.gossip.settings import GossipSettings, settings_for
 from onyxlog.gossip.spreading import Mode
 from onyxlog.peer.entry_source import EntrySource
@@ -18,7 +21,7 @@ from onyxlog.peer.gossip_seal import SALT_BYTES, Sealer
 from onyxlog.peer.group import PeerGroup
 from onyxlog.peer.log_port import LogPort
 from onyxlog.peer.messenger import GossipSource, gossip_sources
-from onyxlog.replica.commands import BackpressureOff, GroupLeave, KillJob, Record
+from onyxlog.replica.commands import BackpressureOff, Entry, Gc, GroupLeave, KillJob, Record
 from onyxlog.replica.replica import JoinMode
 from onyxlog.testing.datagrams import Network
 from onyxlog.testing.virtual_time import run_virtually
@@ -102,8 +105,17 @@ def test_groups_join_and_agree_whatever_way_events_spread(mode: Mode) -> None:
 
 
 @pytest.mark.parametrize("seed", [8, 9])
-def test_a_group_that_left_reads_no_further(seed: int) -> None:
+def test_a_group_that_left_reads_no_further(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """With these ids entries wait behind a group's own leave: it was given the first of them for ever."""
+    given: Counter[tuple[str, int]] = Counter()
+    read = GossipSource._read
+
+    def counted(source: GossipSource, messenger: Messenger, ready: Ready) -> Entry | None:
+        given[source._group, ready.event.position] += 1
+        assert given[source._group, ready.event.position] == 1, "or it goes on for ever"
+        return read(source, messenger, ready)
+
+    monkeypatch.setattr(GossipSource, "_read", counted)
 
     async def main() -> None:
         world = Gossiping(Scene(JoinMode.DIRECT, seed=seed), settings=settings_for(Mode.VISITED_STREAMS))
@@ -120,6 +132,7 @@ def test_a_group_that_left_reads_no_further(seed: int) -> None:
         assert len(left) == 9
 
     run_virtually(main())
+    assert set(given.values()) == {1}, "an entry was given more than once"
 
 
 def test_joining_by_the_ring_works_over_gossip_too() -> None:
@@ -231,8 +244,6 @@ def test_garbage_collection_overtakes_a_group_that_hears_nothing() -> None:
         incarnation = others[0].incarnation
         assert incarnation is not None
         incarnation.append(GroupLeave("nobody"))
-        from onyxlog.replica.commands import Gc
-
         incarnation.append(Gc(incarnation.group))
         await asyncio.sleep(1)
         world.scene.log.release(port)
