@@ -31,6 +31,7 @@ from onyxlog.gossip.messages import (
 )
 from onyxlog.gossip.outputs import BeginAgain, Counters, LookAtEnd, Output, ReadLog, Reason, Tail
 from onyxlog.gossip.pacing import Gap, Idle, Pulse, Watch
+from onyxlog.gossip.repair import answers, fits_datagram
 from onyxlog.gossip.settings import GossipSettings
 from onyxlog.gossip.spreading import Spreading
 from onyxlog.gossip.streams import View, ranked
@@ -322,20 +323,9 @@ class Messenger:
 
     def _give(self, sender: GroupId, first: Position, end: Position) -> None:
         events = self._buffer.kept(first, min(end, first + self._settings.repair_entries_max))
-        batch: list[Event] = []
-        size, datagrams = 0, 0
-        for event in events:
-            cost = len(event.payload) + len(event.previous) + 64
-            if batch and size + cost > self._settings.datagram_bytes:
-                self._outputs.append(Send((sender,), Found(tuple(batch), event.position)))
-                batch, size, datagrams = [], 0, datagrams + 1
-                if datagrams == self._settings.found_datagrams:
-                    break
-            batch.append(event)
-            size += cost
-        self.counters.repairs_given += len(events)
-        if batch or not events:
-            self._outputs.append(Send((sender,), Found(tuple(batch), end)))
+        for found in answers(events, end, self._settings):
+            self.counters.repairs_given += len(found.events)
+            self._outputs.append(Send((sender,), found))
 
     def _found(self, events: Sequence[Event], now: int) -> None:
         for event in events:
@@ -393,7 +383,10 @@ class Messenger:
             for event in self._buffer.kept(position, position + 1):
                 self._heard.add(position)
                 self.counters.published += 1
-                self._send(self._spreading.publish(evolve(event, publisher=self.me), now))
+                if fits_datagram(event, self._settings):
+                    self._send(self._spreading.publish(evolve(event, publisher=self.me), now))
+                else:
+                    self.greet(now)  # so that all know that it exists, and read it
 
     def _to_publish_dues(self) -> list[int]:
         return [due for position, due in self._to_publish.items() if position <= self._buffer.applied]

@@ -5,11 +5,15 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 from random import Random
+from typing import Final
 
 from attrs import define, field
 
 from onyxlog.peer.gossip_link import Link, Received
 from zraft.address import Address
+
+DATAGRAM_BYTES_MAX: Final = 65_507
+"""What UDP carries over IPv4; larger ones are not sent, there as here."""
 
 
 @define(eq=False)
@@ -33,6 +37,8 @@ class Network:
         return _End(self, address)
 
     def carry(self, sender: Address, receiver: Address, datagram: bytes) -> None:
+        if len(datagram) > DATAGRAM_BYTES_MAX:
+            return
         self.sent += 1
         if self.record is not None:
             self.record.append((sender, receiver, datagram))

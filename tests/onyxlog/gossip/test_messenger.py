@@ -333,6 +333,20 @@ def test_what_is_given_to_a_peer_fits_a_few_datagrams() -> None:
         range(sum(len(f.events) for f in given))
     )
     assert all(sum(len(e.payload) + len(e.previous) for e in f.events) <= QUIET.datagram_bytes for f in given)
+    assert group.messenger.counters.repairs_given == sum(len(found.events) for found in given)
+
+
+def test_an_event_that_no_datagram_holds_is_not_sent_but_told_of_and_who_asks_hears_that_there_is_none() -> (
+    None
+):
+    settings = GossipSettings(sentinels=0, payload_bytes_max=len(payload(0)) - 1)
+    group = Harness(settings=settings)
+    group.wrote(0)
+    sent = [o for o in group.taken() if isinstance(o, Send)]
+    assert [(len(send.to), type(send.message)) for send in sent] == [(7, Heartbeat)]
+    group.receive(Want(0, 1), "g002")
+    assert [o for o in group.taken() if isinstance(o, Send)] == [Send(("g002",), Found((), 1))]
+    assert group.messenger.counters.repairs_given == 0
 
 
 def test_a_replayed_old_event_does_nothing() -> None:

@@ -78,6 +78,9 @@ class Gossiping:
         (source,) = [source for source in self.sources if source._group == group.id]
         return source._messenger is not None and source._messenger._tailing
 
+    def gossiped(self) -> int:
+        return sum(source.counters.applied["gossip"] for source in self.sources)
+
     def read(self) -> int:
         """Entries that the log gave, by reads or pushes."""
         return sum(source.counters.read_entries + source.counters.tailed_entries for source in self.sources)
@@ -206,6 +209,37 @@ def test_a_will_and_a_clients_entry_reach_everybody_though_no_group_wrote_them(
         assert {one.core.version for one in present if one is not None} == {world.scene.log.end - 1}
         assert len(present[0].core.replica.groups) == 8  # type: ignore[union-attr]
         gone.start().cancel()
+        await world.scene.fleet.stop()
+
+    run_virtually(main())
+
+
+@pytest.mark.parametrize("mode", [Mode.POOL, Mode.PLUMTREE])
+def test_an_entry_that_no_datagram_holds_is_read_from_the_log_soon_and_others_after_it_come_by_gossip(
+    mode: Mode,
+) -> None:
+    async def main() -> None:
+        world = Gossiping(Scene(JoinMode.DIRECT), settings=settings_for(mode))
+        groups = world.scene.start(9)
+        await world.scene.settled()
+        before = world.gossiped()
+        writer = next(group for group in groups if not world.is_sentinel(group)).incarnation
+        assert writer is not None
+        writer.append(BackpressureOff("x" * 70_000))
+        # Nothing comes after it that would show that it is there. Waiting for it, asking two peers, and the log's answer.
+        settings = world.settings
+        await asyncio.sleep(
+            1.5 * (settings.gap_ms + settings.repair_attempts * settings.repair_ms) / 1000 + 0.1
+        )
+        assert {one.core.version for one in world.scene.present()} == {world.scene.log.end - 1}
+        assert sum(source.counters.reads["gap"] for source in world.sources) == 9 - 1 - 1, (
+            "not writer, not sentinel"
+        )
+        await note_all(world, groups, 9)
+        await asyncio.sleep(1)
+        assert {one.core.version for one in world.scene.present()} == {world.scene.log.end - 1}
+        assert sum(source.counters.reads["gap"] for source in world.sources) == 7
+        assert world.gossiped() - before >= 9 * 7
         await world.scene.fleet.stop()
 
     run_virtually(main())
