@@ -92,10 +92,6 @@ class Messenger:
     def chain(self) -> bytes:
         return self._buffer.chain
 
-    @property
-    def newest(self) -> Position:
-        return self._buffer.newest
-
     # What arrives.
 
     def wrote(self, position: Position, payload: bytes, now: int) -> None:
@@ -187,10 +183,6 @@ class Messenger:
         self._to_publish = {p: due for p, due in self._to_publish.items() if p > applied}
         self._see(view, now)
         self._after_news(now)
-
-    def collected(self, origin: Position) -> None:
-        """The log's origin is at `origin` now, and entries up to it are gone from it."""
-        self._origin = max(self._origin, origin)
 
     # What is applied.
 

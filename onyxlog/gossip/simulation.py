@@ -16,7 +16,7 @@ from typing import Final
 import msgpack
 from attrs import define, field, frozen
 
-from onyxlog.gossip.messages import Message, PoolEvent, RumourEvent, Send, TreeEvent
+from onyxlog.gossip.messages import Carrier, Message, Send, TreeEvent
 from onyxlog.gossip.messenger import Messenger
 from onyxlog.gossip.modes import spreading_for
 from onyxlog.gossip.outputs import BeginAgain, LookAtEnd, Output, ReadLog, Tail
@@ -237,12 +237,12 @@ class Simulation:
         if node.paused:
             node.held.append((sender, message))
             return
-        if isinstance(message, PoolEvent | RumourEvent | TreeEvent):
+        if isinstance(message, Carrier):
             self._count(node, message)
         node.messenger.receive(sender, message, self.now)
         self._after(node)
 
-    def _count(self, node: Node, message: PoolEvent | RumourEvent | TreeEvent) -> None:
+    def _count(self, node: Node, message: Carrier) -> None:
         track = self.tracks.get(message.event.position)
         if track is not None:
             hops = message.round if isinstance(message, TreeEvent) else message.hops
@@ -361,7 +361,7 @@ class Simulation:
         message = send.message
         kind = type(message).__name__
         self.datagrams[kind] = self.datagrams.get(kind, 0) + len(send.to)
-        if isinstance(message, PoolEvent | RumourEvent | TreeEvent):
+        if isinstance(message, Carrier):
             track = self.tracks.get(message.event.position)
             if track is not None:
                 track.published += 1
