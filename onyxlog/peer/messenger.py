@@ -207,7 +207,15 @@ class GossipSource:
                 self._link.send(address, datagram)
         if unknown and self._loop.time() - self._looked_at > LOOK_AGAIN_S:
             self._looked_at = self._loop.time()
-            self._spawn(self._look())
+            self._spawn(self._look_again())
+
+    async def _look_again(self) -> None:
+        try:
+            await self._look()
+        except (SessionExpiredError, ClosedError):
+            raise
+        except ZraftError as error:
+            log.info("addresses of groups cannot be read for now", error=str(error))
 
     async def _look(self) -> None:
         """Learn all addresses; forget those of groups that left and did not clear up after themselves."""

@@ -20,14 +20,16 @@ from onyxlog.peer.gossip_link import open_udp
 from onyxlog.peer.gossip_seal import SALT_BYTES, Sealer
 from onyxlog.peer.group import PeerGroup
 from onyxlog.peer.log_port import LogPort
-from onyxlog.peer.messenger import GossipSource, gossip_sources
+from onyxlog.peer.messenger import LOOK_AGAIN_S, GossipSource, gossip_sources
 from onyxlog.replica.commands import BackpressureOff, Entry, Gc, GroupLeave, KillJob, Record
 from onyxlog.replica.replica import JoinMode
 from onyxlog.testing.datagrams import Network
 from onyxlog.testing.virtual_time import run_virtually
 from tests.onyxlog.peer.fleets import Scene, seeded_ids
 from zraft.address import Address
+from zraft.errors import Code
 from zraft.transport.keys import ClusterKey
+from zraft_client.errors import ClientError
 
 KEY = ClusterKey(bytes(range(32)))
 OTHER = ClusterKey(bytes(range(1, 33)))
@@ -318,6 +320,35 @@ def test_addresses_of_groups_that_left_go_from_the_directory() -> None:
         await groups[0].stop()
         assert len([name for name in world.scene.log.states if name.startswith("gossip/")]) == 2
         world.scene.fleet.groups.remove(groups[0])
+        await world.scene.fleet.stop()
+
+    run_virtually(main())
+
+
+def test_a_group_that_cannot_look_for_addresses_for_now_looks_again_later(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    async def main() -> None:
+        world = Gossiping(Scene(JoinMode.DIRECT))
+        groups = world.scene.start(3)
+        await world.scene.settled()
+        port, asked = world.scene.port(groups[1]), 0
+
+        async def lost(path: str) -> tuple[str, ...]:
+            nonlocal asked
+            asked += 1
+            raise ClientError("the connection was lost", Code.CONNECTION_LOSS)
+
+        (source,) = [source for source in world.sources if source._group == groups[1].id]
+        world.network.connected = lambda a, b: False
+        source._addresses.clear()
+        with monkeypatch.context() as patch:
+            patch.setattr(port, "states", lost)
+            await note_all(world, groups[1:2], 10, 2 * LOOK_AGAIN_S / 10)
+        assert asked == 2
+        await note_all(world, groups[1:2], 10, 2 * LOOK_AGAIN_S / 10)
+        assert len(source._addresses) == 3
+        assert groups[1].incarnations == 1
         await world.scene.fleet.stop()
 
     run_virtually(main())
