@@ -91,11 +91,15 @@ class GossipSource:
         return Counters() if self._messenger is None else self._messenger.counters
 
     async def begin(self, open_link: OpenLink) -> None:
-        """Listen, and be found; before the group joins."""
+        """Listen, and be found; before the group joins. Nothing stays open if that fails."""
         self._link = await open_link(self._datagram)
-        self._name = f"{DIRECTORY}/{self._group}@{self._link.address}"
-        await self._port.put_state(self._name, b"")
-        await self._look()
+        try:
+            self._name = f"{DIRECTORY}/{self._group}@{self._link.address}"
+            await self._port.put_state(self._name, b"")
+            await self._look()
+        except BaseException:
+            self._link.close()
+            raise
 
     # -- the group's side
 

@@ -24,6 +24,7 @@ from onyxlog.peer.messenger import LOOK_AGAIN_S, GossipSource, gossip_sources
 from onyxlog.replica.commands import BackpressureOff, Entry, Gc, GroupLeave, KillJob, Record
 from onyxlog.replica.replica import JoinMode
 from onyxlog.testing.datagrams import Network
+from onyxlog.testing.memory_log import MemoryPort
 from onyxlog.testing.virtual_time import run_virtually
 from tests.onyxlog.peer.fleets import Scene, seeded_ids
 from zraft.address import Address
@@ -321,6 +322,28 @@ def test_addresses_of_groups_that_left_go_from_the_directory() -> None:
         assert len([name for name in world.scene.log.states if name.startswith("gossip/")]) == 2
         world.scene.fleet.groups.remove(groups[0])
         await world.scene.fleet.stop()
+
+    run_virtually(main())
+
+
+def test_a_group_that_cannot_say_where_it_is_leaves_no_socket_behind(monkeypatch: pytest.MonkeyPatch) -> None:
+    """With a port of its own the next incarnation could not open it."""
+
+    async def main() -> None:
+        world = Gossiping(Scene(JoinMode.DIRECT))
+        put, failures = MemoryPort.put_state, iter(range(3))
+
+        async def lost(port: MemoryPort, path: str, data: bytes) -> None:
+            if next(failures, None) is not None:
+                raise ClientError("the connection was lost", Code.CONNECTION_LOSS)
+            await put(port, path, data)
+
+        monkeypatch.setattr(MemoryPort, "put_state", lost)
+        (group,) = world.scene.start(1)
+        await world.scene.settled()
+        assert (group.incarnations, world.network.ends) == (4, 1)
+        await world.scene.fleet.stop()
+        assert world.network.ends == 0
 
     run_virtually(main())
 
