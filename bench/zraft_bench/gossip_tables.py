@@ -266,6 +266,7 @@ def _fleet_text(fleets: Sequence[Figures]) -> Iterator[str]:
                     "median ms",
                     "p99 ms",
                     "reads",
+                    "looks",
                     "pushed",
                     "saved",
                 ),
@@ -292,6 +293,7 @@ def _fleet_row(one: Figures) -> Sequence[object]:
         f"{one.median_ms:.0f}",
         f"{one.p99_ms:.0f}",
         one.reads,
+        one.looks,
         one.pushed,
         f"{one.saved:.2%}",
     )

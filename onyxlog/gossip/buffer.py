@@ -168,13 +168,6 @@ class OrderingBuffer:
         found = (self._kept(position) for position in range(first, min(end, self.applied + 1)))
         return tuple(event for event in found if event)
 
-    def holds(self, position: Position) -> bool:
-        """Whether it was applied, or waits."""
-        return position <= self.applied or position in self._waiting
-
-    def waiting(self) -> int:
-        return len(self._waiting)
-
     def _kept(self, position: Position) -> Event | None:
         if not self._history or not self._history[0].position <= position <= self.applied:
             return None

@@ -110,10 +110,6 @@ def _position_and_round(value: object) -> tuple[object, ...]:
     return pair
 
 
-def _position_or_none(value: object) -> object:
-    return None if value is None else _plain(int)(value)
-
-
 def _event(value: object) -> object:
     return _built(m.Event, value)
 
@@ -127,7 +123,6 @@ _READ: Final[dict[Any, Callable[[object], object]]] = {
     "bytes": _plain(bytes),
     "GroupId": _plain(str),
     "Event": _event,
-    "Position | None": _position_or_none,
     "tuple[Position, ...]": _many(_plain(int)),
     "tuple[Stream, ...]": _many(_plain(int)),
     "tuple[GroupId, ...]": _many(_plain(str)),

@@ -43,8 +43,8 @@ class Figures:
     events: the mean of each group's share, and the share of all. `sends`, `datagrams`: for one event. `small`:
     datagrams for one event that carry none (heartbeats, announcements, requests). Latencies in ms, from the append to
     applied, of all pairs, and `everywhere_ms` until the last group, of half of the events.
-    `reads`: requests to the log, `pushed`: entries that the log pushed to sentinels; `saved`: what of a read for each
-    group and event neither of them was.
+    `reads`: of entries from the log, `looks`: a sentinel's at its end, `pushed`: entries that the log pushed to
+    sentinels; `saved`: what of a read for each group and event none of them was.
     """
 
     scenario: Scenario
@@ -63,6 +63,7 @@ class Figures:
     p99_ms: float
     everywhere_ms: float
     reads: int
+    looks: int
     pushed: int
     saved: float
 
@@ -82,7 +83,7 @@ def measure(scenario: Scenario) -> Figures:
     world.run(start)
     world.tracks.clear()
     before = dict(world.datagrams)
-    read_before = _read(world)
+    asked_before = _asked(world)
     end = start + scenario.events * scenario.interval_ms
 
     def one() -> None:
@@ -102,17 +103,25 @@ def measure(scenario: Scenario) -> Figures:
         world.at(dice.randrange(start, end), world.join)
     world.run(end)
     settled = world.settle()
-    return _figures(scenario, world, before, read_before, settled)
+    return _figures(scenario, world, before, asked_before, settled)
 
 
-def _read(world: Simulation) -> tuple[int, int]:
-    """Requests to the log, and entries that it pushed."""
+def _asked(world: Simulation) -> tuple[int, int, int]:
+    """Of the log: reads of entries, looks at its end, and entries that it pushed."""
     counters = [node.messenger.counters for node in world.nodes.values()]
-    return sum(c.reads.total() for c in counters), sum(c.tailed_entries for c in counters)
+    return (
+        sum(c.reads.total() for c in counters),
+        sum(c.looks for c in counters),
+        sum(c.tailed_entries for c in counters),
+    )
 
 
 def _figures(
-    scenario: Scenario, world: Simulation, before: dict[str, int], read_before: tuple[int, int], settled: bool
+    scenario: Scenario,
+    world: Simulation,
+    before: dict[str, int],
+    asked_before: tuple[int, int, int],
+    settled: bool,
 ) -> Figures:
     living = {node.name for node in world.living()}
     tracks = list(world.tracks.values())
@@ -135,7 +144,7 @@ def _figures(
         latencies += times
         last.append(max(times, default=0))
     events = len(tracks)
-    reads, pushed = (now - then for now, then in zip(_read(world), read_before, strict=True))
+    reads, looks, pushed = (now - then for now, then in zip(_asked(world), asked_before, strict=True))
     sent = {kind: count - before.get(kind, 0) for kind, count in world.datagrams.items()}
     carrying = sum(sent.get(kind, 0) for kind in ("PoolEvent", "RumourEvent", "TreeEvent"))
     total = receptions.total()
@@ -156,8 +165,9 @@ def _figures(
         p99_ms=quantile(latencies, 0.99),
         everywhere_ms=quantile(last, 0.5),
         reads=reads,
+        looks=looks,
         pushed=pushed,
-        saved=1 - (reads + pushed) / (scenario.peers * events),
+        saved=1 - (reads + looks + pushed) / (scenario.peers * events),
     )
 
 

@@ -85,9 +85,9 @@ class IHave:
 
 @frozen
 class Graft:
-    """Plumtree's GRAFT: send me this event, and what comes from now on. `position` None: only the latter."""
+    """Plumtree's GRAFT: send me this event, and what comes from now on."""
 
-    position: Position | None
+    position: Position
     round: int = 0
 
 

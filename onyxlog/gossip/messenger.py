@@ -29,8 +29,9 @@ from onyxlog.gossip.messages import (
     TreeEvent,
     Want,
 )
-from onyxlog.gossip.outputs import BeginAgain, Counters, Output, ReadLog, Reason, Tail
+from onyxlog.gossip.outputs import BeginAgain, Counters, LookAtEnd, Output, ReadLog, Reason, Tail
 from onyxlog.gossip.pacing import Gap, Idle, Pulse, Watch
+from onyxlog.gossip.repair import answers, fits_datagram
 from onyxlog.gossip.settings import GossipSettings
 from onyxlog.gossip.spreading import Spreading
 from onyxlog.gossip.streams import View, ranked
@@ -91,10 +92,6 @@ class Messenger:
     def chain(self) -> bytes:
         return self._buffer.chain
 
-    @property
-    def newest(self) -> Position:
-        return self._buffer.newest
-
     # What arrives.
 
     def wrote(self, position: Position, payload: bytes, now: int) -> None:
@@ -146,15 +143,28 @@ class Messenger:
         self._idle.back_off(now)
         self._after_news(now)
 
-    def tailed(self, entries: Iterable[tuple[Position, bytes]], now: int) -> None:
-        """Entries that the log pushed; none: the subscription stands."""
+    def end_found(self, end: Position, now: int) -> None:
+        """A look showed that the log's next entry gets the position `end`; if there is nothing new, all are told."""
+        asked = self._watch.answered()
+        # What is there and not here is on its way from the log; or else others find it, as nobody tells them not to look.
+        if asked is not None and end - 1 == self._buffer.newest == self._buffer.applied:
+            self._idle.looked(asked, found=False)
+            self.greet(now)
+
+    def look_failed(self) -> None:
+        """The log did not answer: nobody is told anything."""
+        self._watch.answered()
+
+    def tailed(self, entries: Sequence[tuple[Position, bytes]], now: int) -> None:
+        """Entries that the log pushed; none: it is to push what comes."""
         self._tailing = True
         for position, payload in entries:
             self.counters.tailed_entries += 1
             offered = self._buffer.offer(self._event(position, payload), Source.TAIL)
             if offered is Offered.NEW and self._joined and position not in self._heard:
                 self._to_publish.setdefault(position, now + self._settings.sentinel_wait_ms)
-        self._idle.looked(now, found=True)
+        if entries:
+            self._idle.looked(now, found=True)
         self._after_news(now)
 
     def tail_lost(self, now: int) -> None:
@@ -173,10 +183,6 @@ class Messenger:
         self._to_publish = {p: due for p, due in self._to_publish.items() if p > applied}
         self._see(view, now)
         self._after_news(now)
-
-    def collected(self, origin: Position) -> None:
-        """The log's origin is at `origin` now, and entries up to it are gone from it."""
-        self._origin = max(self._origin, origin)
 
     # What is applied.
 
@@ -210,7 +216,7 @@ class Messenger:
         self._read(self._buffer.applied + 1, self._buffer.applied + 2, Reason.MISMATCH)
 
     def greet(self, now: int) -> None:
-        """Tell everybody that this group is there, and where."""
+        """Tell everybody that this group is there, and how far."""
         if self._others:
             self._outputs.append(Send(self._others, self._beat(now)))
 
@@ -226,8 +232,10 @@ class Messenger:
                 self._outputs.append(Send((self._random.choice(self._others),), self._beat(now)))
         if self._watch.due(now):
             self._watch.beaten(now)
-            if self._tailing and self._joined and self._others:
-                self._outputs.append(Send(self._others, self._beat(now)))
+            # That nothing was pushed shows nothing: it may be the log that has lost this group.
+            if self._tailing and self._joined and self._others and self._watch.asks(now):
+                self.counters.looks += 1
+                self._outputs.append(LookAtEnd())
         if self._gap.due(now):
             self._mend(now)
         elif self._idle.due(now) and self._reading is None and not self._tailing:
@@ -303,25 +311,13 @@ class Messenger:
             self._outputs.append(Send((sender,), self._beat(now, answer=True)))
 
     def _beat(self, now: int, *, answer: bool = False) -> Heartbeat:
-        age = 0 if self._tailing else self._idle.age(now)
-        return Heartbeat(self._buffer.applied, self._buffer.chain, age, answer)
+        return Heartbeat(self._buffer.applied, self._buffer.chain, self._idle.age(now), answer)
 
     def _give(self, sender: GroupId, first: Position, end: Position) -> None:
         events = self._buffer.kept(first, min(end, first + self._settings.repair_entries_max))
-        batch: list[Event] = []
-        size, datagrams = 0, 0
-        for event in events:
-            cost = len(event.payload) + len(event.previous) + 64
-            if batch and size + cost > self._settings.datagram_bytes:
-                self._outputs.append(Send((sender,), Found(tuple(batch), event.position)))
-                batch, size, datagrams = [], 0, datagrams + 1
-                if datagrams == self._settings.found_datagrams:
-                    break
-            batch.append(event)
-            size += cost
-        self.counters.repairs_given += len(events)
-        if batch or not events:
-            self._outputs.append(Send((sender,), Found(tuple(batch), end)))
+        for found in answers(events, end, self._settings):
+            self.counters.repairs_given += len(found.events)
+            self._outputs.append(Send((sender,), found))
 
     def _found(self, events: Sequence[Event], now: int) -> None:
         for event in events:
@@ -379,7 +375,10 @@ class Messenger:
             for event in self._buffer.kept(position, position + 1):
                 self._heard.add(position)
                 self.counters.published += 1
-                self._send(self._spreading.publish(evolve(event, publisher=self.me), now))
+                if fits_datagram(event, self._settings):
+                    self._send(self._spreading.publish(evolve(event, publisher=self.me), now))
+                else:
+                    self.greet(now)  # so that all know that it exists, and read it
 
     def _to_publish_dues(self) -> list[int]:
         return [due for position, due in self._to_publish.items() if position <= self._buffer.applied]

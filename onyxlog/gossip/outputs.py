@@ -26,7 +26,7 @@ class Reason(StrEnum):
 
 @frozen
 class ReadLog:
-    """Read entries first <= position < end, and answer with `log_answered`, `log_failed` or `overtaken`.
+    """Read entries first <= position < end, and answer with `log_answered` or `log_failed`; with `begin` if they are gone.
 
     One read is asked for at a time. `end` may be beyond the log's: then as many as there are.
     """
@@ -34,6 +34,11 @@ class ReadLog:
     first: Position
     end: Position
     reason: Reason
+
+
+@frozen
+class LookAtEnd:
+    """Ask the log for its end, and answer with `end_found` or `look_failed`. There is one look at a time."""
 
 
 @frozen
@@ -50,15 +55,17 @@ class BeginAgain:
     why: str
 
 
-Output = Send | ReadLog | Tail | BeginAgain
+Output = Send | ReadLog | LookAtEnd | Tail | BeginAgain
 
 
 @define
 class Counters:
-    """Since the messenger began. `applied`: by source; `reads`: by reason; `offered`: events by what became of them."""
+    """Since the messenger began. `applied`: by source; `reads`: of entries, by reason; `looks`: a sentinel's at the
+    log's end; `offered`: events by what became of them."""
 
     applied: Counter[str] = field(factory=Counter)
     reads: Counter[str] = field(factory=Counter)
+    looks: int = 0
     read_entries: int = 0
     tailed_entries: int = 0
     offered: Counter[str] = field(factory=Counter)

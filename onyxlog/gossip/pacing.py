@@ -109,11 +109,12 @@ class Pulse:
 
 
 class Watch:
-    """When a sentinel tells everybody that there is nothing new. Not randomised: there are few of them."""
+    """When a sentinel looks at the log's end, to tell everybody that there is nothing new. Not randomised: there are few."""
 
     def __init__(self, settings: GossipSettings, now: int) -> None:
         self._settings = settings
         self._newest: Position | None = None
+        self._asked: int | None = None
         self.at = now + settings.sentinel_quiet_ms
 
     def at_position(self, newest: Position, now: int) -> None:
@@ -126,3 +127,15 @@ class Watch:
 
     def beaten(self, now: int) -> None:
         self.at = now + self._settings.sentinel_beat_ms
+
+    def asks(self, now: int) -> bool:
+        """Whether to ask the log now: not while the answer to the last look is still to come."""
+        if self._asked is not None:
+            return False
+        self._asked = now
+        return True
+
+    def answered(self) -> int | None:
+        """The log answered, or will not: since when that look was under way."""
+        asked, self._asked = self._asked, None
+        return asked

@@ -117,9 +117,7 @@ class Feedback:
         self._round_at = None
         if self._queue and self._others:
             position = min(self._queue)
-            event, known, hops = self._queue.pop(position)
-            # Again at the end: the next round is for the next event.
-            self._queue[position] = (event, known, hops)
+            event, _, hops = self._queue[position]
             target = self._random.choice(self._others)
             yield Send((target,), RumourEvent(event, 0, 1, (), hops))
             self._round_at = now + about(self._settings.round_ms, self._random)

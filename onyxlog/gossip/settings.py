@@ -20,11 +20,12 @@ class GossipSettings:
     there is nothing, up to `poll_ms_max`.
     `sentinels`: how many groups have the log push its entries to them, and publish those which no group wrote: a
     client's, a session's last will. `sentinel_wait_ms`: how long they leave that to an entry's writer.
-    After `sentinel_quiet_ms` without anything new they tell everybody so, and every `sentinel_beat_ms` from then on:
-    nobody else need look at the log.
+    After `sentinel_quiet_ms` without anything new, and every `sentinel_beat_ms` from then on, they ask the log for its
+    end, and tell everybody that there is nothing new: nobody else need look at the log.
     `window`: entries ahead of the next one that are kept; `history`, `history_bytes`: applied ones kept for others.
     `read_entries_max`: entries in one read of the log. `datagram_bytes`: what a message may take, `found_datagrams`:
-    how many answer one request. `divergence`: groups in a row that contradict this one's replica until it begins
+    how many answer one request. `payload_bytes_max`: an entry above it fits no UDP datagram, and goes by the log alone.
+    `divergence`: groups in a row that contradict this one's replica until it begins
     again at the origin.
     """
 
@@ -48,6 +49,7 @@ class GossipSettings:
     read_entries_max: int = 1000
     datagram_bytes: int = 1300
     found_datagrams: int = 4
+    payload_bytes_max: int = 60_000
     divergence: int = 3
 
     def __attrs_post_init__(self) -> None:

@@ -16,10 +16,10 @@ from typing import Final
 import msgpack
 from attrs import define, field, frozen
 
-from onyxlog.gossip.messages import Message, PoolEvent, RumourEvent, Send, TreeEvent
+from onyxlog.gossip.messages import Carrier, Message, Send, TreeEvent
 from onyxlog.gossip.messenger import Messenger
 from onyxlog.gossip.modes import spreading_for
-from onyxlog.gossip.outputs import BeginAgain, Output, ReadLog, Tail
+from onyxlog.gossip.outputs import BeginAgain, LookAtEnd, Output, ReadLog, Tail
 from onyxlog.gossip.settings import GossipSettings
 from onyxlog.gossip.streams import View, view_of
 from onyxlog.ids import BEFORE_ALL, GroupId, Position
@@ -41,6 +41,8 @@ class Conditions:
     log_ms: tuple[int, int] = (2, 20)
     expiry_ms: int = 2_000
     """From a death to the log's entry of it."""
+    patience_ms: int = 10_000
+    """How long a group that the log has lost waits for an answer."""
 
 
 @frozen
@@ -61,6 +63,7 @@ class Node:
     state: State
     alive: bool = True
     paused: bool = False
+    lost: bool = False
     tailing: bool = False
     tailed: Position = BEFORE_ALL
     """The log has pushed its entries up to here."""
@@ -156,6 +159,10 @@ class Simulation:
         self.append(COLLECT, "", writer)
         self.origin = origin
 
+    def lose(self, name: GroupId) -> None:
+        """From now on the log does not reach this group, which does not hear of that; other groups do."""
+        self.nodes[name].lost = True
+
     def pause(self, name: GroupId) -> None:
         self.nodes[name].paused = True
 
@@ -230,12 +237,12 @@ class Simulation:
         if node.paused:
             node.held.append((sender, message))
             return
-        if isinstance(message, PoolEvent | RumourEvent | TreeEvent):
+        if isinstance(message, Carrier):
             self._count(node, message)
         node.messenger.receive(sender, message, self.now)
         self._after(node)
 
-    def _count(self, node: Node, message: PoolEvent | RumourEvent | TreeEvent) -> None:
+    def _count(self, node: Node, message: Carrier) -> None:
         track = self.tracks.get(message.event.position)
         if track is not None:
             hops = message.round if isinstance(message, TreeEvent) else message.hops
@@ -276,6 +283,8 @@ class Simulation:
                 self._transmit(node.name, output)
             case ReadLog(first=first, end=end):
                 self._later(self._log_delay(), lambda: self._answer(node, first, end))
+            case LookAtEnd():
+                self._later(self._log_delay(), lambda: self._show_end(node))
             case Tail(on):
                 node.tailing = on
                 if on:
@@ -295,14 +304,33 @@ class Simulation:
     def _answer(self, node: Node, first: Position, end: Position) -> None:
         if not node.alive:
             return
+        if node.lost:
+            self._later(
+                self.conditions.patience_ms,
+                lambda: self._fail(node, lambda: node.messenger.log_failed(self.now)),
+            )
+            return
         if first <= self.origin:
             self._begin(node)
             return
         node.messenger.log_answered(self._entries(first, end), self.now)
         self._after(node)
 
+    def _show_end(self, node: Node) -> None:
+        if node.lost:
+            self._later(self.conditions.patience_ms, lambda: self._fail(node, node.messenger.look_failed))
+        elif node.alive:
+            node.messenger.end_found(len(self.log), self.now)
+            self._after(node)
+
+    def _fail(self, node: Node, fails: Callable[[], None]) -> None:
+        """It has waited for the log's answer for long enough."""
+        if node.alive:
+            fails()
+            self._after(node)
+
     def _pushed(self, node: Node) -> None:
-        if node.alive and node.tailing:
+        if node.alive and node.tailing and not node.lost:
             entries = self._entries(max(node.tailed, self.origin) + 1, len(self.log))
             node.tailed = len(self.log) - 1
             node.messenger.tailed(entries, self.now)
@@ -333,7 +361,7 @@ class Simulation:
         message = send.message
         kind = type(message).__name__
         self.datagrams[kind] = self.datagrams.get(kind, 0) + len(send.to)
-        if isinstance(message, PoolEvent | RumourEvent | TreeEvent):
+        if isinstance(message, Carrier):
             track = self.tracks.get(message.event.position)
             if track is not None:
                 track.published += 1

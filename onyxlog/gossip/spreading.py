@@ -89,7 +89,7 @@ class Spreading(Protocol):
         ...
 
     def learn(self, event: Event, now: int) -> Iterable[Send]:
-        """An event came otherwise: by a peer that was asked, or from the log."""
+        """An event came otherwise: a peer that was asked gave it."""
         ...
 
     def knows(self, sender: GroupId, newest: Position, now: int) -> None:

@@ -7,7 +7,7 @@ import random
 from collections.abc import Callable, Iterable
 
 from onyxlog.peer.entry_source import MakeSource, from_log
-from onyxlog.peer.group import PeerGroup
+from onyxlog.peer.group import PeerGroup, random_id
 from onyxlog.peer.incarnation import Incarnation
 from onyxlog.peer.log_port import OpenPort
 from onyxlog.peer.metrics import PeerMetrics
@@ -26,11 +26,14 @@ class Fleet:
         make_source: MakeSource = from_log,
         metrics: PeerMetrics | None = None,
         rng: random.Random | None = None,
+        new_id: Callable[[], str] = random_id,
     ) -> None:
+        """`new_id`: as of `PeerGroup`."""
         self._open_port = open_port
         self._make_runner = make_runner
         self._make_source = make_source
         self._rng = rng
+        self._new_id = new_id
         self.metrics = PeerMetrics() if metrics is None else metrics
         self.groups: list[PeerGroup] = []
 
@@ -43,6 +46,7 @@ class Fleet:
             make_source=self._make_source,
             metrics=self.metrics,
             rng=self._rng,
+            new_id=self._new_id,
         )
         self.groups.append(group)
         group.start()

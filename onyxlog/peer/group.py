@@ -26,6 +26,11 @@ ID_BYTES: Final = 8
 log = structlog.get_logger()
 
 
+def random_id() -> str:
+    """One that nobody has drawn before."""
+    return secrets.token_hex(ID_BYTES)
+
+
 class PeerGroup:
     """Use `start` and `stop`, or `run` until cancelled."""
 
@@ -38,7 +43,7 @@ class PeerGroup:
         make_source: MakeSource = from_log,
         metrics: PeerMetrics | None = None,
         rng: random.Random | None = None,
-        new_id: Callable[[], str] = lambda: secrets.token_hex(ID_BYTES),
+        new_id: Callable[[], str] = random_id,
     ) -> None:
         """`new_id`: never the same twice; the id of an incarnation is the group's name and one of these."""
         self._settings = settings

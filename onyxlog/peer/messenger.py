@@ -22,7 +22,7 @@ from onyxlog.gossip.codec import DatagramError, decode, encode, tenancy_tag
 from onyxlog.gossip.messages import Send
 from onyxlog.gossip.messenger import Messenger
 from onyxlog.gossip.modes import spreading_for
-from onyxlog.gossip.outputs import BeginAgain, Counters, Output, ReadLog, Tail
+from onyxlog.gossip.outputs import BeginAgain, Counters, LookAtEnd, Output, ReadLog, Tail
 from onyxlog.gossip.settings import GossipSettings
 from onyxlog.gossip.streams import Streams, View, view_of
 from onyxlog.ids import GroupId, Position
@@ -91,11 +91,15 @@ class GossipSource:
         return Counters() if self._messenger is None else self._messenger.counters
 
     async def begin(self, open_link: OpenLink) -> None:
-        """Listen, and be found; before the group joins."""
+        """Listen, and be found; before the group joins. Nothing stays open if that fails."""
         self._link = await open_link(self._datagram)
-        self._name = f"{DIRECTORY}/{self._group}@{self._link.address}"
-        await self._port.put_state(self._name, b"")
-        await self._look()
+        try:
+            self._name = f"{DIRECTORY}/{self._group}@{self._link.address}"
+            await self._port.put_state(self._name, b"")
+            await self._look()
+        except BaseException:
+            self._link.close()
+            raise
 
     # -- the group's side
 
@@ -207,7 +211,15 @@ class GossipSource:
                 self._link.send(address, datagram)
         if unknown and self._loop.time() - self._looked_at > LOOK_AGAIN_S:
             self._looked_at = self._loop.time()
-            self._spawn(self._look())
+            self._spawn(self._look_again())
+
+    async def _look_again(self) -> None:
+        try:
+            await self._look()
+        except (SessionExpiredError, ClosedError):
+            raise
+        except ZraftError as error:
+            log.info("addresses of groups cannot be read for now", error=str(error))
 
     async def _look(self) -> None:
         """Learn all addresses; forget those of groups that left and did not clear up after themselves."""
@@ -239,6 +251,19 @@ class GossipSource:
             self._messenger.log_failed(self._now())
         else:
             self._messenger.log_answered(_payloads(entries), self._now())
+        self._changed()
+
+    async def _look_at_end(self) -> None:
+        assert self._messenger is not None
+        try:
+            bounds = await self._port.bounds()
+        except (EntryError, SessionExpiredError, ClosedError) as error:
+            self._failed(error)
+        except ZraftError as error:
+            log.info("log's end cannot be seen for now", error=str(error))
+            self._messenger.look_failed()
+        else:
+            self._messenger.end_found(bounds.end, self._now())
         self._changed()
 
     async def _follow(self, first: Position) -> None:
@@ -302,6 +327,8 @@ class GossipSource:
                 self._transmit(output)
             case ReadLog():
                 self._spawn(self._answer(output))
+            case LookAtEnd():
+                self._spawn(self._look_at_end())
             case Tail(on):
                 if self._tail is not None:
                     self._tail.cancel()

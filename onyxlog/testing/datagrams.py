@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 from collections.abc import Callable
 from random import Random
+from typing import Final
 
 from attrs import define, field
 
 from onyxlog.peer.gossip_link import Link, Received
 from zraft.address import Address
+
+DATAGRAM_BYTES_MAX: Final = 65_507
+"""What UDP carries over IPv4; larger ones are not sent, there as here."""
 
 
 @define(eq=False)
@@ -26,13 +31,21 @@ class Network:
     record: list[tuple[Address, Address, bytes]] | None = None
     """Everything that was sent, if a list is put here: sender, receiver, datagram."""
     _ends: dict[Address, Received] = field(factory=dict)
+    _ports: itertools.count[int] = field(factory=lambda: itertools.count(1))
 
     async def open(self, received: Received) -> Link:
-        address = Address("127.0.0.1", 1 + len(self._ends))
+        address = Address("127.0.0.1", next(self._ports))
         self._ends[address] = received
         return _End(self, address)
 
+    @property
+    def ends(self) -> int:
+        """How many are open."""
+        return len(self._ends)
+
     def carry(self, sender: Address, receiver: Address, datagram: bytes) -> None:
+        if len(datagram) > DATAGRAM_BYTES_MAX:
+            return
         self.sent += 1
         if self.record is not None:
             self.record.append((sender, receiver, datagram))
@@ -53,7 +66,7 @@ class Network:
             received(datagram, sender)
 
     def closed(self, address: Address) -> None:
-        self._ends[address] = lambda datagram, sender: None
+        self._ends.pop(address, None)
 
 
 @define

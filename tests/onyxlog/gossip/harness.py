@@ -105,6 +105,11 @@ class Harness:
         self.messenger.log_answered([(position, payload(position)) for position in positions], self.now)
         self.play()
 
+    def end(self, end: Position) -> None:
+        """The log answers a look."""
+        self.messenger.end_found(end, self.now)
+        self.play()
+
     def wait(self, ms: int) -> None:
         """Time passes, and what is due is done when it is."""
         end = self.now + ms

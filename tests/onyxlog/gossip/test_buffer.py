@@ -42,7 +42,7 @@ def test_whatever_the_order_of_arrival_entries_are_applied_once_and_in_the_order
     random.shuffle(arriving)
     of, applied = buffer(window=count), list[int]()
     for position in arriving:
-        known = position in applied or of.holds(position)
+        known = position in applied or position in of._waiting
         assert (of.offer(event(position), Source.GOSSIP) is Offered.KNOWN) == known
         applied += drain(of)
     assert applied == list(range(count))
@@ -70,7 +70,7 @@ def test_that_there_are_later_entries_makes_a_gap_without_any_event() -> None:
 def test_what_is_too_far_ahead_is_not_kept_but_known_to_exist() -> None:
     of = buffer(window=8)
     assert of.offer(event(8), Source.GOSSIP) is Offered.BEYOND
-    assert of.waiting() == 0
+    assert not of._waiting
     assert of.missing() == (0, 8), "as far as the window reaches"
     assert of.offer(event(7), Source.GOSSIP) is Offered.NEW
 

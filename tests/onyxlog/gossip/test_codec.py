@@ -29,7 +29,7 @@ messages = st.one_of(
     st.builds(m.Known, positions),
     st.builds(m.TreeEvent, events, counts),
     st.builds(m.IHave, st.lists(st.tuples(positions, counts)).map(tuple)),
-    st.builds(m.Graft, st.none() | positions, counts),
+    st.builds(m.Graft, positions, counts),
     st.just(m.Prune()),
     st.just(m.Join()),
     st.builds(m.ForwardJoin, groups, counts),

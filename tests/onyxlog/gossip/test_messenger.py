@@ -7,7 +7,7 @@ from itertools import pairwise
 import pytest
 
 from onyxlog.gossip.messages import Found, Heartbeat, PoolEvent, Send, Want
-from onyxlog.gossip.outputs import BeginAgain, ReadLog, Reason, Tail
+from onyxlog.gossip.outputs import BeginAgain, LookAtEnd, ReadLog, Reason, Tail
 from onyxlog.gossip.settings import GossipSettings
 from onyxlog.gossip.simulation import digest
 from onyxlog.ids import BEFORE_ALL
@@ -20,6 +20,14 @@ SENTINEL = GossipSettings(sentinels=8, heartbeat_ms=50_000, heartbeat_ms_max=50_
 
 def reads(group: Harness) -> list[ReadLog]:
     return [output for output in group.taken() if isinstance(output, ReadLog)]
+
+
+def heartbeats(group: Harness) -> list[Send]:
+    return [
+        output
+        for output in group.taken()
+        if isinstance(output, Send) and isinstance(output.message, Heartbeat)
+    ]
 
 
 def test_events_are_applied_in_the_order_of_the_log_whatever_they_arrive_in_and_once() -> None:
@@ -191,11 +199,63 @@ def test_a_sentinel_tells_everybody_that_there_is_nothing_new_and_one_that_lost_
     group = Harness(settings=SENTINEL)
     group.messenger.tailed([], 0)
     group.taken()
-    group.wait(SENTINEL.sentinel_quiet_ms + 3 * SENTINEL.sentinel_beat_ms)
-    told = [o for o in group.taken() if isinstance(o, Send) and isinstance(o.message, Heartbeat)]
+    told = []
+    for _ in range(4):
+        group.wait_for(LookAtEnd, SENTINEL.sentinel_beat_ms + 1)
+        group.end(0)
+        told += heartbeats(group)
+    assert group.now == SENTINEL.sentinel_quiet_ms + 3 * SENTINEL.sentinel_beat_ms
     assert [(len(send.to), send.message.age_ms) for send in told] == [(7, 0)] * 4
     group.messenger.tail_lost(group.now)
     assert group.wait_for(ReadLog).reason is Reason.POLL
+
+
+def test_a_sentinel_that_gets_no_answer_from_the_log_tells_nothing_and_asks_again_when_it_has_waited() -> (
+    None
+):
+    group = Harness(settings=SENTINEL)
+    group.messenger.tailed([], 0)
+    group.wait_for(LookAtEnd)
+    group.wait(4 * SENTINEL.sentinel_beat_ms)
+    assert group.taken() == []
+    group.messenger.look_failed()
+    group.wait_for(LookAtEnd, SENTINEL.sentinel_beat_ms + 1)
+    assert heartbeats(group) == []
+    assert group.messenger.counters.looks == 2
+
+
+def test_a_sentinel_tells_since_when_it_knows_and_that_is_when_it_asked() -> None:
+    group = Harness(settings=SENTINEL)
+    group.messenger.tailed([], 0)
+    group.wait_for(LookAtEnd)
+    group.wait(300)
+    group.end(0)
+    assert [send.message.age_ms for send in heartbeats(group)] == [300]
+
+
+def test_a_sentinel_that_sees_an_entry_in_the_log_which_it_was_not_pushed_tells_nothing() -> None:
+    group = Harness(settings=SENTINEL)
+    group.messenger.tailed([], 0)
+    group.wait_for(LookAtEnd)
+    group.end(1)
+    assert heartbeats(group) == []
+    group.messenger.tailed([(0, payload(0))], group.now)
+    group.play()
+    group.wait_for(LookAtEnd, SENTINEL.sentinel_quiet_ms + 1)
+    group.end(1)
+    assert [send.message.applied for send in heartbeats(group)] == [0]
+
+
+def test_a_sentinels_heartbeats_do_not_claim_more_than_its_last_look_does() -> None:
+    """What one group is told goes on to others: a claim without a look would keep all of them from looking."""
+    settings = GossipSettings(sentinels=8)
+    group = Harness(settings=settings)
+    group.messenger.tailed([(0, payload(0))], 0)
+    group.play()
+    group.wait(60_000)
+    ages = [send.message.age_ms for send in heartbeats(group)]
+    assert ages == sorted(ages)
+    assert ages[-1] >= 60_000 - settings.heartbeat_ms_max * 1.5
 
 
 def test_sentinels_are_few_and_all_groups_agree_who() -> None:
@@ -273,6 +333,20 @@ def test_what_is_given_to_a_peer_fits_a_few_datagrams() -> None:
         range(sum(len(f.events) for f in given))
     )
     assert all(sum(len(e.payload) + len(e.previous) for e in f.events) <= QUIET.datagram_bytes for f in given)
+    assert group.messenger.counters.repairs_given == sum(len(found.events) for found in given)
+
+
+def test_an_event_that_no_datagram_holds_is_not_sent_but_told_of_and_who_asks_hears_that_there_is_none() -> (
+    None
+):
+    settings = GossipSettings(sentinels=0, payload_bytes_max=len(payload(0)) - 1)
+    group = Harness(settings=settings)
+    group.wrote(0)
+    sent = [o for o in group.taken() if isinstance(o, Send)]
+    assert [(len(send.to), type(send.message)) for send in sent] == [(7, Heartbeat)]
+    group.receive(Want(0, 1), "g002")
+    assert [o for o in group.taken() if isinstance(o, Send)] == [Send(("g002",), Found((), 1))]
+    assert group.messenger.counters.repairs_given == 0
 
 
 def test_a_replayed_old_event_does_nothing() -> None:

@@ -129,12 +129,34 @@ def test_when_the_sentinel_is_dead_clients_entries_are_found_by_polls_and_then_b
     assert sum(node.messenger.counters.reads["poll"] for node in world.living()) == polls
 
 
+@pytest.mark.parametrize("mode", [Mode.POOL, Mode.PLUMTREE])
+@pytest.mark.parametrize("seed", range(3))
+def test_a_sentinel_that_only_the_log_has_lost_does_not_keep_others_from_looking(
+    mode: Mode, seed: int
+) -> None:
+    world = Simulation(21, settings_for(mode), Conditions(), seed)
+    noted(world, 5)
+    world.run(world.now + 60_000)
+    (sentinel,) = [node for node in world.living() if node.tailing]
+    world.lose(sentinel.name)
+    position = world.append(NOTE, "client")
+    # Who was told a moment before looks after so long at the latest, and publishes what it finds.
+    assert world.settle(round(1.5 * world.settings.poll_ms_max) + 1000)
+    assert world.tracks[position].sources[sentinel.name] in ("gossip", "peer")
+    found = [node.name for node in world.living() if node.messenger.counters.reads["poll"]]
+    assert sentinel.name not in found
+    assert len(found) < 5
+
+
 def test_an_idle_fleet_leaves_the_log_alone() -> None:
     world = Simulation(21, settings_for(Mode.POOL), Conditions(), 8)
     noted(world, 5)
     world.settle()
     world.run(world.now + 10 * 60_000)
     assert sum(node.messenger.counters.reads.total() for node in world.living()) == 0
+    looks = sorted(node.messenger.counters.looks for node in world.living())
+    assert looks[:-1] == [0] * 20
+    assert looks[-1] == pytest.approx(10 * 60_000 / world.settings.sentinel_beat_ms, abs=2), "the sentinel's"
 
 
 def test_recorded_events_that_are_played_again_change_nothing() -> None:
@@ -159,7 +181,7 @@ def test_in_the_calm_the_default_reaches_all_with_nothing_received_twice(size: i
     assert found.sends <= {8: 2, 21: 3, 55: 4, 149: 5}[size]
     assert found.datagrams == size - 1
     assert found.hops_max <= 2
-    assert found.reads == 0
+    assert (found.reads, found.looks) == (0, 0)
     assert found.saved == pytest.approx(1 - 1 / size), "what a sentinel is pushed is all"
 
 

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from attrs import define, evolve, field
 
 from onyxlog.peer.fleet import Fleet
-from onyxlog.peer.group import PeerGroup
+from onyxlog.peer.group import ID_BYTES, PeerGroup
 from onyxlog.peer.incarnation import Incarnation
 from onyxlog.peer.settings import GroupSettings
 from onyxlog.peer.task_runner import TaskHost, TaskRunner
@@ -29,18 +29,27 @@ def through_bytes(record: Record) -> Record:
     return decode_record(encode_record(record), "a test's log")
 
 
+def seeded_ids(seed: int) -> Callable[[], str]:
+    """Ids as groups draw them, the same ones for the same seed."""
+    generator = random.Random(seed)
+    return lambda: generator.randbytes(ID_BYTES).hex()
+
+
 @define
 class Scene:
-    """A log, a fleet on it, and the runner of each incarnation."""
+    """A log, a fleet on it, and the runner of each incarnation. `seed`: of the groups' ids: who does what hangs on them."""
 
     join: JoinMode
     log: MemoryLog = field(factory=lambda: MemoryLog(copy=through_bytes))
     runners: dict[str, IdleRunner] = field(factory=dict)
     fleet: Fleet = field(init=False)
+    seed: int = 1
     _names: itertools.count[int] = field(factory=itertools.count)
 
     def __attrs_post_init__(self) -> None:
-        self.fleet = Fleet(self.log.opened, self._make_runner, rng=random.Random(7))
+        self.fleet = Fleet(
+            self.log.opened, self._make_runner, rng=random.Random(7), new_id=seeded_ids(self.seed)
+        )
 
     async def _make_runner(self, host: TaskHost) -> TaskRunner:
         runner = self.runners[host.group] = IdleRunner(host, f"127.0.0.1:{1000 + len(self.runners)}")

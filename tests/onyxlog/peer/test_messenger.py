@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import random
+from collections import Counter
 
 import pytest
 from attrs import define, field
 
+from onyxlog.gossip.buffer import Ready
 from onyxlog.gossip.codec import DatagramError
+from onyxlog.gossip.messenger import Messenger
 from onyxlog.gossip.settings import GossipSettings, settings_for
 from onyxlog.gossip.spreading import Mode
 from onyxlog.peer.entry_source import EntrySource
@@ -17,14 +20,17 @@ from onyxlog.peer.gossip_link import open_udp
 from onyxlog.peer.gossip_seal import SALT_BYTES, Sealer
 from onyxlog.peer.group import PeerGroup
 from onyxlog.peer.log_port import LogPort
-from onyxlog.peer.messenger import GossipSource, gossip_sources
-from onyxlog.replica.commands import BackpressureOff, GroupLeave, KillJob, Record
+from onyxlog.peer.messenger import LOOK_AGAIN_S, GossipSource, gossip_sources
+from onyxlog.replica.commands import BackpressureOff, Entry, Gc, GroupLeave, KillJob, Record
 from onyxlog.replica.replica import JoinMode
 from onyxlog.testing.datagrams import Network
+from onyxlog.testing.memory_log import MemoryPort
 from onyxlog.testing.virtual_time import run_virtually
-from tests.onyxlog.peer.fleets import Scene
+from tests.onyxlog.peer.fleets import Scene, seeded_ids
 from zraft.address import Address
+from zraft.errors import Code
 from zraft.transport.keys import ClusterKey
+from zraft_client.errors import ClientError
 
 KEY = ClusterKey(bytes(range(32)))
 OTHER = ClusterKey(bytes(range(1, 33)))
@@ -57,7 +63,11 @@ class Gossiping:
             return source
 
         self.scene.fleet = Fleet(
-            self.scene.log.opened, self.scene._make_runner, make_source=kept, rng=random.Random(7)
+            self.scene.log.opened,
+            self.scene._make_runner,
+            make_source=kept,
+            rng=random.Random(7),
+            new_id=seeded_ids(self.scene.seed),
         )
 
     def note(self, group: PeerGroup) -> None:
@@ -65,6 +75,14 @@ class Gossiping:
         incarnation = group.incarnation
         assert incarnation is not None
         incarnation.append(BackpressureOff("nobody"))
+
+    def is_sentinel(self, group: PeerGroup) -> bool:
+        """Whether the log pushes its entries to this group."""
+        (source,) = [source for source in self.sources if source._group == group.id]
+        return source._messenger is not None and source._messenger._tailing
+
+    def gossiped(self) -> int:
+        return sum(source.counters.applied["gossip"] for source in self.sources)
 
     def read(self) -> int:
         """Entries that the log gave, by reads or pushes."""
@@ -95,11 +113,18 @@ def test_groups_join_and_agree_whatever_way_events_spread(mode: Mode) -> None:
 @pytest.mark.parametrize("seed", [8, 9])
 def test_a_group_that_left_reads_no_further(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """With these ids entries wait behind a group's own leave: it was given the first of them for ever."""
-    ids = random.Random(seed)
-    monkeypatch.setattr("onyxlog.peer.group.secrets.token_hex", lambda count: ids.randbytes(count).hex())
+    given: Counter[tuple[str, int]] = Counter()
+    read = GossipSource._read
+
+    def counted(source: GossipSource, messenger: Messenger, ready: Ready) -> Entry | None:
+        given[source._group, ready.event.position] += 1
+        assert given[source._group, ready.event.position] == 1, "or it goes on for ever"
+        return read(source, messenger, ready)
+
+    monkeypatch.setattr(GossipSource, "_read", counted)
 
     async def main() -> None:
-        world = Gossiping(Scene(JoinMode.DIRECT), settings=settings_for(Mode.VISITED_STREAMS))
+        world = Gossiping(Scene(JoinMode.DIRECT, seed=seed), settings=settings_for(Mode.VISITED_STREAMS))
         groups = world.scene.start(9)
         await world.scene.settled()
         await note_all(world, groups, 30)
@@ -113,6 +138,7 @@ def test_a_group_that_left_reads_no_further(seed: int, monkeypatch: pytest.Monke
         assert len(left) == 9
 
     run_virtually(main())
+    assert set(given.values()) == {1}, "an entry was given more than once"
 
 
 def test_joining_by_the_ring_works_over_gossip_too() -> None:
@@ -162,28 +188,61 @@ def test_loss_doubles_and_flipped_bits_change_nothing_but_how_entries_come(seed:
     run_virtually(main())
 
 
-def test_a_will_and_a_clients_entry_reach_everybody_though_no_group_wrote_them() -> None:
+@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("sentinel", [False, True])
+def test_a_will_and_a_clients_entry_reach_everybody_though_no_group_wrote_them(
+    seed: int, sentinel: bool
+) -> None:
+    """Of a group that the log has lost, while its process runs and reaches the others: any, or the sentinel."""
+
     async def main() -> None:
-        world = Gossiping(Scene(JoinMode.DIRECT))
+        world = Gossiping(Scene(JoinMode.DIRECT, seed=seed))
         groups = world.scene.start(9)
         await world.scene.settled()
-        # Not the sentinel: one that only the log has lost goes on saying that there is nothing new (docs/GOSSIP.md, "Weak").
-        gone = next(
-            group
-            for group, source in zip(groups, world.sources, strict=True)
-            if source._messenger is not None and not source._messenger._tailing
-        )
+        gone = random.Random(seed).choice([group for group in groups if world.is_sentinel(group) == sentinel])
         port = world.scene.port(gone)
         world.scene.log.hold(port)
         world.scene.log.expire(port)
         world.scene.fleet.groups.remove(gone)
         client = world.scene.log.open()
         await client.append(Record(KillJob("none"), "client"))
-        await asyncio.sleep(1)
+        # Nobody pushes or tells then: the others look by themselves, after so long at the latest since they were told.
+        await asyncio.sleep(1.5 * world.settings.poll_ms_max / 1000 + 1 if sentinel else 1)
         present = [group.incarnation for group in world.scene.fleet.groups]
         assert {one.core.version for one in present if one is not None} == {world.scene.log.end - 1}
         assert len(present[0].core.replica.groups) == 8  # type: ignore[union-attr]
         gone.start().cancel()
+        await world.scene.fleet.stop()
+
+    run_virtually(main())
+
+
+@pytest.mark.parametrize("mode", [Mode.POOL, Mode.PLUMTREE])
+def test_an_entry_that_no_datagram_holds_is_read_from_the_log_soon_and_others_after_it_come_by_gossip(
+    mode: Mode,
+) -> None:
+    async def main() -> None:
+        world = Gossiping(Scene(JoinMode.DIRECT), settings=settings_for(mode))
+        groups = world.scene.start(9)
+        await world.scene.settled()
+        before = world.gossiped()
+        writer = next(group for group in groups if not world.is_sentinel(group)).incarnation
+        assert writer is not None
+        writer.append(BackpressureOff("x" * 70_000))
+        # Nothing comes after it that would show that it is there. Waiting for it, asking two peers, and the log's answer.
+        settings = world.settings
+        await asyncio.sleep(
+            1.5 * (settings.gap_ms + settings.repair_attempts * settings.repair_ms) / 1000 + 0.1
+        )
+        assert {one.core.version for one in world.scene.present()} == {world.scene.log.end - 1}
+        assert sum(source.counters.reads["gap"] for source in world.sources) == 9 - 1 - 1, (
+            "not writer, not sentinel"
+        )
+        await note_all(world, groups, 9)
+        await asyncio.sleep(1)
+        assert {one.core.version for one in world.scene.present()} == {world.scene.log.end - 1}
+        assert sum(source.counters.reads["gap"] for source in world.sources) == 7
+        assert world.gossiped() - before >= 9 * 7
         await world.scene.fleet.stop()
 
     run_virtually(main())
@@ -222,8 +281,6 @@ def test_garbage_collection_overtakes_a_group_that_hears_nothing() -> None:
         incarnation = others[0].incarnation
         assert incarnation is not None
         incarnation.append(GroupLeave("nobody"))
-        from onyxlog.replica.commands import Gc
-
         incarnation.append(Gc(incarnation.group))
         await asyncio.sleep(1)
         world.scene.log.release(port)
@@ -264,6 +321,57 @@ def test_addresses_of_groups_that_left_go_from_the_directory() -> None:
         await groups[0].stop()
         assert len([name for name in world.scene.log.states if name.startswith("gossip/")]) == 2
         world.scene.fleet.groups.remove(groups[0])
+        await world.scene.fleet.stop()
+
+    run_virtually(main())
+
+
+def test_a_group_that_cannot_say_where_it_is_leaves_no_socket_behind(monkeypatch: pytest.MonkeyPatch) -> None:
+    """With a port of its own the next incarnation could not open it."""
+
+    async def main() -> None:
+        world = Gossiping(Scene(JoinMode.DIRECT))
+        put, failures = MemoryPort.put_state, iter(range(3))
+
+        async def lost(port: MemoryPort, path: str, data: bytes) -> None:
+            if next(failures, None) is not None:
+                raise ClientError("the connection was lost", Code.CONNECTION_LOSS)
+            await put(port, path, data)
+
+        monkeypatch.setattr(MemoryPort, "put_state", lost)
+        (group,) = world.scene.start(1)
+        await world.scene.settled()
+        assert (group.incarnations, world.network.ends) == (4, 1)
+        await world.scene.fleet.stop()
+        assert world.network.ends == 0
+
+    run_virtually(main())
+
+
+def test_a_group_that_cannot_look_for_addresses_for_now_looks_again_later(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    async def main() -> None:
+        world = Gossiping(Scene(JoinMode.DIRECT))
+        groups = world.scene.start(3)
+        await world.scene.settled()
+        port, asked = world.scene.port(groups[1]), 0
+
+        async def lost(path: str) -> tuple[str, ...]:
+            nonlocal asked
+            asked += 1
+            raise ClientError("the connection was lost", Code.CONNECTION_LOSS)
+
+        (source,) = [source for source in world.sources if source._group == groups[1].id]
+        world.network.connected = lambda a, b: False
+        source._addresses.clear()
+        with monkeypatch.context() as patch:
+            patch.setattr(port, "states", lost)
+            await note_all(world, groups[1:2], 10, 2 * LOOK_AGAIN_S / 10)
+        assert asked == 2
+        await note_all(world, groups[1:2], 10, 2 * LOOK_AGAIN_S / 10)
+        assert len(source._addresses) == 3
+        assert groups[1].incarnations == 1
         await world.scene.fleet.stop()
 
     run_virtually(main())
