@@ -7,6 +7,7 @@ from typing import Final
 
 from onyxlog.peer.log_port import OpenPort
 from zraft.address import Address
+from zraft.errors import ConfigError
 
 SESSION_TIMEOUT_S: Final = 10.0
 
@@ -25,12 +26,23 @@ def opener(
     *,
     session_timeout_s: float = SESSION_TIMEOUT_S,
 ) -> OpenPort:
-    """What opens a port with a session of its own, each time it is called."""
+    """What opens a port with a session of its own, each time it is called.
+
+    Raises:
+        ConfigError: the tenancy cannot be a znode's name, or what the service needs is not installed.
+    """
     text = ",".join(map(str, hosts))
     if service is Service.ZRAFT:
         from onyxlog.peer.native_log import native_ports
 
         return native_ports(text, tenancy, session_timeout_s=session_timeout_s)
-    from onyxlog.peer.zookeeper_log import zookeeper_ports
+    try:
+        from onyxlog.peer.zookeeper_log import zookeeper_ports
+    except ModuleNotFoundError as error:
+        if error.name != "kazoo":
+            raise
+        raise ConfigError(
+            "--service zookeeper: kazoo is not installed; pip install 'zraft[zookeeper]'"
+        ) from error
 
     return zookeeper_ports(text, tenancy, session_timeout_s=session_timeout_s)
