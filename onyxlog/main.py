@@ -10,7 +10,7 @@ import json
 import signal
 import socket
 import sys
-from collections.abc import Awaitable, Callable, Coroutine
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
@@ -66,6 +66,24 @@ def _service_options(command: Command) -> Command:
     ):
         command = option(command)
     return command
+
+
+def _import_option(command: Command) -> Command:
+    """Where jobs' modules are: the same for who runs a job and for who submits or checks it."""
+    return click.option(
+        "--import-from",
+        default=".",
+        show_default=True,
+        metavar="DIR",
+        type=click.Path(exists=True, file_okay=False, resolve_path=True),
+        help="Where, besides Python's own path, modules of jobs are found.",
+    )(command)
+
+
+def _import_from(directory: str) -> None:
+    """As `python -m` does, and an installed command does not: a job names its functions by import path."""
+    if directory not in sys.path:
+        sys.path.insert(0, directory)
 
 
 @click.group(
@@ -133,14 +151,7 @@ def main() -> None:
     type=click.Choice(["off", "pool", "plumtree"]),
     help="Get entries from other groups, by UDP at --address, and read the log for what is missing; the same for all.",
 )
-@click.option(
-    "--import-from",
-    default=".",
-    show_default=True,
-    metavar="DIR",
-    type=click.Path(exists=True, file_okay=False, resolve_path=True),
-    help="Where, besides Python's own path, modules of jobs are found.",
-)
+@_import_option
 @click.option("--idle", is_flag=True, help="Take tasks but run nothing: to measure coordination alone.")
 @click.option("--metrics", metavar="HOST:PORT", help="Where to serve Prometheus metrics, health and status.")
 @click.option(
@@ -245,8 +256,7 @@ def peer(
         key_files=tuple(map(Path, key)),
         insecure=insecure_peers,
     )
-    # As `python -m` does: a job names its functions by import path.
-    sys.path.insert(0, import_from)
+    _import_from(import_from)
 
     async def run() -> None:
         await _run_fleet(Fleet(open_port, make_runner, make_source=make_source), settings, groups, listen)
@@ -292,8 +302,16 @@ async def _run_fleet(fleet: Any, settings: Any, groups: int, listen: Address | N
     default=True,
     help="Import the job's functions here, to see that they are there. Peers import them in any case.",
 )
+@_import_option
 def submit_job(
-    source: str, connect: str, tenancy: str, service: str, wait: bool, timeout: float | None, importing: bool
+    source: str,
+    connect: str,
+    tenancy: str,
+    service: str,
+    wait: bool,
+    timeout: float | None,
+    importing: bool,
+    import_from: str,
 ) -> None:
     """Submit a job: from a file (.json, .toml), or from what a Python module holds under a name.
 
@@ -302,6 +320,7 @@ def submit_job(
     """
     from onyxlog.jobs.job_files import load_job
 
+    _import_from(import_from)
     job = load_job(source)
 
     async def run(client: Client) -> None:
@@ -320,12 +339,14 @@ def submit_job(
     default=True,
     help="Import the job's functions here, to see that they are there.",
 )
-def check_job(source: str, importing: bool) -> None:
+@_import_option
+def check_job(source: str, importing: bool, import_from: str) -> None:
     """Say what is wrong with a job, if anything is; needs no service. Exit code 2 if it cannot run."""
     from onyxlog.jobs.job_files import load_job
     from onyxlog.jobs.validation import check
     from onyxlog.plugins.plugin import INPUTS, OUTPUTS
 
+    _import_from(import_from)
     job = load_job(source)
     check(job, importing=importing, inputs=INPUTS, outputs=OUTPUTS)
     least = sum(task.min_peers for task in job.catalog)
@@ -385,7 +406,7 @@ def gc(connect: str, tenancy: str, service: str) -> None:
 @main.command()
 @_service_options
 @click.option("--watch", is_flag=True, help="Show it again as it changes, until Ctrl-C.")
-@click.option("--json", "as_json_text", is_flag=True, help="For programs.")
+@click.option("--json", "as_json_text", is_flag=True, help="For programs; with --watch one line each time.")
 def status(connect: str, tenancy: str, service: str, watch: bool, as_json_text: bool) -> None:
     """Show the ring, allocations, the log, and per group its position and whether its replica is the same."""
     from rich.console import Console
@@ -397,19 +418,24 @@ def status(connect: str, tenancy: str, service: str, watch: bool, as_json_text: 
 
     async def run(client: Client) -> None:
         observer = Observer(client)
-        found = await observer.look()
+        found = observer.follow() if watch else _once(observer.look())
         if as_json_text:
-            click.echo(json.dumps(as_json(found), indent=2))
-            return
-        console = Console(width=None if sys.stdout.isatty() else 160)
-        if not watch:
-            console.print(view(found))
-            return
-        with Live(view(found), console=console, screen=sys.stdout.isatty(), auto_refresh=False) as live:
-            async for found in observer.follow():
-                live.update(view(found), refresh=True)
+            async for seen in found:
+                click.echo(json.dumps(as_json(seen), indent=None if watch else 2))
+        elif watch and sys.stdout.isatty():
+            with Live(screen=True, auto_refresh=False) as live:
+                async for seen in found:
+                    live.update(view(seen), refresh=True)
+        else:
+            console = Console(width=None if sys.stdout.isatty() else 160)
+            async for seen in found:
+                console.print(view(seen))
 
     _with_client(connect, tenancy, service, run)
+
+
+async def _once(awaited: Awaitable[R]) -> AsyncIterator[R]:
+    yield await awaited
 
 
 def _hosts(text: str) -> tuple[Address, ...]:
