@@ -22,7 +22,7 @@ from onyxlog.peer.backoff import PROVEN_S, join_again_ms, restart_ms
 from onyxlog.peer.core import GroupCore
 from onyxlog.peer.entry_source import EntrySource, MakeSource
 from onyxlog.peer.log_port import LogPort
-from onyxlog.peer.metrics import PeerMetrics, kind_of
+from onyxlog.peer.metrics import PeerMetrics
 from onyxlog.peer.outbox import Outbox
 from onyxlog.peer.publishing import DigestPublisher, path_of
 from onyxlog.peer.settings import GroupSettings
@@ -30,6 +30,7 @@ from onyxlog.peer.task_runner import MakeRunner, TaskRunner
 from onyxlog.peer.turns import Act, Append, Truncate, Turn
 from onyxlog.peer.watching import Watching
 from onyxlog.peer.workers import Workers
+from onyxlog.replica.codec import name_of
 from onyxlog.replica.commands import Command, Entry, GroupLeave, Record
 from onyxlog.replica.effects import (
     AppendLater,
@@ -285,7 +286,7 @@ class Incarnation:
         now_ms = _now_ms()
         turn = self.core.take(entry, now_ms)
         self._publisher.applied(self.core.version, self.core.chain)
-        self._metrics.read.labels(kind_of(entry.command)).inc()
+        self._metrics.read.labels(name_of(entry.command)).inc()
         if entry.record.at_ms:
             self._metrics.scheduler_lag.observe(max(0, now_ms - entry.record.at_ms) / 1000)
         return turn
@@ -317,7 +318,7 @@ class Incarnation:
 
     def _accepted(self, append: Append, position: Position, took_s: float) -> None:
         self.core.accepted(append.number, position)
-        self._metrics.written.labels(kind_of(append.record.command)).inc()
+        self._metrics.written.labels(name_of(append.record.command)).inc()
         self._metrics.write_log_entry.observe(took_s)
         assert self._source is not None
         self._source.appended(Entry(position, append.record))
