@@ -10,13 +10,14 @@ import asyncio
 import contextlib
 import random
 import time
-from collections.abc import Coroutine, Sequence
+from collections.abc import Coroutine, Mapping, Sequence
 from enum import StrEnum
 from typing import Any, Final, assert_never
 
 import structlog
 
 from onyxlog.errors import OnyxlogError, OvertakenError
+from onyxlog.gossip.outputs import Counters
 from onyxlog.ids import GroupId, PeerId, Position
 from onyxlog.peer.backoff import PROVEN_S, join_again_ms, restart_ms
 from onyxlog.peer.core import GroupCore
@@ -26,7 +27,7 @@ from onyxlog.peer.metrics import PeerMetrics
 from onyxlog.peer.outbox import Outbox
 from onyxlog.peer.publishing import DigestPublisher, path_of
 from onyxlog.peer.settings import GroupSettings
-from onyxlog.peer.task_runner import MakeRunner, TaskRunner
+from onyxlog.peer.task_runner import MakeRunner, PlaneStatistics, TaskRunner, WorkerStatistics
 from onyxlog.peer.turns import Act, Append, Truncate, Turn
 from onyxlog.peer.watching import Watching
 from onyxlog.peer.workers import Workers
@@ -148,6 +149,16 @@ class Incarnation:
     def watched(self) -> GroupId | None:
         """Whose pulse it watches for the ring."""
         return self._watching.watched
+
+    def worker_statistics(self) -> Mapping[PeerId, WorkerStatistics]:
+        return {} if self._runner is None else self._runner.statistics()
+
+    def plane_statistics(self) -> PlaneStatistics:
+        return PlaneStatistics() if self._runner is None else self._runner.plane_statistics()
+
+    def gossip_counters(self) -> Counters | None:
+        """None without gossip."""
+        return None if self._source is None else self._source.counters
 
     # -- its life
 

@@ -19,6 +19,7 @@ import click
 import structlog
 from attrs import frozen
 
+from onyxlog.gossip.outputs import Counters
 from onyxlog.gossip.settings import settings_for
 from onyxlog.gossip.spreading import Mode
 from onyxlog.ids import GroupId, Position
@@ -93,6 +94,10 @@ class _Watched:
             self._applied.setdefault(position, []).append(now)
         self._version = replica.version
         self.inner.applied(replica, chain)
+
+    @property
+    def counters(self) -> Counters:
+        return self.inner.counters
 
     async def close(self) -> None:
         await self.inner.close()

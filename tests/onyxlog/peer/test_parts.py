@@ -20,6 +20,7 @@ from onyxlog.peer.backoff import (
 from onyxlog.peer.log_port import first_origin
 from onyxlog.peer.outbox import Outbox
 from onyxlog.peer.publishing import DigestPublisher, Published
+from onyxlog.peer.task_runner import PlaneStatistics, WorkerStatistics
 from onyxlog.peer.turns import Append
 from onyxlog.peer.watching import Watching
 from onyxlog.peer.workers import Workers
@@ -250,6 +251,12 @@ class SlowRunner:
 
     def replica_changed(self, replica: Replica) -> None:
         pass
+
+    def statistics(self) -> dict[str, WorkerStatistics]:
+        return {}
+
+    def plane_statistics(self) -> PlaneStatistics:
+        return PlaneStatistics()
 
     async def close(self) -> None:
         pass
