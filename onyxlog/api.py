@@ -9,15 +9,15 @@ from __future__ import annotations
 
 import secrets
 import time
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Set
 from enum import StrEnum
 from typing import Final
 
 from attrs import frozen
 
-from onyxlog.errors import OnyxlogError, OvertakenError
+from onyxlog.errors import OnyxlogError, OvertakenError, WorkflowError
 from onyxlog.ids import GroupId, JobId, PeerId, Position, TaskName
-from onyxlog.jobs.specification import Job, encode_job
+from onyxlog.jobs.specification import Job, decode_job, encode_job
 from onyxlog.jobs.validation import check
 from onyxlog.peer.fleet import Fleet
 from onyxlog.peer.follower import Follower, Played
@@ -30,7 +30,7 @@ from onyxlog.replica.collection import unwatched
 from onyxlog.replica.commands import Command, Gc, KillJob, SubmitJob
 from onyxlog.replica.playing import play
 from onyxlog.replica.replica import JoinMode, Replica
-from onyxlog.tasks.checkpoints import forget_checkpoints
+from onyxlog.tasks.checkpoints import CheckpointStore, forget_checkpoints
 from zraft_client.errors import NoNodeError
 
 CLIENT_ID_BYTES: Final = 8
@@ -162,7 +162,8 @@ class Client:
         `importing`: import the job's functions first, to see that they are there; False where they are not installed.
 
         Raises:
-            WorkflowError: the job cannot run; it says all that is wrong, and where.
+            WorkflowError: the job cannot run; it says all that is wrong, and where. Or it resumes from a job that has left
+                no checkpoint.
             JobIdTakenError: another job has or had this id.
         """
         check(job, importing=importing, inputs=INPUTS, outputs=OUTPUTS)
@@ -175,6 +176,7 @@ class Client:
                 f"job {job.id}: is over since position {over}; submit under an id of its own"
             )
         if known is None:
+            await self._check_resumption(job)
             await self._port.put_job(job.id, encode_job(job))
             await self._follower.say(SubmitJob(requirements))
             known = self.replica.jobs.get(job.id)
@@ -184,6 +186,15 @@ class Client:
                 "submit under an id of its own"
             )
         return self.replica.version if known is None else known.submitted
+
+    async def _check_resumption(self, job: Job) -> None:
+        """Its workers could only begin with nothing, and would not tell."""
+        begun_from = job.resume_from
+        if begun_from is not None and await CheckpointStore(self._port, begun_from).newest() is None:
+            raise WorkflowError(
+                f"job {job.id}: resume_from: found no checkpoint of job {begun_from}: it has none yet, or it completed and "
+                "was collected; submit without it to begin with nothing"
+            )
 
     async def kill_job(self, job: JobId, reason: str = "") -> bool:
         """Whether it was running or waiting until now."""
@@ -215,7 +226,11 @@ class Client:
     # -- the log
 
     async def gc(self) -> Collected:
-        """Forget what is over, on all peers, and truncate the log: its origin is the replica as of this call then."""
+        """Forget what is over, on all peers, and truncate the log: its origin is the replica as of this call then.
+
+        Checkpoints and positions of completed jobs are removed, unless a job that is not over resumes from them. Those, and
+        those of killed jobs, from which another may resume, stay until `clear_job_data`.
+        """
         before = await self.caught_up()
         over = {*before.completed, *before.killed}
         position = await self._follower.say(Gc(self.id, await self._gone(before)))
@@ -224,9 +239,23 @@ class Client:
         stored = origin is not None and await self._port.store_origin(origin)
         for job in forgotten:
             await self._port.forget_job(job)
+        for job in await self._finished_with(before.completed.keys() & {*forgotten}):
+            await forget_checkpoints(self._port, job)
         for group in sorted(before.left.keys() - self.replica.left.keys()):
             await self._port.remove_state(path_of(group))
         return Collected(position, stored, forgotten)
+
+    async def _finished_with(self, jobs: Set[JobId]) -> list[JobId]:
+        """Those that no job which is not over began from."""
+        if not jobs:
+            return []
+        begun_from = set()
+        for other in self.replica.jobs:
+            try:
+                begun_from.add(decode_job(await self._port.job(other), f"jobs/{other}").resume_from)
+            except NoNodeError:
+                continue  # it came to its end meanwhile, and was collected
+        return sorted(jobs - begun_from)
 
     async def _gone(self, replica: Replica) -> tuple[GroupId, ...]:
         """Groups that never joined, that nobody watches, and that have no pulse any more."""

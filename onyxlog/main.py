@@ -390,10 +390,30 @@ def kill_job(job: str, connect: str, tenancy: str, service: str, reason: str) ->
     _with_client(connect, tenancy, service, run)
 
 
+@main.command("clear-job")
+@click.argument("job")
+@_service_options
+def clear_job(job: str, connect: str, tenancy: str, service: str) -> None:
+    """Remove what a job that is over has left: its specification, checkpoints and positions.
+
+    No other job can resume from it then. `gc` does it for completed jobs.
+    """
+
+    async def run(client: Client) -> None:
+        await client.clear_job_data(job)
+        click.echo(f"{job}: its data is removed")
+
+    _with_client(connect, tenancy, service, run)
+
+
 @main.command()
 @_service_options
 def gc(connect: str, tenancy: str, service: str) -> None:
-    """Forget what is over, and truncate the log to begin with what all peers know now."""
+    """Forget what is over, and truncate the log to begin with what all peers know now.
+
+    Checkpoints of completed jobs are removed too, unless a job that is not over resumes from them. Those, and those
+    of killed jobs, stay until `clear-job`.
+    """
 
     async def run(client: Client) -> None:
         collected = await client.gc()
