@@ -106,7 +106,9 @@ ALLOWED: Final[dict[str, tuple[str, ...]]] = {
     "onyxlog.running": (*SHARED, *SETTINGS, "zraft.transport.keys", "onyxlog"),
     "onyxlog.status": ("onyxlog",),
     "onyxlog.status_view": ("onyxlog",),
-    "onyxlog.main": (*SHARED, *SETTINGS, "zraft.command_group", "zraft.logs", "onyxlog"),
+    "onyxlog.command_options": (*SHARED, *SETTINGS, "onyxlog"),
+    "onyxlog.peer_command": (*SHARED, *SETTINGS, "zraft.logs", "onyxlog"),
+    "onyxlog.main": (*SHARED, *SETTINGS, "zraft.command_group", "onyxlog"),
     "onyxlog.__main__": ("onyxlog.main",),
     # what people import, and what measures through it: the outside of a server, in packages of their own
     "zraft_client": (*SHARED, "zraft.address", "zraft.wire"),
