@@ -34,9 +34,10 @@ ALLOWED: Final[dict[str, tuple[str, ...]]] = {
     "zraft.zoo_source": (*SHARED, "zraft.properties", "zraft.zoo_cfg", "zraft.zoo_env"),
     "zraft.knobs": (*SHARED, *SETTINGS, "zraft.zoo_cfg", "zraft.zoo_source"),
     "zraft.logs": (*SHARED, *SETTINGS),
+    "zraft.http_service": (*SHARED, *SETTINGS),
     # values, and what is made of them; a server hands in where they come from
     "zraft.admin": (*SHARED, "zraft.wire"),
-    "zraft.admin.http": (*SHARED, *SETTINGS, "zraft.wire", "zraft.admin"),
+    "zraft.admin.http": (*SHARED, *SETTINGS, "zraft.http_service", "zraft.wire", "zraft.admin"),
     # values and bytes; the client of it is outside of a server
     "zraft.operator": SHARED,
     "zraft.operator.client": (*SHARED, *SETTINGS, "zraft.operator", "zraft.transport"),
@@ -98,6 +99,7 @@ ALLOWED: Final[dict[str, tuple[str, ...]]] = {
         *(*SHARED, "zraft.transport.keys", "zraft.transport.sealing"),
         *("onyxlog.ids", "onyxlog.gossip.codec"),
     ),
+    "onyxlog.peer.monitoring": (*SHARED, *SETTINGS, "zraft.http_service", "onyxlog"),
     "onyxlog.peer.messenger": (*SHARED, *SETTINGS, "zraft.transport.keys", "zraft_client", "onyxlog"),
     "onyxlog.testing": (*SHARED, "zraft.address", "zraft_client", "onyxlog"),
     # what programs and people use of it
