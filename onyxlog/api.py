@@ -10,13 +10,13 @@ from __future__ import annotations
 import secrets
 import time
 from collections.abc import AsyncIterator, Callable, Set
-from enum import StrEnum
 from typing import Final
 
 from attrs import frozen
 
 from onyxlog.errors import OnyxlogError, OvertakenError, WorkflowError
-from onyxlog.ids import GroupId, JobId, PeerId, Position, TaskName
+from onyxlog.ids import GroupId, JobId, Position
+from onyxlog.job_status import JobState, JobStatus, job_status
 from onyxlog.jobs.specification import Job, decode_job, encode_job
 from onyxlog.jobs.validation import check
 from onyxlog.peer.fleet import Fleet
@@ -56,29 +56,6 @@ class UnknownJobError(OnyxlogError, KeyError):
     """The log knows no such job: it was never submitted, or is over and collected."""
 
     __str__ = OnyxlogError.__str__
-
-
-class JobState(StrEnum):
-    UNKNOWN = "unknown"
-    """Never submitted, or over and collected."""
-    WAITING = "waiting"
-    """Too few virtual peers are there for it, or others have them."""
-    RUNNING = "running"
-    COMPLETED = "completed"
-    KILLED = "killed"
-    COLLECTED = "collected"
-    """It was awaited, and garbage collection forgot how it ended before this client could read it."""
-
-
-@frozen
-class JobStatus:
-    """`workers`: of each task. `since`: the position at which it was submitted, or came to its end."""
-
-    job: JobId
-    state: JobState
-    since: Position | None = None
-    workers: tuple[tuple[TaskName, tuple[PeerId, ...]], ...] = ()
-    coordinator: PeerId | None = None
 
 
 @frozen
@@ -306,28 +283,6 @@ class Client:
 
     async def __aexit__(self, *_: object) -> None:
         await self.close()
-
-
-def job_status(replica: Replica, job: JobId) -> JobStatus:
-    """Of a replica."""
-    if job in replica.completed:
-        return JobStatus(job, JobState.COMPLETED, replica.completed[job])
-    if job in replica.killed:
-        return JobStatus(job, JobState.KILLED, replica.killed[job])
-    known = replica.jobs.get(job)
-    if known is None:
-        return JobStatus(job, JobState.UNKNOWN)
-    workers = tuple(
-        (task.name, replica.allocations.get((job, task.name), ())) for task in known.requirements.tasks
-    )
-    running = any(peers for _, peers in workers)
-    return JobStatus(
-        job,
-        JobState.RUNNING if running else JobState.WAITING,
-        known.submitted,
-        workers,
-        replica.coordinators.get(job),
-    )
 
 
 def _some(replica: Replica) -> str:

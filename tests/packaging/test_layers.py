@@ -104,6 +104,7 @@ ALLOWED: Final[dict[str, tuple[str, ...]]] = {
     "onyxlog.testing": (*SHARED, "zraft.address", "zraft_client", "onyxlog"),
     # what programs and people use of it
     "onyxlog.api": ("zraft_client", "onyxlog"),
+    "onyxlog.job_status": ("onyxlog.ids", "onyxlog.replica"),
     "onyxlog.observing": ("onyxlog",),
     "onyxlog.running": (*SHARED, *SETTINGS, "zraft.transport.keys", "onyxlog"),
     "onyxlog.status": ("onyxlog",),
@@ -125,7 +126,13 @@ PURE: Final = (
     *("onyxlog.tasks.items", "onyxlog.tasks.channels", "onyxlog.tasks.layout", "onyxlog.tasks.reading"),
     *("onyxlog.tasks.pressure", "onyxlog.tasks.processing"),
     *("onyxlog.ids", "onyxlog.scheduling", "onyxlog.replica", "onyxlog.gossip"),
-    *("onyxlog.peer.core", "onyxlog.peer.turns", "onyxlog.peer.backoff", "onyxlog.status"),
+    *(
+        "onyxlog.peer.core",
+        "onyxlog.peer.turns",
+        "onyxlog.peer.backoff",
+        "onyxlog.status",
+        "onyxlog.job_status",
+    ),
     # what jobs are and decide; what reads files and what runs tasks is not here
     *("onyxlog.jobs.acking", "onyxlog.jobs.aggregates", "onyxlog.jobs.barriers", "onyxlog.jobs.checkpoints"),
     *("onyxlog.jobs.flow_conditions", "onyxlog.jobs.functions", "onyxlog.jobs.grouping"),
