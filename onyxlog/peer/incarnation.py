@@ -205,7 +205,9 @@ class Incarnation:
                     await self._runner.close()
                 if self.begun:
                     self._carry_out(self.core.leave(_now_ms()))
-                    await self._outbox.drained()
+                    drained = self._spawn(self._outbox.drained())
+                    # What ends the incarnation meanwhile ends the outbox too.
+                    await asyncio.wait((drained, self._end), return_when=asyncio.FIRST_COMPLETED)
         self._finish(Ending.LEFT)
 
     async def _stop_all(self) -> None:

@@ -27,7 +27,7 @@ from onyxlog.testing.memory_log import MemoryLog
 from onyxlog.testing.virtual_time import run_virtually
 from tests.onyxlog.peer.fleets import Scene
 from tests.onyxlog.peer.jobs import a_job
-from zraft_client.errors import NotSentError, UnknownOutcomeError
+from zraft_client.errors import NotSentError, SessionExpiredError, UnknownOutcomeError
 
 BOTH = pytest.mark.parametrize("join", list(JoinMode))
 
@@ -411,6 +411,25 @@ def test_an_append_of_unknown_outcome_begins_the_group_again() -> None:
         assert old not in replica.groups
         assert group.id in replica.groups
         await scene.fleet.stop()
+
+    run_virtually(main())
+
+
+def test_a_group_whose_leave_cannot_be_told_any_more_stops_at_once() -> None:
+    """Its session is over, so others hear of its end in another way: nothing is left to wait for."""
+
+    async def main() -> None:
+        scene = Scene(JoinMode.DIRECT)
+        (group,) = scene.start(1)
+        await scene.settled()
+
+        async def ended(record: Record) -> int:
+            raise SessionExpiredError("planted")
+
+        scene.port(group).append = ended  # type: ignore[method-assign]
+        before = asyncio.get_running_loop().time()
+        await scene.fleet.stop()
+        assert asyncio.get_running_loop().time() - before < 1
 
     run_virtually(main())
 
