@@ -8,7 +8,6 @@ compared with one that is played from the log itself, and what the log had to gi
 from __future__ import annotations
 
 import asyncio
-import logging
 import random
 import tempfile
 import time
@@ -16,7 +15,6 @@ from collections.abc import AsyncIterator, Sequence
 from pathlib import Path
 
 import click
-import structlog
 from attrs import frozen
 
 from onyxlog.gossip.outputs import Counters
@@ -36,6 +34,7 @@ from onyxlog.replica.replica import Replica
 from onyxlog.testing.idle_runner import run_nothing
 from tests.processes.cluster import Cluster
 from zraft.address import Address
+from zraft.logs import configure_logging
 from zraft.transport.keys import ClusterKey
 
 PATIENCE_S = 600.0
@@ -227,7 +226,7 @@ def _quantile(values: Sequence[float], share: float) -> float:
 @click.option("--losses", default="0,0.01", show_default=True)
 @click.option("--modes", default="pool,plumtree", show_default=True)
 def main(groups: int, entries: int, interval_ms: float, losses: str, modes: str) -> None:
-    structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(logging.ERROR))
+    configure_logging(format="console", level="error")
     env = {"ZRAFT_SESSION_TIMEOUT_MS_MAX": "600000"}
     runs: list[tuple[str, MakeSource]] = [("tail", from_log)]
     for mode in modes.split(","):
