@@ -7,6 +7,7 @@ async with await connect(native_ports("127.0.0.1:2181", "default")) as client:
 
 from __future__ import annotations
 
+import asyncio
 import secrets
 import time
 from collections.abc import AsyncIterator, Callable, Set
@@ -34,6 +35,7 @@ from onyxlog.tasks.checkpoints import CheckpointStore, forget_checkpoints
 from zraft_client.errors import NoNodeError
 
 CLIENT_ID_BYTES: Final = 8
+READS_AT_ONCE: Final = 64
 
 __all__ = [
     "Client",
@@ -263,11 +265,12 @@ class Client:
 
     async def digests(self) -> tuple[Published, ...]:
         """What each group has published of its digest chain; groups that are gone are there until garbage collection."""
-        found = []
-        for group in await self._port.states("digests"):
-            data = await self._port.state(path_of(group))
-            if data is not None:
-                found.append(decode(data, path_of(group)))
+        paths = [path_of(group) for group in await self._port.states("digests")]
+        found: list[Published] = []
+        for start in range(0, len(paths), READS_AT_ONCE):
+            some = paths[start : start + READS_AT_ONCE]
+            read = await asyncio.gather(*(self._port.state(path) for path in some))
+            found += [decode(data, path) for path, data in zip(some, read, strict=True) if data is not None]
         return tuple(found)
 
     async def clear_job_data(self, job: JobId) -> None:
