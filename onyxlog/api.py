@@ -7,17 +7,18 @@ async with await connect(native_ports("127.0.0.1:2181", "default")) as client:
 
 from __future__ import annotations
 
+import asyncio
 import secrets
 import time
-from collections.abc import AsyncIterator, Callable
-from enum import StrEnum
+from collections.abc import AsyncIterator, Callable, Set
 from typing import Final
 
 from attrs import frozen
 
-from onyxlog.errors import OnyxlogError, OvertakenError
-from onyxlog.ids import GroupId, JobId, PeerId, Position, TaskName
-from onyxlog.jobs.specification import Job, encode_job
+from onyxlog.errors import OnyxlogError, OvertakenError, WorkflowError
+from onyxlog.ids import GroupId, JobId, Position
+from onyxlog.job_status import JobState, JobStatus, job_status
+from onyxlog.jobs.specification import Job, decode_job, encode_job
 from onyxlog.jobs.validation import check
 from onyxlog.peer.fleet import Fleet
 from onyxlog.peer.follower import Follower, Played
@@ -30,10 +31,11 @@ from onyxlog.replica.collection import unwatched
 from onyxlog.replica.commands import Command, Gc, KillJob, SubmitJob
 from onyxlog.replica.playing import play
 from onyxlog.replica.replica import JoinMode, Replica
-from onyxlog.tasks.checkpoints import forget_checkpoints
+from onyxlog.tasks.checkpoints import CheckpointStore, forget_checkpoints
 from zraft_client.errors import NoNodeError
 
 CLIENT_ID_BYTES: Final = 8
+READS_AT_ONCE: Final = 64
 
 __all__ = [
     "Client",
@@ -56,29 +58,6 @@ class UnknownJobError(OnyxlogError, KeyError):
     """The log knows no such job: it was never submitted, or is over and collected."""
 
     __str__ = OnyxlogError.__str__
-
-
-class JobState(StrEnum):
-    UNKNOWN = "unknown"
-    """Never submitted, or over and collected."""
-    WAITING = "waiting"
-    """Too few virtual peers are there for it, or others have them."""
-    RUNNING = "running"
-    COMPLETED = "completed"
-    KILLED = "killed"
-    COLLECTED = "collected"
-    """It was awaited, and garbage collection forgot how it ended before this client could read it."""
-
-
-@frozen
-class JobStatus:
-    """`workers`: of each task. `since`: the position at which it was submitted, or came to its end."""
-
-    job: JobId
-    state: JobState
-    since: Position | None = None
-    workers: tuple[tuple[TaskName, tuple[PeerId, ...]], ...] = ()
-    coordinator: PeerId | None = None
 
 
 @frozen
@@ -162,7 +141,8 @@ class Client:
         `importing`: import the job's functions first, to see that they are there; False where they are not installed.
 
         Raises:
-            WorkflowError: the job cannot run; it says all that is wrong, and where.
+            WorkflowError: the job cannot run; it says all that is wrong, and where. Or it resumes from a job that has left
+                no checkpoint.
             JobIdTakenError: another job has or had this id.
         """
         check(job, importing=importing, inputs=INPUTS, outputs=OUTPUTS)
@@ -175,6 +155,7 @@ class Client:
                 f"job {job.id}: is over since position {over}; submit under an id of its own"
             )
         if known is None:
+            await self._check_resumption(job)
             await self._port.put_job(job.id, encode_job(job))
             await self._follower.say(SubmitJob(requirements))
             known = self.replica.jobs.get(job.id)
@@ -184,6 +165,15 @@ class Client:
                 "submit under an id of its own"
             )
         return self.replica.version if known is None else known.submitted
+
+    async def _check_resumption(self, job: Job) -> None:
+        """Its workers could only begin with nothing, and would not tell."""
+        begun_from = job.resume_from
+        if begun_from is not None and await CheckpointStore(self._port, begun_from).newest() is None:
+            raise WorkflowError(
+                f"job {job.id}: resume_from: found no checkpoint of job {begun_from}: it has none yet, or it completed and "
+                "was collected; submit without it to begin with nothing"
+            )
 
     async def kill_job(self, job: JobId, reason: str = "") -> bool:
         """Whether it was running or waiting until now."""
@@ -215,7 +205,11 @@ class Client:
     # -- the log
 
     async def gc(self) -> Collected:
-        """Forget what is over, on all peers, and truncate the log: its origin is the replica as of this call then."""
+        """Forget what is over, on all peers, and truncate the log: its origin is the replica as of this call then.
+
+        Checkpoints and positions of completed jobs are removed, unless a job that is not over resumes from them. Those, and
+        those of killed jobs, from which another may resume, stay until `clear_job_data`.
+        """
         before = await self.caught_up()
         over = {*before.completed, *before.killed}
         position = await self._follower.say(Gc(self.id, await self._gone(before)))
@@ -224,9 +218,23 @@ class Client:
         stored = origin is not None and await self._port.store_origin(origin)
         for job in forgotten:
             await self._port.forget_job(job)
+        for job in await self._finished_with(before.completed.keys() & {*forgotten}):
+            await forget_checkpoints(self._port, job)
         for group in sorted(before.left.keys() - self.replica.left.keys()):
             await self._port.remove_state(path_of(group))
         return Collected(position, stored, forgotten)
+
+    async def _finished_with(self, jobs: Set[JobId]) -> list[JobId]:
+        """Those that no job which is not over began from."""
+        if not jobs:
+            return []
+        begun_from = set()
+        for other in self.replica.jobs:
+            try:
+                begun_from.add(decode_job(await self._port.job(other), f"jobs/{other}").resume_from)
+            except NoNodeError:
+                continue  # it came to its end meanwhile, and was collected
+        return sorted(jobs - begun_from)
 
     async def _gone(self, replica: Replica) -> tuple[GroupId, ...]:
         """Groups that never joined, that nobody watches, and that have no pulse any more."""
@@ -257,11 +265,12 @@ class Client:
 
     async def digests(self) -> tuple[Published, ...]:
         """What each group has published of its digest chain; groups that are gone are there until garbage collection."""
-        found = []
-        for group in await self._port.states("digests"):
-            data = await self._port.state(path_of(group))
-            if data is not None:
-                found.append(decode(data, path_of(group)))
+        paths = [path_of(group) for group in await self._port.states("digests")]
+        found: list[Published] = []
+        for start in range(0, len(paths), READS_AT_ONCE):
+            some = paths[start : start + READS_AT_ONCE]
+            read = await asyncio.gather(*(self._port.state(path) for path in some))
+            found += [decode(data, path) for path, data in zip(some, read, strict=True) if data is not None]
         return tuple(found)
 
     async def clear_job_data(self, job: JobId) -> None:
@@ -277,28 +286,6 @@ class Client:
 
     async def __aexit__(self, *_: object) -> None:
         await self.close()
-
-
-def job_status(replica: Replica, job: JobId) -> JobStatus:
-    """Of a replica."""
-    if job in replica.completed:
-        return JobStatus(job, JobState.COMPLETED, replica.completed[job])
-    if job in replica.killed:
-        return JobStatus(job, JobState.KILLED, replica.killed[job])
-    known = replica.jobs.get(job)
-    if known is None:
-        return JobStatus(job, JobState.UNKNOWN)
-    workers = tuple(
-        (task.name, replica.allocations.get((job, task.name), ())) for task in known.requirements.tasks
-    )
-    running = any(peers for _, peers in workers)
-    return JobStatus(
-        job,
-        JobState.RUNNING if running else JobState.WAITING,
-        known.submitted,
-        workers,
-        replica.coordinators.get(job),
-    )
 
 
 def _some(replica: Replica) -> str:

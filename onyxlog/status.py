@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from enum import StrEnum
 from typing import Any
 
 from attrs import frozen
 
 from onyxlog.ids import GroupId, JobId, PeerId, Position, Site, TaskName
+from onyxlog.job_status import JobState, job_status
 from onyxlog.peer.log_port import LogBounds
 from onyxlog.peer.publishing import Published
 from onyxlog.replica.replica import JoinMode, PeerState, Replica
@@ -49,7 +50,7 @@ class TaskRow:
 @frozen
 class JobRow:
     job: JobId
-    state: str
+    state: JobState
     since: Position
     coordinator: PeerId | None
     tasks: tuple[TaskRow, ...]
@@ -98,7 +99,7 @@ def is_closed(replica: Replica) -> bool:
 
 
 def picture(
-    replica: Replica, bounds: LogBounds, published: Iterable[Published], chains: dict[Position, bytes]
+    replica: Replica, bounds: LogBounds, published: Iterable[Published], chains: Mapping[Position, bytes]
 ) -> FleetStatus:
     """`chains`: the digest chain's value at positions that this program has played."""
     shown = {one.group: one for one in published}
@@ -134,7 +135,7 @@ def _group_row(
     working: set[PeerId],
     published: Published | None,
     bounds: LogBounds,
-    chains: dict[Position, bytes],
+    chains: Mapping[Position, bytes],
 ) -> GroupRow:
     agreement = Agreement.UNKNOWN
     if published is not None and published.position in chains:
@@ -170,11 +171,12 @@ def _job_rows(replica: Replica) -> tuple[JobRow, ...]:
             )
             for task in known.requirements.tasks
         )
-        state = "running" if any(task.workers for task in tasks) else "waiting"
-        rows.append(JobRow(job, state, known.submitted, replica.coordinators.get(job), tasks))
+        rows.append(
+            JobRow(job, job_status(replica, job).state, known.submitted, replica.coordinators.get(job), tasks)
+        )
     rows.sort(key=lambda row: row.since)
-    rows += [JobRow(job, "completed", at, None, ()) for job, at in replica.completed.items()]
-    rows += [JobRow(job, "killed", at, None, ()) for job, at in replica.killed.items()]
+    rows += [JobRow(job, JobState.COMPLETED, at, None, ()) for job, at in replica.completed.items()]
+    rows += [JobRow(job, JobState.KILLED, at, None, ()) for job, at in replica.killed.items()]
     return tuple(rows)
 
 
@@ -205,7 +207,7 @@ def as_json(status: FleetStatus) -> dict[str, Any]:
         "jobs": [
             {
                 "job": row.job,
-                "state": row.state,
+                "state": row.state.value,
                 "since": row.since,
                 "coordinator": row.coordinator,
                 "tasks": {

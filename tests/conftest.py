@@ -7,6 +7,9 @@ import random
 from collections.abc import Iterator
 
 import pytest
+import structlog
+
+_PLAIN = structlog.dev.ConsoleRenderer(colors=False, exception_formatter=structlog.dev.plain_traceback)
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -22,6 +25,8 @@ def pytest_configure(config: pytest.Config) -> None:
     if chosen is None:
         chosen = inherited if inherited is not None else random.SystemRandom().getrandbits(32)
     config.stash[_SEED] = chosen
+    # What structlog does by itself shows all local variables with every traceback: pages, in which nobody finds the error.
+    structlog.configure(processors=[*structlog.get_config()["processors"][:-1], _PLAIN])
 
 
 @pytest.hookimpl(optionalhook=True)

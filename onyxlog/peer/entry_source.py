@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import Protocol
 
+from onyxlog.gossip.outputs import Counters
 from onyxlog.ids import GroupId, Position
 from onyxlog.peer.log_port import LogPort
 from onyxlog.replica.commands import Entry
@@ -31,6 +32,11 @@ class EntrySource(Protocol):
         """The group has played all up to `replica.version`; `chain` is the digest chain's value there."""
         ...
 
+    @property
+    def counters(self) -> Counters | None:
+        """What gossip did; None where there is none."""
+        ...
+
     async def close(self) -> None: ...
 
 
@@ -48,6 +54,10 @@ class LogSource:
 
     def applied(self, replica: Replica, chain: bytes) -> None:
         pass
+
+    @property
+    def counters(self) -> None:
+        return None
 
     async def close(self) -> None:
         pass

@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterable
 from onyxlog.peer.entry_source import MakeSource, from_log
 from onyxlog.peer.group import PeerGroup, random_id
 from onyxlog.peer.incarnation import Incarnation
+from onyxlog.peer.live_metrics import LiveMetrics
 from onyxlog.peer.log_port import OpenPort
 from onyxlog.peer.metrics import PeerMetrics
 from onyxlog.peer.settings import GroupSettings
@@ -36,6 +37,11 @@ class Fleet:
         self._new_id = new_id
         self.metrics = PeerMetrics() if metrics is None else metrics
         self.groups: list[PeerGroup] = []
+        self.metrics.registry.register(LiveMetrics(self.incarnations))
+
+    def incarnations(self) -> list[Incarnation]:
+        """The present ones."""
+        return [group.incarnation for group in self.groups if group.incarnation is not None]
 
     def start(self, settings: GroupSettings) -> PeerGroup:
         """One more group, in the background."""

@@ -10,26 +10,28 @@ import asyncio
 import contextlib
 import random
 import time
-from collections.abc import Coroutine, Sequence
+from collections.abc import Coroutine, Mapping, Sequence
 from enum import StrEnum
 from typing import Any, Final, assert_never
 
 import structlog
 
 from onyxlog.errors import OnyxlogError, OvertakenError
+from onyxlog.gossip.outputs import Counters
 from onyxlog.ids import GroupId, PeerId, Position
 from onyxlog.peer.backoff import PROVEN_S, join_again_ms, restart_ms
 from onyxlog.peer.core import GroupCore
 from onyxlog.peer.entry_source import EntrySource, MakeSource
 from onyxlog.peer.log_port import LogPort
-from onyxlog.peer.metrics import PeerMetrics, kind_of
+from onyxlog.peer.metrics import PeerMetrics
 from onyxlog.peer.outbox import Outbox
 from onyxlog.peer.publishing import DigestPublisher, path_of
 from onyxlog.peer.settings import GroupSettings
-from onyxlog.peer.task_runner import MakeRunner, TaskRunner
+from onyxlog.peer.task_runner import MakeRunner, PlaneStatistics, TaskRunner, WorkerStatistics
 from onyxlog.peer.turns import Act, Append, Truncate, Turn
 from onyxlog.peer.watching import Watching
 from onyxlog.peer.workers import Workers
+from onyxlog.replica.codec import name_of
 from onyxlog.replica.commands import Command, Entry, GroupLeave, Record
 from onyxlog.replica.effects import (
     AppendLater,
@@ -148,6 +150,16 @@ class Incarnation:
         """Whose pulse it watches for the ring."""
         return self._watching.watched
 
+    def worker_statistics(self) -> Mapping[PeerId, WorkerStatistics]:
+        return {} if self._runner is None else self._runner.statistics()
+
+    def plane_statistics(self) -> PlaneStatistics:
+        return PlaneStatistics() if self._runner is None else self._runner.plane_statistics()
+
+    def gossip_counters(self) -> Counters | None:
+        """None without gossip."""
+        return None if self._source is None else self._source.counters
+
     # -- its life
 
     async def run(self) -> Ending:
@@ -193,7 +205,9 @@ class Incarnation:
                     await self._runner.close()
                 if self.begun:
                     self._carry_out(self.core.leave(_now_ms()))
-                    await self._outbox.drained()
+                    drained = self._spawn(self._outbox.drained())
+                    # What ends the incarnation meanwhile ends the outbox too.
+                    await asyncio.wait((drained, self._end), return_when=asyncio.FIRST_COMPLETED)
         self._finish(Ending.LEFT)
 
     async def _stop_all(self) -> None:
@@ -285,7 +299,7 @@ class Incarnation:
         now_ms = _now_ms()
         turn = self.core.take(entry, now_ms)
         self._publisher.applied(self.core.version, self.core.chain)
-        self._metrics.read.labels(kind_of(entry.command)).inc()
+        self._metrics.read.labels(name_of(entry.command)).inc()
         if entry.record.at_ms:
             self._metrics.scheduler_lag.observe(max(0, now_ms - entry.record.at_ms) / 1000)
         return turn
@@ -317,7 +331,7 @@ class Incarnation:
 
     def _accepted(self, append: Append, position: Position, took_s: float) -> None:
         self.core.accepted(append.number, position)
-        self._metrics.written.labels(kind_of(append.record.command)).inc()
+        self._metrics.written.labels(name_of(append.record.command)).inc()
         self._metrics.write_log_entry.observe(took_s)
         assert self._source is not None
         self._source.appended(Entry(position, append.record))

@@ -1,7 +1,7 @@
 """What a peer needs of the log; the znodes it stands on are in docs/ONYXLOG.md.
 
 Three implementations: over zraft's own protocol (tail subscription, exactly-once append, truncation with the origin in
-one step, wills); over any ZooKeeper client (watches on the directory), which is slower and weaker where it says so; and
+one step, wills); over any ZooKeeper's protocol (a watch on the next entry), which is slower and weaker where it says so; and
 in memory, for tests (`onyxlog.testing.memory_log`).
 """
 

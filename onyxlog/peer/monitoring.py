@@ -1,22 +1,19 @@
 """The HTTP server of a peer process: Prometheus metrics, health, and what its groups are doing. No authentication.
 
-Imported only where `--metrics` is given, because aiohttp takes a third of a second to load.
+Imported only where `--metrics` is given (see `zraft.http_service`).
 """
 
 from __future__ import annotations
 
-from typing import Any, Final
+from typing import Any
 
 import structlog
 from aiohttp import web
-from prometheus_client.exposition import choose_encoder
 
 from onyxlog.peer.fleet import Fleet
 from onyxlog.peer.group import PeerGroup
 from zraft.address import Address
-
-HEADERS: Final = {"Cache-Control": "no-store", "X-Content-Type-Options": "nosniff"}
-LINE_BYTES_MAX: Final = 4_096
+from zraft.http_service import HEADERS, HttpService, exposition, text
 
 log = structlog.get_logger()
 
@@ -27,46 +24,36 @@ class Monitoring:
     def __init__(self, address: Address, fleet: Fleet) -> None:
         self._address = address
         self._fleet = fleet
-        self._runner: web.AppRunner | None = None
+        self._service = HttpService(
+            {
+                "/metrics": self._metrics,
+                "/livez": self._livez,
+                "/readyz": self._readyz,
+                "/status.json": self._status,
+            }
+        )
 
     async def start(self) -> None:
         """Raises OSError: the address cannot be listened at."""
-        app = web.Application()
-        app.router.add_get("/metrics", self._metrics)
-        app.router.add_get("/livez", self._livez)
-        app.router.add_get("/readyz", self._readyz)
-        app.router.add_get("/status.json", self._status)
-        self._runner = web.AppRunner(
-            app,
-            access_log=None,
-            handle_signals=False,
-            max_line_size=LINE_BYTES_MAX,
-            max_field_size=LINE_BYTES_MAX,
-        )
-        await self._runner.setup()
-        await web.TCPSite(self._runner, self._address.host, self._address.port).start()
+        await self._service.start(self._address)
         log.info("monitoring listens", url=f"http://{self._address}/metrics")
 
     async def stop(self) -> None:
-        if self._runner is not None:
-            await self._runner.cleanup()
+        await self._service.stop()
 
     async def _metrics(self, request: web.Request) -> web.Response:
-        encode, content_type = choose_encoder(request.headers.get("Accept", ""))
-        return web.Response(
-            body=encode(self._fleet.metrics.registry), headers={**HEADERS, "Content-Type": content_type}
-        )
+        return exposition(request, self._fleet.metrics.registry)
 
     async def _livez(self, _: web.Request) -> web.Response:
-        return web.Response(text="ok\n", headers=HEADERS)
+        # That this line runs is the answer: the loop of the groups turns.
+        return text(200, "ok\n")
 
     async def _readyz(self, _: web.Request) -> web.Response:
         """Ready: all groups of this process are members."""
         waiting = [number for number, group in enumerate(self._fleet.groups) if not _joined(group)]
         if waiting:
-            text = "".join(f"group {number} has not joined\n" for number in waiting)
-            return web.Response(status=503, text=text, headers=HEADERS)
-        return web.Response(text="ok\n", headers=HEADERS)
+            return text(503, "".join(f"group {number} has not joined\n" for number in waiting))
+        return text(200, "ok\n")
 
     async def _status(self, _: web.Request) -> web.Response:
         return web.json_response(

@@ -10,7 +10,7 @@ from typing import Any, Final, TypeVar
 from onyxlog.ids import GroupId, Position
 from onyxlog.peer.access import NOBODY, Access, Acl
 from onyxlog.peer.layout import ENTRY_PREFIX, TOP, Layout
-from onyxlog.peer.log_entries import MissingEntryError, entries_of, overtaken
+from onyxlog.peer.log_entries import overtaken
 from onyxlog.peer.log_port import LogBounds, OpenPort
 from onyxlog.peer.parts import PART_BYTES, Head, encode_head
 from onyxlog.peer.stored_log import Counters, StoredLog
@@ -89,7 +89,7 @@ class NativeLog(StoredLog):
                 self._counters.pushes += 1
                 if push.first > first:
                     raise overtaken(self.layout, first, push.first)
-                entries = await self._entries(push.entries, first, push.next)
+                entries = await self._entries_of(_rows(push.entries), first, push.next)
                 first = push.next
                 if entries:
                     yield entries
@@ -104,23 +104,11 @@ class NativeLog(StoredLog):
             )
             if page.first > first:
                 raise overtaken(self.layout, first, page.first)
-            found += await self._entries(page.entries, first, page.next)
+            found += await self._entries_of(_rows(page.entries), first, page.next)
             first = page.next
             if first >= page.end:
                 break
         return tuple(found)
-
-    async def _entries(
-        self, rows: Iterable[LogEntry], first: Position, following: Position
-    ) -> tuple[Entry, ...]:
-        try:
-            return entries_of(self.layout, ((row.position, row.data) for row in rows), first, following)
-        except MissingEntryError as error:
-            # A peer over ZooKeeper's protocol truncates by removing, of which the directory knows nothing.
-            begins = await self._first()
-            if begins > error.position:
-                raise overtaken(self.layout, first, begins) from error
-            raise
 
     async def bounds(self) -> LogBounds:
         self._counters.reads += 1
@@ -253,6 +241,10 @@ class NativeZnodes:
             return (await self._client.children(path)).names
         except NoNodeError:
             return ()
+
+
+def _rows(entries: Iterable[LogEntry]) -> Iterator[tuple[Position, bytes]]:
+    return ((entry.position, entry.data) for entry in entries)
 
 
 def _expired() -> SessionExpiredError:

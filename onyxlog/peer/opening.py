@@ -31,7 +31,8 @@ def opener(
     """What opens a port with a session of its own, each time it is called.
 
     Raises:
-        ConfigError: what the service needs is not installed, or `access` names what cannot be used.
+        ConfigError: the tenancy cannot be a znode's name, what the service needs is not installed, or `access`
+            names what cannot be used.
     """
     text = ",".join(map(str, hosts))
     if service is Service.ZRAFT:
@@ -41,10 +42,10 @@ def opener(
     try:
         from onyxlog.peer.zookeeper_log import zookeeper_ports
     except ModuleNotFoundError as error:
-        if error.name is None or error.name.partition(".")[0] != "kazoo":
+        if error.name != "kazoo":
             raise
         raise ConfigError(
-            "service: zookeeper needs kazoo, which is not installed: pip install 'zraft[zookeeper]'"
+            "--service zookeeper: kazoo is not installed; pip install 'zraft[zookeeper]'"
         ) from error
 
     return zookeeper_ports(text, tenancy, session_timeout_s=session_timeout_s, access=access)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 from attrs import define
 
@@ -12,10 +12,11 @@ from onyxlog.ids import GroupId, JobId, Position
 from onyxlog.peer.appender import Appender
 from onyxlog.peer.large_znodes import LargeZnodes, Znodes
 from onyxlog.peer.layout import Layout, decode_parameters, encode_parameters
+from onyxlog.peer.log_entries import MissingEntryError, entries_of, overtaken
 from onyxlog.peer.log_port import LogStatistics, Origin, check_parameters, first_origin
 from onyxlog.peer.parts import PART_BYTES, Head, encode_head, head_of
 from onyxlog.replica.codec import decode_origin, encode_origin, encode_record
-from onyxlog.replica.commands import Record
+from onyxlog.replica.commands import Entry, Record
 from onyxlog.replica.replica import Parameters
 from zraft.errors import Code
 from zraft_client.errors import NodeExistsError, NoNodeError
@@ -120,6 +121,22 @@ class StoredLog(ABC):
     async def append(self, record: Record) -> Position:
         self._counters.appends += 1
         return await self._appender.append(encode_record(record))
+
+    async def _entries_of(
+        self, rows: Iterable[tuple[Position, bytes]], first: Position, following: Position
+    ) -> tuple[Entry, ...]:
+        """As `entries_of`; what is missing because of a truncation meanwhile is an OvertakenError.
+
+        Truncating over ZooKeeper's protocol removes entries one by one, which readers on either kind of port may see half
+        done.
+        """
+        try:
+            return entries_of(self.layout, rows, first, following)
+        except MissingEntryError as error:
+            begins = await self._first()
+            if begins > error.position:
+                raise overtaken(self.layout, first, begins) from error
+            raise
 
     # -- pulses
 

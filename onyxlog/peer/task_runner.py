@@ -6,14 +6,38 @@ newest only: what was superseded while an earlier one was carried out is never t
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from typing import Protocol
+
+from attrs import frozen
 
 from onyxlog.ids import GroupId, PeerId, Site
 from onyxlog.peer.log_port import LogPort
 from onyxlog.replica.commands import Command
 from onyxlog.replica.effects import StartTask, StopTask
 from onyxlog.replica.replica import Replica
+
+
+@frozen
+class WorkerStatistics:
+    """Counts since the worker began; `pending`: roots of an input that are not acknowledged now."""
+
+    batches: int = 0
+    segments: int = 0
+    emitted: int = 0
+    pending: int = 0
+    replayed: int = 0
+
+
+@frozen
+class PlaneStatistics:
+    """Of what groups send to each other, counts since the start."""
+
+    items_sent: int = 0
+    items_received: int = 0
+    bytes_sent: int = 0
+    reconnects: int = 0
+    rejected: int = 0
 
 
 class TaskHost(Protocol):
@@ -64,6 +88,12 @@ class TaskRunner(Protocol):
     def replica_changed(self, replica: Replica) -> None:
         """After each batch of entries, before starts and stops that come of it. Must not block, nor raise."""
         ...
+
+    def statistics(self) -> Mapping[PeerId, WorkerStatistics]:
+        """Of the virtual peers that run a task."""
+        ...
+
+    def plane_statistics(self) -> PlaneStatistics: ...
 
     async def close(self) -> None:
         """Everything of this incarnation ends; starts and stops will not be told any more. May be called again."""

@@ -25,7 +25,6 @@ from onyxlog.ids import GroupId, Position
 from onyxlog.peer.access import NOBODY, OPEN_TO_ALL, Access, Acl
 from onyxlog.peer.kazoo_session import RETRY_MAX_DELAY_S, KazooSession, translated
 from onyxlog.peer.layout import TOP, Layout
-from onyxlog.peer.log_entries import entries_of, missing, overtaken
 from onyxlog.peer.log_port import LogBounds, OpenPort
 from onyxlog.peer.parts import PART_BYTES, Head, decode_head, encode_head
 from onyxlog.peer.stored_log import Counters, StoredLog, not_begun
@@ -151,7 +150,6 @@ class ZookeeperLog(StoredLog):
         return end
 
     async def _entries(self, first: Position, end: Position) -> tuple[Entry, ...]:
-        """Those that there are must be all: what is missing is truncated, or a mistake."""
         self._counters.reads += end - first
         client, layout = self._session.client, self.layout
 
@@ -162,19 +160,13 @@ class ZookeeperLog(StoredLog):
                 return None
             return bytes(found[0])
 
-        rows = list(
-            zip(
-                range(first, end),
-                await asyncio.gather(*(data(position) for position in range(first, end))),
-                strict=True,
-            )
+        rows = zip(
+            range(first, end),
+            await asyncio.gather(*(data(position) for position in range(first, end))),
+            strict=True,
         )
-        for position, found in rows:
-            if found is None:
-                begins = await self._first()
-                raise overtaken(layout, first, begins) if begins > position else missing(layout, position)
-        return entries_of(
-            layout, [(position, found) for position, found in rows if found is not None], first, end
+        return await self._entries_of(
+            ((position, found) for position, found in rows if found is not None), first, end
         )
 
     async def tail(self, first: Position) -> AsyncIterator[tuple[Entry, ...]]:

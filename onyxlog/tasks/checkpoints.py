@@ -46,7 +46,7 @@ class CheckpointStore:
         """The checkpoint that the workers of `version` begin from; only for its coordinator."""
         found = await self._newest_before(version)
         if found is None and resume_from is not None:
-            found = await CheckpointStore(self._port, resume_from)._newest_before(None)
+            found = await CheckpointStore(self._port, resume_from).newest()
         await self._port.put_state(self._latest(version), encode_checkpoint(found) if found else NONE)
         # Whoever completed one between our reading and our writing may have removed parts of the one we read, as he did
         # not see ours; now he does.
@@ -70,6 +70,10 @@ class CheckpointStore:
         for path in completed.over:
             await self._port.remove_state(path)
         return True
+
+    async def newest(self) -> Checkpoint | None:
+        """What another job would begin from (`resume_from`)."""
+        return await self._newest_before(None)
 
     async def put_part(self, barrier: Barrier, worker: WorkerKey, part: Mapping[str, Any]) -> int:
         """Store what a worker holds; the bytes it takes."""

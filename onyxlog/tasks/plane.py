@@ -12,9 +12,9 @@ from collections.abc import Callable, Sequence
 from typing import Final, Protocol
 
 import structlog
-from attrs import frozen
 
 from onyxlog.ids import PeerId, Position, Site
+from onyxlog.peer.task_runner import PlaneStatistics
 from onyxlog.tasks.channels import WINDOW, Inlet, Outlet
 from onyxlog.tasks.connection import accept, dial, ring_of
 from onyxlog.tasks.items import (
@@ -64,17 +64,6 @@ class Endpoint(Protocol):
     def on_credit(self) -> None:
         """A channel that begins here may carry more."""
         ...
-
-
-@frozen(kw_only=True)
-class PlaneStatistics:
-    """Counts since the start."""
-
-    items_sent: int
-    items_received: int
-    bytes_sent: int
-    reconnects: int
-    rejected: int
 
 
 class _Source(Protocol):

@@ -15,7 +15,7 @@ from onyxlog.errors import WorkflowError
 from onyxlog.ids import JobId, PeerId, Site
 from onyxlog.jobs.lifecycles import Verdict
 from onyxlog.jobs.specification import Job, TaskKind, decode_job
-from onyxlog.peer.task_runner import MakeRunner, TaskHost
+from onyxlog.peer.task_runner import MakeRunner, PlaneStatistics, TaskHost, WorkerStatistics
 from onyxlog.replica.commands import BackpressureOff, BackpressureOn, KillJob
 from onyxlog.replica.effects import StartTask, StopTask
 from onyxlog.replica.replica import PeerState, Replica
@@ -23,12 +23,12 @@ from onyxlog.tasks.channels import WINDOW
 from onyxlog.tasks.consumer import Consumer
 from onyxlog.tasks.items import ChannelError
 from onyxlog.tasks.layout import layout_of
-from onyxlog.tasks.plane import DataPlane, PlaneStatistics
+from onyxlog.tasks.plane import DataPlane
 from onyxlog.tasks.pressure import Pressure
 from onyxlog.tasks.processing import TaskError
 from onyxlog.tasks.producer import Producer
 from onyxlog.tasks.threads import TaskThread
-from onyxlog.tasks.worker import Surroundings, TaskWorker, WorkerStatistics
+from onyxlog.tasks.worker import Surroundings, TaskWorker
 from zraft.address import Address
 from zraft.transport.keys import ClusterKey
 

@@ -24,7 +24,7 @@ from onyxlog.jobs.checkpoints import Checkpoint, decode_checkpoint
 from onyxlog.jobs.grouping import BUCKETS, adopts, sources_of, table_of
 from onyxlog.jobs.lifecycles import Hook, Hooks, hooks
 from onyxlog.jobs.specification import Delivery, Job, Task, TaskKind
-from onyxlog.peer.task_runner import TaskHost
+from onyxlog.peer.task_runner import TaskHost, WorkerStatistics
 from onyxlog.plugins.plugin import PluginContext
 from onyxlog.replica.commands import SignalReady
 from onyxlog.tasks.channels import Inlet
@@ -63,17 +63,6 @@ class Surroundings:
     rng: Random
     hosts: str = ""
     """Where the log's servers are, for plugins that talk to them."""
-
-
-@frozen
-class WorkerStatistics:
-    """Counts since the worker began."""
-
-    batches: int
-    segments: int
-    emitted: int
-    pending: int
-    replayed: int
 
 
 @frozen

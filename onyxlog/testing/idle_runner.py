@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from onyxlog.ids import PeerId, Site
-from onyxlog.peer.task_runner import TaskHost, TaskRunner
+from onyxlog.peer.task_runner import PlaneStatistics, TaskHost, TaskRunner, WorkerStatistics
 from onyxlog.replica.commands import SignalReady
 from onyxlog.replica.effects import StartTask, StopTask
 from onyxlog.replica.replica import Replica
@@ -35,6 +35,12 @@ class IdleRunner:
 
     def replica_changed(self, replica: Replica) -> None:
         self.replica = replica
+
+    def statistics(self) -> dict[PeerId, WorkerStatistics]:
+        return {peer: WorkerStatistics() for peer in self.running}
+
+    def plane_statistics(self) -> PlaneStatistics:
+        return PlaneStatistics()
 
     async def close(self) -> None:
         self.closed = True

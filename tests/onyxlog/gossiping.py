@@ -8,7 +8,6 @@ compared with one that is played from the log itself, and what the log had to gi
 from __future__ import annotations
 
 import asyncio
-import logging
 import random
 import tempfile
 import time
@@ -16,9 +15,9 @@ from collections.abc import AsyncIterator, Sequence
 from pathlib import Path
 
 import click
-import structlog
 from attrs import frozen
 
+from onyxlog.gossip.outputs import Counters
 from onyxlog.gossip.settings import settings_for
 from onyxlog.gossip.spreading import Mode
 from onyxlog.ids import GroupId, Position
@@ -35,6 +34,7 @@ from onyxlog.replica.replica import Replica
 from onyxlog.testing.idle_runner import run_nothing
 from tests.processes.cluster import Cluster
 from zraft.address import Address
+from zraft.logs import configure_logging
 from zraft.transport.keys import ClusterKey
 
 PATIENCE_S = 600.0
@@ -93,6 +93,10 @@ class _Watched:
             self._applied.setdefault(position, []).append(now)
         self._version = replica.version
         self.inner.applied(replica, chain)
+
+    @property
+    def counters(self) -> Counters:
+        return self.inner.counters
 
     async def close(self) -> None:
         await self.inner.close()
@@ -222,7 +226,7 @@ def _quantile(values: Sequence[float], share: float) -> float:
 @click.option("--losses", default="0,0.01", show_default=True)
 @click.option("--modes", default="pool,plumtree", show_default=True)
 def main(groups: int, entries: int, interval_ms: float, losses: str, modes: str) -> None:
-    structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(logging.ERROR))
+    configure_logging(format="console", level="error")
     env = {"ZRAFT_SESSION_TIMEOUT_MS_MAX": "600000"}
     runs: list[tuple[str, MakeSource]] = [("tail", from_log)]
     for mode in modes.split(","):

@@ -7,7 +7,6 @@ them together asked and were told: while a whole fleet joins at once, and while 
 from __future__ import annotations
 
 import asyncio
-import logging
 import tempfile
 import time
 from collections import Counter
@@ -17,7 +16,6 @@ from typing import Final
 from unittest.mock import patch
 
 import click
-import structlog
 from attrs import define, field, frozen
 
 from onyxlog.peer.fleet import Fleet
@@ -34,6 +32,7 @@ from onyxlog.testing.idle_runner import run_nothing
 from onyxlog.testing.memory_log import MemoryLog
 from onyxlog.testing.virtual_time import run_virtually
 from tests.processes.cluster import Cluster
+from zraft.logs import configure_logging
 
 PATIENCE_S: Final = 1_800.0
 SESSION_TIMEOUT_S: Final = 600
@@ -180,7 +179,7 @@ def total(costs: Iterable[Cost]) -> Cost:
     "--memory", is_flag=True, help="On a log in memory and a virtual clock: no message takes any time."
 )
 def main(sizes: str, joins: str, more: int, wave: int | None, servers: int, memory: bool) -> None:
-    structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(logging.ERROR))
+    configure_logging(format="console", level="error")
     runs = [(int(size), JoinMode(join)) for size in sizes.split(",") for join in joins.split(",")]
     if memory:
         # Who asks what depends on no time here, so groups may also do together what each process does by itself.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 from pathlib import Path
 
 import pytest
@@ -97,3 +98,24 @@ def test_what_a_command_cannot_use_is_told_with_its_name(
     result = CliRunner().invoke(main, arguments)
     assert result.exit_code == code, result.output
     assert told in result.output
+
+
+def test_a_service_whose_client_is_not_installed_is_told_with_how_to_install_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    for module in [name for name in sys.modules if name.partition(".")[0] == "kazoo"]:
+        monkeypatch.delitem(sys.modules, module)
+    for module in ("onyxlog.peer.zookeeper_log", "onyxlog.peer.kazoo_session"):
+        monkeypatch.delitem(sys.modules, module, raising=False)
+    monkeypatch.setattr(sys, "meta_path", [_WithoutKazoo(), *sys.meta_path])
+    result = CliRunner().invoke(main, ["status", "--service", "zookeeper"])
+    assert result.exit_code == 2, result.output
+    assert "pip install 'zraft[zookeeper]'" in result.output
+
+
+class _WithoutKazoo:
+    """A finder for a Python in which it is not installed."""
+
+    def find_spec(self, name: str, *_: object) -> None:
+        if name.partition(".")[0] == "kazoo":
+            raise ModuleNotFoundError(f"No module named {name!r}", name="kazoo")

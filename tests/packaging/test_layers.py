@@ -34,9 +34,10 @@ ALLOWED: Final[dict[str, tuple[str, ...]]] = {
     "zraft.zoo_source": (*SHARED, "zraft.properties", "zraft.zoo_cfg", "zraft.zoo_env"),
     "zraft.knobs": (*SHARED, *SETTINGS, "zraft.zoo_cfg", "zraft.zoo_source"),
     "zraft.logs": (*SHARED, *SETTINGS),
+    "zraft.http_service": (*SHARED, *SETTINGS),
     # values, and what is made of them; a server hands in where they come from
     "zraft.admin": (*SHARED, "zraft.wire"),
-    "zraft.admin.http": (*SHARED, *SETTINGS, "zraft.wire", "zraft.admin"),
+    "zraft.admin.http": (*SHARED, *SETTINGS, "zraft.http_service", "zraft.wire", "zraft.admin"),
     # values and bytes; the client of it is outside of a server
     "zraft.operator": SHARED,
     "zraft.operator.client": (*SHARED, *SETTINGS, "zraft.operator", "zraft.transport"),
@@ -99,15 +100,19 @@ ALLOWED: Final[dict[str, tuple[str, ...]]] = {
         *(*SHARED, "zraft.transport.keys", "zraft.transport.sealing"),
         *("onyxlog.ids", "onyxlog.gossip.codec"),
     ),
+    "onyxlog.peer.monitoring": (*SHARED, *SETTINGS, "zraft.http_service", "onyxlog"),
     "onyxlog.peer.messenger": (*SHARED, *SETTINGS, "zraft.transport.keys", "zraft_client", "onyxlog"),
     "onyxlog.testing": (*SHARED, "zraft.address", "zraft_client", "onyxlog"),
     # what programs and people use of it
     "onyxlog.api": ("zraft_client", "onyxlog"),
+    "onyxlog.job_status": ("onyxlog.ids", "onyxlog.replica"),
     "onyxlog.observing": ("onyxlog",),
     "onyxlog.running": (*SHARED, *SETTINGS, "zraft.transport.keys", "onyxlog"),
     "onyxlog.status": ("onyxlog",),
     "onyxlog.status_view": ("onyxlog",),
-    "onyxlog.main": (*SHARED, *SETTINGS, "zraft.command_group", "zraft.logs", "onyxlog"),
+    "onyxlog.command_options": (*SHARED, *SETTINGS, "onyxlog"),
+    "onyxlog.peer_command": (*SHARED, *SETTINGS, "zraft.logs", "onyxlog"),
+    "onyxlog.main": (*SHARED, *SETTINGS, "zraft.command_group", "onyxlog"),
     "onyxlog.__main__": ("onyxlog.main",),
     # what people import, and what measures through it: the outside of a server, in packages of their own
     "zraft_client": (*SHARED, "zraft.address", "zraft.wire"),
@@ -122,7 +127,13 @@ PURE: Final = (
     *("onyxlog.tasks.items", "onyxlog.tasks.channels", "onyxlog.tasks.layout", "onyxlog.tasks.reading"),
     *("onyxlog.tasks.pressure", "onyxlog.tasks.processing"),
     *("onyxlog.ids", "onyxlog.scheduling", "onyxlog.replica", "onyxlog.gossip"),
-    *("onyxlog.peer.core", "onyxlog.peer.turns", "onyxlog.peer.backoff", "onyxlog.status"),
+    *(
+        "onyxlog.peer.core",
+        "onyxlog.peer.turns",
+        "onyxlog.peer.backoff",
+        "onyxlog.status",
+        "onyxlog.job_status",
+    ),
     # what jobs are and decide; what reads files and what runs tasks is not here
     *("onyxlog.jobs.acking", "onyxlog.jobs.aggregates", "onyxlog.jobs.barriers", "onyxlog.jobs.checkpoints"),
     *("onyxlog.jobs.flow_conditions", "onyxlog.jobs.functions", "onyxlog.jobs.grouping"),

@@ -11,7 +11,8 @@ from click.testing import CliRunner
 
 from onyxlog.main import main
 from onyxlog.peer import native_log
-from onyxlog.peer.metrics import PeerMetrics
+from onyxlog.peer.fleet import Fleet
+from onyxlog.testing.idle_runner import run_nothing
 from onyxlog.testing.memory_log import MemoryLog
 
 DOCUMENT = (Path(__file__).parents[3] / "docs" / "ONYXLOG.md").read_text(encoding="utf-8")
@@ -41,7 +42,8 @@ def test_every_metric_is_in_the_table_and_every_one_in_the_table_exists() -> Non
             if name.startswith("…"):
                 name = f"onyxlog_zookeeper{name[1:]}"
             documented.add(name)
-    known = {family.name for family in PeerMetrics().registry.collect()}
+    fleet = Fleet(MemoryLog().opened, run_nothing)
+    known = {family.name for family in fleet.metrics.registry.collect()}
     assert documented == known
 
 

@@ -6,22 +6,28 @@ import asyncio
 from itertools import pairwise
 
 import pytest
+from attrs import evolve
 
 from onyxlog.api import Client, JobState
+from onyxlog.errors import WorkflowError
+from onyxlog.jobs.barriers import Barrier, WorkerKey
+from onyxlog.jobs.checkpoints import Checkpoint, Completed
+from onyxlog.jobs.specification import Delivery, Job
 from onyxlog.peer.backoff import PROVEN_S
 from onyxlog.peer.group import PeerGroup
 from onyxlog.peer.log_port import LogPort, first_origin
 from onyxlog.peer.outbox import Outbox
 from onyxlog.peer.settings import GroupSettings
 from onyxlog.peer.turns import Append
-from onyxlog.replica.commands import GroupLeave, KillJob, Record, SubmitJob
+from onyxlog.replica.commands import CompleteJob, GroupLeave, KillJob, Record, SubmitJob
 from onyxlog.replica.replica import JoinMode, Parameters
+from onyxlog.tasks.checkpoints import CheckpointStore
 from onyxlog.testing.idle_runner import run_nothing
 from onyxlog.testing.memory_log import MemoryLog
 from onyxlog.testing.virtual_time import run_virtually
 from tests.onyxlog.peer.fleets import Scene
 from tests.onyxlog.peer.jobs import a_job
-from zraft_client.errors import NotSentError, UnknownOutcomeError
+from zraft_client.errors import NotSentError, SessionExpiredError, UnknownOutcomeError
 
 BOTH = pytest.mark.parametrize("join", list(JoinMode))
 
@@ -404,6 +410,83 @@ def test_an_append_of_unknown_outcome_begins_the_group_again() -> None:
         replica = await scene.settled()
         assert old not in replica.groups
         assert group.id in replica.groups
+        await scene.fleet.stop()
+
+    run_virtually(main())
+
+
+def test_a_group_whose_leave_cannot_be_told_any_more_stops_at_once() -> None:
+    """Its session is over, so others hear of its end in another way: nothing is left to wait for."""
+
+    async def main() -> None:
+        scene = Scene(JoinMode.DIRECT)
+        (group,) = scene.start(1)
+        await scene.settled()
+
+        async def ended(record: Record) -> int:
+            raise SessionExpiredError("planted")
+
+        scene.port(group).append = ended  # type: ignore[method-assign]
+        before = asyncio.get_running_loop().time()
+        await scene.fleet.stop()
+        assert asyncio.get_running_loop().time() - before < 1
+
+    run_virtually(main())
+
+
+async def _with_checkpoint(client: Client, job: str) -> None:
+    barrier = Barrier(1, 1)
+    store = CheckpointStore(client.port, job)
+    await store.put_part(barrier, WorkerKey("task-1", 0), {})
+    await store.complete(1, Completed(Checkpoint(job, barrier, {WorkerKey("task-1", 0): barrier}), ()))
+
+
+def a_job_after(before: str, name: str) -> Job:
+    return evolve(a_job(name), resume_from=before, delivery=Delivery.EXACTLY_ONCE_STATE)
+
+
+def test_garbage_collection_removes_checkpoints_of_completed_jobs_that_nobody_resumes_from() -> None:
+    async def main() -> None:
+        scene = Scene(JoinMode.DIRECT)
+        scene.start(2)
+        await scene.settled()
+        async with Client(scene.log.open()) as client:
+            await client.start()
+            for name in ("completed", "resumed", "killed"):
+                await client.submit_job(a_job(name))
+                await _with_checkpoint(client, name)
+            await client.kill_job("killed")
+            await client.append(CompleteJob("completed"))
+            await client.append(CompleteJob("resumed"))
+            await client.submit_job(a_job_after("resumed", "next"))
+            assert (await client.gc()).jobs == ("completed", "killed", "resumed")
+            assert set(await client.port.states("checkpoints")) == {"resumed", "killed"}
+            await client.clear_job_data("killed")
+            await client.kill_job("next")
+            assert (await client.gc()).jobs == ("next",)
+            assert set(await client.port.states("checkpoints")) == {"resumed"}, (
+                "who was to go on from it may come"
+            )
+        await scene.fleet.stop()
+
+    run_virtually(main())
+
+
+def test_a_job_that_would_silently_begin_with_nothing_is_refused() -> None:
+    async def main() -> None:
+        scene = Scene(JoinMode.DIRECT)
+        scene.start(1)
+        await scene.settled()
+        async with Client(scene.log.open()) as client:
+            await client.start()
+            await client.submit_job(a_job("before"))
+            with pytest.raises(WorkflowError, match="resume_from: found no checkpoint of job before"):
+                await client.submit_job(a_job_after("before", "after"))
+            assert list(client.replica.jobs) == ["before"]
+            await _with_checkpoint(client, "before")
+            await client.kill_job("before")
+            await client.submit_job(a_job_after("before", "after"))
+            assert list(client.replica.jobs) == ["after"]
         await scene.fleet.stop()
 
     run_virtually(main())

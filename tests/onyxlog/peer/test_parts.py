@@ -18,12 +18,13 @@ from onyxlog.peer.backoff import (
     restart_ms,
 )
 from onyxlog.peer.log_port import first_origin
-from onyxlog.peer.metrics import kind_of
 from onyxlog.peer.outbox import Outbox
 from onyxlog.peer.publishing import DigestPublisher, Published
+from onyxlog.peer.task_runner import PlaneStatistics, WorkerStatistics
 from onyxlog.peer.turns import Append
 from onyxlog.peer.watching import Watching
 from onyxlog.peer.workers import Workers
+from onyxlog.replica.codec import name_of
 from onyxlog.replica.commands import AddVirtualPeer, Gc, KillJob, Record
 from onyxlog.replica.effects import StartTask, StopTask
 from onyxlog.replica.replica import Parameters, Replica
@@ -58,8 +59,8 @@ def test_pauses_before_a_restart_double_up_to_a_bound() -> None:
 
 
 def test_entries_are_called_as_in_onyx() -> None:
-    assert kind_of(AddVirtualPeer("p", "g", "")) == "add-virtual-peer"
-    assert kind_of(Gc("c")) == "gc"
+    assert name_of(AddVirtualPeer("p", "g", "")) == "add-virtual-peer"
+    assert name_of(Gc("c")) == "gc"
 
 
 # -- published digests
@@ -250,6 +251,12 @@ class SlowRunner:
 
     def replica_changed(self, replica: Replica) -> None:
         pass
+
+    def statistics(self) -> dict[str, WorkerStatistics]:
+        return {}
+
+    def plane_statistics(self) -> PlaneStatistics:
+        return PlaneStatistics()
 
     async def close(self) -> None:
         pass

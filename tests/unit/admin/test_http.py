@@ -19,6 +19,7 @@ from zraft.address import Address
 from zraft.admin import http
 from zraft.admin.http import AdminServer
 from zraft.errors import ConfigError
+from zraft.http_service import CONNECTIONS_MAX
 from zraft.server.admin_listener import AdminListener
 from zraft.wire.statistics import LISTED_MAX, Listing
 
@@ -160,9 +161,9 @@ def test_a_failing_request_is_a_500_without_its_details_and_the_next_one_works()
 
 def test_more_connections_than_the_bound_are_closed_at_once() -> None:
     async def scenario(get: Get, place: tuple[str, int]) -> None:
-        streams = [await asyncio.open_connection(*place) for _ in range(http.CONNECTIONS_MAX)]
+        streams = [await asyncio.open_connection(*place) for _ in range(CONNECTIONS_MAX)]
         await asyncio.sleep(0)
-        while len(streams) < http.CONNECTIONS_MAX + 3:
+        while len(streams) < CONNECTIONS_MAX + 3:
             streams.append(await asyncio.open_connection(*place))
         assert await streams[-1][0].read() == b""
         for _, writer in streams:

@@ -18,6 +18,7 @@ def lines() -> Iterator[Callable[..., io.StringIO]]:
     """Configures logging into a buffer, and puts everything back."""
     root = logging.getLogger()
     before = list(root.handlers), root.level
+    configured = structlog.get_config()
 
     def start(format: str, level: str = "info") -> io.StringIO:
         out = io.StringIO()
@@ -27,7 +28,7 @@ def lines() -> Iterator[Callable[..., io.StringIO]]:
     yield start
     root.handlers[:], level = before
     root.setLevel(level)
-    structlog.reset_defaults()
+    structlog.configure(**configured)
 
 
 def test_an_event_is_one_line_of_key_and_value(lines: Callable[..., io.StringIO]) -> None:

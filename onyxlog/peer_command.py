@@ -1,0 +1,226 @@
+"""`onyxlog peer`: puts the groups of a process together, and runs them until it is told to stop."""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+import socket
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+from attrs import evolve
+
+from onyxlog.command_options import (
+    hosts_of,
+    import_from_directory,
+    import_option,
+    run_in_loop,
+    service_options,
+)
+from onyxlog.peer.opening import SESSION_TIMEOUT_S, Service, opener
+from zraft.address import Address, parse_address
+from zraft.errors import ConfigError
+
+if TYPE_CHECKING:
+    from onyxlog.peer.fleet import Fleet
+    from onyxlog.peer.settings import GroupSettings
+
+
+@click.command()
+@service_options
+@click.option(
+    "--peers", default=1, show_default=True, type=click.IntRange(0, 1_000), help="Virtual peers per group."
+)
+@click.option(
+    "--groups",
+    default=1,
+    show_default=True,
+    type=click.IntRange(1, 1_000),
+    help="Groups, each with its own session.",
+)
+@click.option(
+    "--tags", default="", metavar="TAG,…", help="What these virtual peers have that jobs may require."
+)
+@click.option("--name", help="What the groups' ids begin with.  [default: this machine's name]")
+@click.option(
+    "--join",
+    default="direct",
+    show_default=True,
+    type=click.Choice(["direct", "ring"]),
+    help="How groups come and go; the same for all peers of a log.",
+)
+@click.option(
+    "--job-scheduler",
+    default="balanced",
+    show_default=True,
+    type=click.Choice(["balanced", "greedy", "percentage"]),
+    help="How virtual peers are divided between jobs; the same for all peers of a log.",
+)
+@click.option("--join-once", is_flag=True, help="Give up when a join is aborted.")
+@click.option(
+    "--address",
+    default="127.0.0.1:0",
+    show_default=True,
+    metavar="HOST:PORT",
+    help="Where to listen for segments of other groups; port 0: any.",
+)
+@click.option("--advertise", metavar="HOST[:PORT]", help="Where others reach --address, if it is not that.")
+@click.option(
+    "--key", metavar="FILE", multiple=True, help="The cluster key that seals segments between groups."
+)
+@click.option("--insecure-peers", is_flag=True, help="Listen beyond this machine without a key.")
+@click.option(
+    "--gossip",
+    default="off",
+    show_default=True,
+    type=click.Choice(["off", "pool", "plumtree"]),
+    help="Get entries from other groups, by UDP at --address, and read the log for what is missing; the same for all.",
+)
+@import_option
+@click.option("--idle", is_flag=True, help="Take tasks but run nothing: to measure coordination alone.")
+@click.option("--metrics", metavar="HOST:PORT", help="Where to serve Prometheus metrics, health and status.")
+@click.option(
+    "--digests-every",
+    default=1_000,
+    show_default=True,
+    type=click.IntRange(1),
+    help="Entries between published digests.",
+)
+@click.option(
+    "--digest-after-quiet",
+    default=5.0,
+    show_default=True,
+    metavar="SECONDS",
+    type=click.FloatRange(0.05),
+    help="When the newest digest is published although fewer entries came.",
+)
+@click.option(
+    "--session-timeout",
+    default=SESSION_TIMEOUT_S,
+    show_default=True,
+    metavar="SECONDS",
+    type=click.FloatRange(0.1),
+    help="How long the others wait before a silent group is gone.",
+)
+@click.option("--log-format", default="console", show_default=True, type=click.Choice(["console", "json"]))
+@click.option(
+    "--log-level", default="info", show_default=True, type=click.Choice(["debug", "info", "warning", "error"])
+)
+def peer(
+    connect: str,
+    tenancy: str,
+    service: str,
+    peers: int,
+    groups: int,
+    tags: str,
+    name: str | None,
+    join: str,
+    job_scheduler: str,
+    join_once: bool,
+    address: str,
+    advertise: str | None,
+    key: tuple[str, ...],
+    insecure_peers: bool,
+    gossip: str,
+    import_from: str,
+    idle: bool,
+    metrics: str | None,
+    digests_every: int,
+    digest_after_quiet: float,
+    session_timeout: float,
+    log_format: str,
+    log_level: str,
+) -> None:
+    """Run peer groups until SIGTERM or SIGINT; then they leave.
+
+    \b
+    Eight workers with a GPU each:
+        onyxlog peer --connect zk1:2181,zk2:2181 --peers 8 --tags gpu --address 10.0.0.7:0 --key cluster.key
+    """
+    from onyxlog.peer.fleet import Fleet
+    from onyxlog.peer.settings import GroupSettings
+    from onyxlog.replica.replica import JoinMode, Parameters
+    from onyxlog.running import runner_factory, source_factory
+    from onyxlog.scheduling.requirements import JobScheduler
+    from zraft.logs import configure_logging
+
+    configure_logging(format=log_format, level=log_level)
+    offer = tuple(sorted({tag.strip() for tag in tags.split(",")} - {""}))
+    try:
+        settings = GroupSettings(
+            name=socket.gethostname()[:64] if name is None else name,
+            offers=(offer,) * peers,
+            parameters=Parameters(JobScheduler(job_scheduler), JoinMode(join)),
+            join_once=join_once,
+            digests_every=digests_every,
+            digest_after_quiet_s=digest_after_quiet,
+        )
+    except ValueError as error:
+        raise ConfigError(f"--name: found {name!r}, expected 1 to 64 of A-Z a-z 0-9 _ . : -") from error
+    open_port = opener(Service(service), hosts_of(connect), tenancy, session_timeout_s=session_timeout)
+    if service == Service.ZOOKEEPER.value and join == "direct":
+        raise ConfigError("--join: found direct with --service zookeeper, which has no wills; expected ring")
+    site = _site(address)
+    listen = None if metrics is None else parse_address(metrics, "--metrics")
+
+    make_runner = runner_factory(
+        tenancy,
+        address=site,
+        advertise=advertise,
+        key_files=tuple(map(Path, key)),
+        insecure=insecure_peers,
+        hosts=connect,
+        groups=groups,
+        idle=idle,
+    )
+    make_source = source_factory(
+        tenancy,
+        gossip=gossip,
+        address=site,
+        advertise=advertise,
+        key_files=tuple(map(Path, key)),
+        insecure=insecure_peers,
+    )
+    import_from_directory(import_from)
+
+    async def run() -> None:
+        await _run_fleet(Fleet(open_port, make_runner, make_source=make_source), settings, groups, listen)
+
+    run_in_loop(run())
+
+
+async def _run_fleet(fleet: Fleet, settings: GroupSettings, groups: int, listen: Address | None) -> None:
+    monitoring = None
+    if listen is not None:
+        from onyxlog.peer.monitoring import Monitoring
+
+        monitoring = Monitoring(listen, fleet)
+        try:
+            await monitoring.start()
+        except OSError as error:
+            raise ConfigError(f"--metrics: cannot listen at {listen}: {error.strerror or error}") from error
+    stop = asyncio.Event()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        asyncio.get_running_loop().add_signal_handler(number, stop.set)
+    for _ in range(groups):
+        fleet.start(settings)
+    running = asyncio.create_task(fleet.run())
+    stopping = asyncio.create_task(stop.wait())
+    try:
+        await asyncio.wait((running, stopping), return_when=asyncio.FIRST_COMPLETED)
+        if running.done():
+            running.result()
+    finally:
+        stopping.cancel()
+        if monitoring is not None:
+            await monitoring.stop()
+        await fleet.stop()
+
+
+def _site(text: str) -> Address:
+    """Where to listen; port 0 is whichever is free."""
+    host, _, port = text.rpartition(":")
+    if port == "0":
+        return evolve(parse_address(f"{host}:1", "--address"), port=0)
+    return parse_address(text, "--address")
