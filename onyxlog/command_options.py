@@ -1,16 +1,22 @@
-"""What the commands of `onyxlog` share: where the log is, where jobs' modules are, the event loop."""
+"""What the commands of `onyxlog` share: where the log is and who asks, where jobs' modules are, the event loop."""
 
 from __future__ import annotations
 
 import asyncio
+import functools
 import sys
 from collections.abc import Callable, Coroutine
+from pathlib import Path
 from typing import Any, Final, TypeVar
 
 import click
+from attrs import frozen
 
-from onyxlog.peer.opening import Service
-from zraft.address import Address, parse_address
+from onyxlog.access import REFUSED, Access, TlsFiles, read_auth
+from onyxlog.errors import OnyxlogError
+from onyxlog.peer.log_port import OpenPort
+from onyxlog.peer.opening import SESSION_TIMEOUT_S, Service, opener
+from zraft.address import parse_address
 
 R = TypeVar("R")
 CONNECT: Final = "127.0.0.1:2181"
@@ -18,37 +24,107 @@ TENANCY: Final = "default"
 Command = Callable[..., Any]
 
 
-def service_options(command: Command) -> Command:
-    """Where the log is: the same for all commands."""
-    for option in reversed(
-        (
-            click.option(
-                "--connect",
-                default=CONNECT,
-                show_default=True,
-                metavar="HOST:PORT,…",
-                envvar="ONYXLOG_CONNECT",
-                help="Servers of the service that holds the log; one is enough to begin with.",
-            ),
-            click.option(
-                "--tenancy",
-                default=TENANCY,
-                show_default=True,
-                envvar="ONYXLOG_TENANCY",
-                help="Which log: one fleet of peers and its jobs.",
-            ),
-            click.option(
-                "--service",
-                default=Service.ZRAFT.value,
-                show_default=True,
-                type=click.Choice([service.value for service in Service]),
-                envvar="ONYXLOG_SERVICE",
-                help="What the servers are; `zookeeper` also goes with zraft.",
-            ),
+@frozen
+class LogService:
+    """Where the log is, and as whom this program goes there."""
+
+    hosts: str
+    """HOST:PORT,…"""
+    tenancy: str
+    service: Service
+    access: Access
+
+    def opener(self, *, session_timeout_s: float = SESSION_TIMEOUT_S) -> OpenPort:
+        """Raises as `onyxlog.peer.opening.opener`, and ConfigError for what is no address."""
+        hosts = tuple(parse_address(part, "--connect") for part in self.hosts.split(","))
+        return opener(
+            self.service, hosts, self.tenancy, session_timeout_s=session_timeout_s, access=self.access
         )
-    ):
-        command = option(command)
-    return command
+
+
+def service_options(command: Command) -> Command:
+    """Where the log is: the same for all commands, which get it as `log: LogService`."""
+
+    @functools.wraps(command)
+    def with_log(
+        connect: str,
+        tenancy: str,
+        service: str,
+        auth_file: Path | None,
+        tls: bool,
+        tls_ca: Path | None,
+        tls_certificate: Path | None,
+        tls_key: Path | None,
+        **others: Any,
+    ) -> Any:
+        files = TlsFiles(tls_ca, tls_certificate, tls_key)
+        access = Access(
+            auth=() if auth_file is None else read_auth(auth_file),
+            tls=files if tls or files != TlsFiles() else None,
+        )
+        return command(log=LogService(connect, tenancy, Service(service), access), **others)
+
+    file = click.Path(dir_okay=False, path_type=Path)
+    options = (
+        click.option(
+            "--connect",
+            default=CONNECT,
+            show_default=True,
+            metavar="HOST:PORT,…",
+            envvar="ONYXLOG_CONNECT",
+            help="Servers of the service that holds the log; one is enough to begin with.",
+        ),
+        click.option(
+            "--tenancy",
+            default=TENANCY,
+            show_default=True,
+            envvar="ONYXLOG_TENANCY",
+            help="Which log: one fleet of peers and its jobs.",
+        ),
+        click.option(
+            "--service",
+            default=Service.ZRAFT.value,
+            show_default=True,
+            type=click.Choice([service.value for service in Service]),
+            envvar="ONYXLOG_SERVICE",
+            help="What the servers are; `zookeeper` also goes with zraft.",
+        ),
+        click.option(
+            "--auth-file",
+            metavar="FILE",
+            type=file,
+            envvar="ONYXLOG_AUTH_FILE",
+            help="Lines of SCHEME:CREDENTIALS, such as digest:peers:s3cret. What is made is then for those who show "
+            "the same only; without it, for everybody who reaches the service.",
+        ),
+        click.option(
+            "--tls", is_flag=True, help="Speak TLS; servers must be of an authority this machine trusts."
+        ),
+        click.option(
+            "--tls-ca",
+            metavar="FILE.pem",
+            type=file,
+            envvar="ONYXLOG_TLS_CA",
+            help="Speak TLS; the authority of the servers' certificates.",
+        ),
+        click.option(
+            "--tls-certificate",
+            metavar="FILE.pem",
+            type=file,
+            envvar="ONYXLOG_TLS_CERTIFICATE",
+            help="Speak TLS with a certificate of our own.",
+        ),
+        click.option(
+            "--tls-key",
+            metavar="FILE.pem",
+            type=file,
+            envvar="ONYXLOG_TLS_KEY",
+            help="Its private key.  [default: in the same file]",
+        ),
+    )
+    for option in reversed(options):
+        with_log = option(with_log)
+    return with_log
 
 
 def import_option(command: Command) -> Command:
@@ -69,11 +145,8 @@ def import_from_directory(directory: str) -> None:
         sys.path.insert(0, directory)
 
 
-def hosts_of(text: str) -> tuple[Address, ...]:
-    return tuple(parse_address(part, "--connect") for part in text.split(","))
-
-
 def run_in_loop(coroutine: Coroutine[Any, Any, R]) -> R:
+    """Raises what it raises; OnyxlogError if the service refused for want of a proof."""
     import uvloop
 
     try:
@@ -81,3 +154,7 @@ def run_in_loop(coroutine: Coroutine[Any, Any, R]) -> R:
             return runner.run(coroutine)
     except KeyboardInterrupt:
         sys.exit(130)
+    except REFUSED as error:
+        raise OnyxlogError(
+            f"{error}; this tenancy is closed: expected --auth-file with a line that its peers show too"
+        ) from error

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, TypeVar
 import click
 
 from onyxlog.command_options import (
-    hosts_of,
+    LogService,
     import_from_directory,
     import_option,
     run_in_loop,
@@ -22,14 +22,12 @@ from onyxlog.command_options import (
 )
 from onyxlog.errors import OnyxlogError
 from onyxlog.ids import JobId
-from onyxlog.peer.opening import Service, opener
 from onyxlog.peer_command import peer
 from zraft import __version__
 from zraft.command_group import CommandGroup
 
 if TYPE_CHECKING:
     from onyxlog.api import Client
-    from onyxlog.peer.log_port import OpenPort
 
 R = TypeVar("R")
 
@@ -65,9 +63,7 @@ main.add_command(peer)
 @import_option
 def submit_job(
     source: str,
-    connect: str,
-    tenancy: str,
-    service: str,
+    log: LogService,
     wait: bool,
     timeout: float | None,
     importing: bool,
@@ -89,7 +85,7 @@ def submit_job(
         if wait:
             await _wait(client, job.id, timeout)
 
-    _with_client(connect, tenancy, service, run)
+    _with_client(log, run)
 
 
 @main.command("check-job")
@@ -131,29 +127,29 @@ async def _wait(client: Client, job: JobId, timeout_s: float | None) -> None:
 @click.argument("job")
 @service_options
 @click.option("--timeout", metavar="SECONDS", type=click.FloatRange(0.1), help="How long at most.")
-def await_job(job: str, connect: str, tenancy: str, service: str, timeout: float | None) -> None:
+def await_job(job: str, log: LogService, timeout: float | None) -> None:
     """Wait until a job is over; exit code 1 unless it completed."""
-    _with_client(connect, tenancy, service, lambda client: _wait(client, job, timeout))
+    _with_client(log, lambda client: _wait(client, job, timeout))
 
 
 @main.command("kill-job")
 @click.argument("job")
 @service_options
 @click.option("--reason", default="", help="For people: it stands in the log.")
-def kill_job(job: str, connect: str, tenancy: str, service: str, reason: str) -> None:
+def kill_job(job: str, log: LogService, reason: str) -> None:
     """Kill a job: its virtual peers are free for others."""
 
     async def run(client: Client) -> None:
         killed = await client.kill_job(job, reason)
         click.echo(f"{job}: {'killed' if killed else 'was over already'}")
 
-    _with_client(connect, tenancy, service, run)
+    _with_client(log, run)
 
 
 @main.command("clear-job")
 @click.argument("job")
 @service_options
-def clear_job(job: str, connect: str, tenancy: str, service: str) -> None:
+def clear_job(job: str, log: LogService) -> None:
     """Remove what a job that is over has left: its specification, checkpoints and positions.
 
     No other job can resume from it then. `gc` does it for completed jobs.
@@ -163,12 +159,12 @@ def clear_job(job: str, connect: str, tenancy: str, service: str) -> None:
         await client.clear_job_data(job)
         click.echo(f"{job}: its data is removed")
 
-    _with_client(connect, tenancy, service, run)
+    _with_client(log, run)
 
 
 @main.command()
 @service_options
-def gc(connect: str, tenancy: str, service: str) -> None:
+def gc(log: LogService) -> None:
     """Forget what is over, and truncate the log to begin with what all peers know now.
 
     Checkpoints of completed jobs are removed too, unless a job that is not over resumes from them. Those, and those
@@ -180,14 +176,14 @@ def gc(connect: str, tenancy: str, service: str) -> None:
         stored = "is the origin now" if collected.stored else "is not the origin: another's is newer"
         click.echo(f"position {collected.position} {stored}; {len(collected.jobs)} jobs forgotten")
 
-    _with_client(connect, tenancy, service, run)
+    _with_client(log, run)
 
 
 @main.command()
 @service_options
 @click.option("--watch", is_flag=True, help="Show it again as it changes, until Ctrl-C.")
 @click.option("--json", "as_json_text", is_flag=True, help="For programs; with --watch one line each time.")
-def status(connect: str, tenancy: str, service: str, watch: bool, as_json_text: bool) -> None:
+def status(log: LogService, watch: bool, as_json_text: bool) -> None:
     """Show the ring, allocations, the log, and per group its position and whether its replica is the same."""
     from rich.console import Console
     from rich.live import Live
@@ -211,17 +207,17 @@ def status(connect: str, tenancy: str, service: str, watch: bool, as_json_text: 
             async for seen in found:
                 console.print(view(seen))
 
-    _with_client(connect, tenancy, service, run)
+    _with_client(log, run)
 
 
 async def _once(awaited: Awaitable[R]) -> AsyncIterator[R]:
     yield await awaited
 
 
-def _with_client(connect: str, tenancy: str, service: str, run: Callable[[Client], Awaitable[None]]) -> None:
+def _with_client(log: LogService, run: Callable[[Client], Awaitable[None]]) -> None:
     from onyxlog.api import connect as connected
 
-    open_port: OpenPort = opener(Service(service), hosts_of(connect), tenancy)
+    open_port = log.opener()
 
     async def go() -> None:
         async with await connected(open_port) as client:

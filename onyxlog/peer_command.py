@@ -12,13 +12,13 @@ import click
 from attrs import evolve
 
 from onyxlog.command_options import (
-    hosts_of,
+    LogService,
     import_from_directory,
     import_option,
     run_in_loop,
     service_options,
 )
-from onyxlog.peer.opening import SESSION_TIMEOUT_S, Service, opener
+from onyxlog.peer.opening import SESSION_TIMEOUT_S, Service
 from zraft.address import Address, parse_address
 from zraft.errors import ConfigError
 
@@ -108,9 +108,7 @@ if TYPE_CHECKING:
     "--log-level", default="info", show_default=True, type=click.Choice(["debug", "info", "warning", "error"])
 )
 def peer(
-    connect: str,
-    tenancy: str,
-    service: str,
+    log: LogService,
     peers: int,
     groups: int,
     tags: str,
@@ -158,24 +156,25 @@ def peer(
         )
     except ValueError as error:
         raise ConfigError(f"--name: found {name!r}, expected 1 to 64 of A-Z a-z 0-9 _ . : -") from error
-    open_port = opener(Service(service), hosts_of(connect), tenancy, session_timeout_s=session_timeout)
-    if service == Service.ZOOKEEPER.value and join == "direct":
+    open_port = log.opener(session_timeout_s=session_timeout)
+    if log.service is Service.ZOOKEEPER and join == "direct":
         raise ConfigError("--join: found direct with --service zookeeper, which has no wills; expected ring")
     site = _site(address)
     listen = None if metrics is None else parse_address(metrics, "--metrics")
 
     make_runner = runner_factory(
-        tenancy,
+        log.tenancy,
         address=site,
         advertise=advertise,
         key_files=tuple(map(Path, key)),
         insecure=insecure_peers,
-        hosts=connect,
+        hosts=log.hosts,
+        access=log.access,
         groups=groups,
         idle=idle,
     )
     make_source = source_factory(
-        tenancy,
+        log.tenancy,
         gossip=gossip,
         address=site,
         advertise=advertise,

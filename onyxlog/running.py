@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from onyxlog.access import Access
 from onyxlog.peer.entry_source import MakeSource, from_log
 from onyxlog.peer.task_runner import MakeRunner
 from zraft.address import Address
@@ -19,6 +20,7 @@ def runner_factory(
     key_files: tuple[Path, ...],
     insecure: bool,
     hosts: str,
+    access: Access,
     groups: int,
     idle: bool,
 ) -> MakeRunner:
@@ -45,6 +47,7 @@ def runner_factory(
             keys=read_keys(key_files) if key_files else None,
             insecure_peers=insecure,
             hosts=hosts,
+            access=access,
         )
     )
 

@@ -19,7 +19,6 @@ from zraft.offline_options import founds_cluster, progress, tell_founded
 if TYPE_CHECKING:
     from zraft.offline.founders import Founders
     from zraft.offline.walking import Walk
-    from zraft.wire.client_requests import Auth
 
 
 @click.command("import", short_help="Found a cluster with the tree of a running ZooKeeper.")
@@ -94,17 +93,18 @@ def import_(
     from zraft.offline.founding import Origin, check_empty, claimed, found
     from zraft.offline.source import Source
     from zraft.offline.walking import Walk
+    from zraft.shell.secure import client_context, proofs
     from zraft.storage.filesystem import RealFileSystem
+    from zraft.wire.client_requests import Auth
 
     servers = [parse_address(part, "--from") for part in source.split(",")]
     for path in exclude:
         if not path.startswith("/") or path == "/" or path.endswith("/"):
             raise ConfigError(f"--exclude: found {path!r}, expected the path of a znode, such as /tmp")
-    auths = _read_auths(auth_file) if auth_file is not None else []
+    shown = proofs(auth_file, "--auth-file") if auth_file is not None else []
+    auths = [Auth(scheme, credentials) for scheme, credentials in shown]
     tls = None
     if tls_ca is not None or tls_certificate is not None:
-        from zraft.shell.secure import client_context
-
         tls = client_context(ca=tls_ca, certificate=tls_certificate, key=tls_key)
     fs = RealFileSystem()
     directory = str(data).rstrip("/") or "/"
@@ -149,27 +149,6 @@ def _check_rest(walk: Walk, while_written: bool) -> None:
             "--while-written"
         )
     click.secho(f"Warning: {text}; the copy is of no one moment", fg="yellow", err=True)
-
-
-def _read_auths(file: TextIO) -> list[Auth]:
-    """
-    Raises:
-        ConfigError: a line is none; it is not quoted, for it may be a password.
-    """
-    from zraft.wire.client_requests import Auth
-
-    auths = []
-    for number, line in enumerate(file, 1):
-        text = line.strip()
-        if not text or text.startswith("#"):
-            continue
-        scheme, colon, credentials = text.partition(":")
-        if not colon or not scheme or not credentials:
-            raise ConfigError(
-                f"--auth-file: line {number}: expected SCHEME:CREDENTIALS, such as digest:user:password"
-            )
-        auths.append(Auth(scheme, credentials.encode()))
-    return auths
 
 
 def _tell(walk: Walk, server: str) -> None:

@@ -10,6 +10,7 @@ from typing import Final
 
 import structlog
 
+from onyxlog.access import REFUSED
 from onyxlog.errors import EntryError, OnyxlogError
 from onyxlog.ids import GroupId
 from onyxlog.peer.backoff import PROVEN_S, restart_ms
@@ -147,8 +148,8 @@ class PeerGroup:
             self._begun = asyncio.get_running_loop().create_future()
             ending = await self._incarnation.run()
             return None if ending is Ending.LEFT else ending.value
-        except (ConfigError, EntryError):
-            raise
+        except (ConfigError, EntryError, *REFUSED):
+            raise  # no wait would cure it
         except ZraftError as error:
             log.warning("group failed", group=group, error=f"{type(error).__name__}: {error}")
             return "failed"

@@ -30,6 +30,7 @@ CHANNEL_COUNTERS: Final = {
 }
 GOSSIP_COUNTERS: Final = {
     "published": "Entries told to others by their writer.",
+    "looks": "Looks of a sentinel at the log's end, before it says that there is nothing new.",
     "read_entries": "Entries that were read from the log, as gossip did not bring them.",
     "tailed_entries": "Entries that the log pushed, while gossip was not relied upon.",
     "repairs_asked": "Questions to other groups for entries that are missing.",

@@ -7,8 +7,8 @@ from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Sequenc
 from contextlib import contextmanager
 from typing import Any, Final, TypeVar
 
+from onyxlog.access import NOBODY, Access, Acl
 from onyxlog.ids import GroupId, Position
-from onyxlog.peer.access import NOBODY, Access, Acl
 from onyxlog.peer.layout import ENTRY_PREFIX, TOP, Layout
 from onyxlog.peer.log_entries import overtaken
 from onyxlog.peer.log_port import LogBounds, OpenPort

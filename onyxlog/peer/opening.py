@@ -5,7 +5,7 @@ from __future__ import annotations
 from enum import StrEnum
 from typing import Final
 
-from onyxlog.peer.access import NOBODY, Access
+from onyxlog.access import NOBODY, Access
 from onyxlog.peer.log_port import OpenPort
 from zraft.address import Address
 from zraft.errors import ConfigError
@@ -42,7 +42,7 @@ def opener(
     try:
         from onyxlog.peer.zookeeper_log import zookeeper_ports
     except ModuleNotFoundError as error:
-        if error.name != "kazoo":
+        if error.name is None or error.name.partition(".")[0] != "kazoo":
             raise
         raise ConfigError(
             "--service zookeeper: kazoo is not installed; pip install 'zraft[zookeeper]'"

@@ -20,9 +20,9 @@ from kazoo.client import KazooClient
 from kazoo.exceptions import RolledBackError
 from kazoo.security import ACL, Id
 
+from onyxlog.access import NOBODY, OPEN_TO_ALL, Access, Acl
 from onyxlog.errors import UnsupportedError
 from onyxlog.ids import GroupId, Position
-from onyxlog.peer.access import NOBODY, OPEN_TO_ALL, Access, Acl
 from onyxlog.peer.kazoo_session import RETRY_MAX_DELAY_S, KazooSession, translated
 from onyxlog.peer.layout import TOP, Layout
 from onyxlog.peer.log_port import LogBounds, OpenPort

@@ -11,6 +11,7 @@ from typing import Any, Final, Protocol, TypeVar
 
 from attrs import frozen
 
+from onyxlog.access import Access
 from onyxlog.errors import WorkflowError
 from onyxlog.ids import JobId, PeerId, TaskName
 from onyxlog.jobs.functions import nearest, resolve_callable
@@ -27,7 +28,8 @@ class InThread(Protocol):
 
 @frozen
 class PluginContext:
-    """Whose plugin it is. `where` begins the message of a WorkflowError; `hosts` is where the log's servers are.
+    """Whose plugin it is. `where` begins the message of a WorkflowError; `hosts` is where the log's servers are,
+    and `access` as whom this group goes there; an option that names another cluster shows it nothing of that.
     `adopts(slot)`: whether what the worker of this slot left behind is this worker's: its own slot, and some without worker.
     """
 
@@ -38,6 +40,7 @@ class PluginContext:
     where: str
     in_thread: InThread
     hosts: str
+    access: Access
     adopts: Callable[[int], bool]
 
 

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+from onyxlog.access import NOBODY
 from onyxlog.errors import WorkflowError
 from onyxlog.plugins.plugin import PluginContext
 from zraft_client import Client
 
 
 class Service:
-    """`hosts`: of another cluster than the one that the log is in."""
+    """`hosts`: of another cluster than the one that the log is in; what this group shows to its own is not for that one."""
 
     def __init__(self, context: PluginContext, hosts: str | None) -> None:
         self._context = context
         self._hosts = hosts or context.hosts
+        self._access = NOBODY if hosts else context.access
         self._client: Client | None = None
 
     @property
@@ -30,7 +32,7 @@ class Service:
                 f"{self._context.where}: plugin: options: expected `hosts`, such as 127.0.0.1:2181, found none, and this "
                 f"group was not told where zraft's servers are either"
             )
-        self._client = Client(self._hosts)
+        self._client = Client(self._hosts, auth=self._access.auth, tls=self._access.context())
         await self._client.connect()
         return self._client
 

@@ -11,6 +11,7 @@ from typing import Final
 import structlog
 from attrs import frozen
 
+from onyxlog.access import NOBODY, Access
 from onyxlog.errors import WorkflowError
 from onyxlog.ids import JobId, PeerId, Site
 from onyxlog.jobs.lifecycles import Verdict
@@ -47,7 +48,7 @@ class RunnerSettings:
     `keys`: the cluster's; without, only loopback unless `insecure_peers`. `threads`: users' code runs in a thread per
     virtual peer; without, in the group's event loop, where it must never block. `window`: items between two workers.
     `pressure_s`: how long a worker stands still with full buffers, or has room again, before it says so in the log.
-    `hosts`: where the log's servers are, for plugins.
+    `hosts`: where the log's servers are, and `access`: as whom one goes there, for plugins.
     """
 
     tenancy: str = "default"
@@ -56,6 +57,7 @@ class RunnerSettings:
     keys: Sequence[ClusterKey] | None = None
     insecure_peers: bool = False
     hosts: str = ""
+    access: Access = NOBODY
     threads: bool = True
     window: int = WINDOW
     pressure_s: float = 1.0
@@ -77,7 +79,9 @@ class JobRunner:
         self._host = host
         self._settings = settings
         self._plane = plane
-        self._around = Surroundings(host=host, plane=plane, rng=rng, hosts=settings.hosts)
+        self._around = Surroundings(
+            host=host, plane=plane, rng=rng, hosts=settings.hosts, access=settings.access
+        )
         self._running: dict[PeerId, _Running] = {}
         self._jobs: dict[JobId, Job] = {}
         self._states: object = None

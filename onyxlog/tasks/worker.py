@@ -15,6 +15,7 @@ from typing import Any, Final, TypeVar
 import structlog
 from attrs import field, frozen
 
+from onyxlog.access import NOBODY, Access
 from onyxlog.errors import OnyxlogError
 from onyxlog.ids import PeerId
 from onyxlog.jobs.acking import owner_of
@@ -63,6 +64,8 @@ class Surroundings:
     rng: Random
     hosts: str = ""
     """Where the log's servers are, for plugins that talk to them."""
+    access: Access = NOBODY
+    """As whom they do."""
 
 
 @frozen
@@ -474,6 +477,7 @@ class TaskWorker(ABC):
             f"job {self.job.id!r}: catalog: task {self.task.name!r}",
             self._thread.run,
             self._around.hosts,
+            self._around.access,
             self.adopts,
         )
 

@@ -89,13 +89,25 @@ ALLOWED: Final[dict[str, tuple[str, ...]]] = {
     "onyxlog.replica": ("onyxlog.ids", "onyxlog.errors", "onyxlog.scheduling"),
     "onyxlog.gossip": (*SHARED, "onyxlog.ids", "onyxlog.errors", "onyxlog.replica.pool"),
     "onyxlog.jobs": (*SHARED, "onyxlog.ids", "onyxlog.errors", "onyxlog.scheduling"),
-    "onyxlog.plugins": (*SHARED, "onyxlog.ids", "onyxlog.errors", "onyxlog.jobs", "zraft_client"),
+    "onyxlog.plugins": (
+        *SHARED,
+        "onyxlog.ids",
+        "onyxlog.errors",
+        "onyxlog.access",
+        "onyxlog.jobs",
+        "zraft_client",
+    ),
     "onyxlog.tasks": (
         *(*SHARED, *SETTINGS, "zraft.transport", "onyxlog.ids", "onyxlog.errors", "onyxlog.jobs"),
-        *("onyxlog.plugins", "onyxlog.replica", "onyxlog.peer.log_port", "onyxlog.peer.task_runner"),
+        *(
+            "onyxlog.access",
+            "onyxlog.plugins",
+            "onyxlog.replica",
+            "onyxlog.peer.log_port",
+            "onyxlog.peer.task_runner",
+        ),
     ),
     "onyxlog.peer": (*SHARED, *SETTINGS, "zraft_client", "onyxlog"),
-    "onyxlog.peer.access": ("zraft.errors", "zraft.shell.secure"),
     "onyxlog.peer.gossip_seal": (
         *(*SHARED, "zraft.transport.keys", "zraft.transport.sealing"),
         *("onyxlog.ids", "onyxlog.gossip.codec"),
@@ -104,6 +116,7 @@ ALLOWED: Final[dict[str, tuple[str, ...]]] = {
     "onyxlog.peer.messenger": (*SHARED, *SETTINGS, "zraft.transport.keys", "zraft_client", "onyxlog"),
     "onyxlog.testing": (*SHARED, "zraft.address", "zraft_client", "onyxlog"),
     # what programs and people use of it
+    "onyxlog.access": ("zraft.errors", "zraft.shell.secure", "zraft_client"),
     "onyxlog.api": ("zraft_client", "onyxlog"),
     "onyxlog.job_status": ("onyxlog.ids", "onyxlog.replica"),
     "onyxlog.observing": ("onyxlog",),

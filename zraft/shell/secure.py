@@ -1,8 +1,9 @@
-"""TLS as a client speaks it: which authority signed the servers' certificates, and which certificate is ours."""
+"""How a client's command proves who it is and knows whom it talks to: certificates for TLS, and a file of proofs."""
 
 from __future__ import annotations
 
 import ssl
+from collections.abc import Iterable
 from pathlib import Path
 
 from zraft.errors import ConfigError
@@ -31,3 +32,23 @@ def client_context(
                 f"expected PEM: {error}"
             ) from error
     return context
+
+
+def proofs(lines: Iterable[str], where: str) -> list[tuple[str, bytes]]:
+    """(scheme, credentials) of each line `scheme:credentials`, such as `digest:peers:s3cret`; `#` begins a comment.
+
+    Raises:
+        ConfigError: a line is none; it is not quoted, for it may be a password.
+    """
+    found = []
+    for number, line in enumerate(lines, 1):
+        text = line.strip()
+        if not text or text.startswith("#"):
+            continue
+        scheme, colon, credentials = text.partition(":")
+        if not colon or not credentials or not (scheme.isalnum() and scheme.isascii()):
+            raise ConfigError(
+                f"{where}, line {number}: expected SCHEME:CREDENTIALS, such as digest:user:password"
+            )
+        found.append((scheme, credentials.encode()))
+    return found

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TypeVar
 
+from onyxlog.access import NOBODY, Access
 from onyxlog.jobs.grouping import adopts
 from onyxlog.plugins.plugin import Chunk, Input, PluginContext
 
@@ -15,7 +16,9 @@ async def at_once(function: Callable[[], T]) -> T:
     return function()
 
 
-def context(slot: int = 0, slots: tuple[int, ...] = (0,), hosts: str = "") -> PluginContext:
+def context(
+    slot: int = 0, slots: tuple[int, ...] = (0,), hosts: str = "", access: Access = NOBODY
+) -> PluginContext:
     return PluginContext(
         "job",
         "task",
@@ -24,6 +27,7 @@ def context(slot: int = 0, slots: tuple[int, ...] = (0,), hosts: str = "") -> Pl
         "job 'job': catalog: task 'task'",
         at_once,
         hosts,
+        access,
         lambda other: adopts(slot, slots, other),
     )
 

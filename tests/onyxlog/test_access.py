@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from onyxlog.peer.access import Access, TlsFiles, read_auth
+from onyxlog.access import Access, TlsFiles, read_auth
 from onyxlog.peer.layout import Layout
 from onyxlog.peer.opening import Service, opener
 from tests.onyxlog.peer.test_log_contract import PARAMETERS, origin_at, record, take
@@ -84,8 +84,8 @@ def test_a_file_holds_a_proof_per_line(tmp_path: Path) -> None:
     ("text", "mode", "complaint"),
     [
         (b"digest:peers:s3cret\n", 0o640, r"mode 0600\), found mode 0640; run `chmod 600"),
-        (b"digest peers s3cret\n", 0o600, "line 1: expected scheme:credentials"),
-        (b"digest:\n", 0o600, "line 1: expected scheme:credentials"),
+        (b"digest peers s3cret\n", 0o600, "line 1: expected SCHEME:CREDENTIALS"),
+        (b"digest:\n", 0o600, "line 1: expected SCHEME:CREDENTIALS"),
         (b"# nothing\n", 0o600, "at least one line"),
         (b"digest:" + b"x" * 70_000, 0o600, "at least one line"),
     ],

@@ -15,13 +15,17 @@ from typing import Any, Final
 from attrs import field, frozen
 
 from zraft.errors import ConfigError
-from zraft.shell.secure import client_context
+from zraft.shell.secure import client_context, proofs
+from zraft_client import AuthFailedError, NoAuthError
 
 Acl = tuple[tuple[int, str, str], ...]
 
 OPEN_TO_ALL: Final[Acl] = ((31, "world", "anyone"),)
 CREATOR_ONLY: Final[Acl] = ((31, "auth", ""),)
 """The service puts the ids of who makes the znode in the place of "auth"."""
+
+REFUSED: Final = (NoAuthError, AuthFailedError)
+"""The service's answers to who shows too little: no wait cures them."""
 
 FILE_BYTES_MAX: Final = 64 * 1024
 
@@ -94,19 +98,10 @@ def read_auth(path: Path) -> tuple[tuple[str, bytes], ...]:
                 f"run `chmod 600 {path}`"
             )
         text = file.read(FILE_BYTES_MAX + 1)
-    found = []
-    for number, line in enumerate(text.splitlines(), 1):
-        if not line.strip() or line.startswith(b"#"):
-            continue
-        scheme, colon, credentials = line.strip().partition(b":")
-        if not colon or not credentials or not scheme.isalnum() or not scheme.isascii():
-            raise ConfigError(
-                f"--auth-file: {path}, line {number}: expected scheme:credentials, such as digest:USER:PASSWORD"
-            )
-        found.append((scheme.decode(), credentials))
+    found = proofs(text.decode(errors="replace").splitlines(), f"--auth-file: {path}")
     if not found or len(text) > FILE_BYTES_MAX:
         raise ConfigError(
-            f"--auth-file: {path}: expected at least one line scheme:credentials in {FILE_BYTES_MAX} bytes, "
+            f"--auth-file: {path}: expected at least one line SCHEME:CREDENTIALS in {FILE_BYTES_MAX} bytes, "
             f"found {len(found)} in {len(text)}"
         )
     return tuple(found)
