@@ -108,7 +108,11 @@ class Bootstrap:
             self.roster = tuple(sorted(candidate.items()))
 
     def _confirm(self, roster: dict[ServerId, Instance]) -> None:
-        """Found the cluster when all listed servers have reported this roster as durable."""
+        """Found the cluster when all listed servers have reported this roster as durable.
+
+        Or when one of them knows it to be founded: it heard that from all, this server among them. A disk that is lost
+        right after the founding must not hold up who had not heard of it yet, for without its vote nobody may lead.
+        """
         self.problem = None
         agreed = self._durable
         for peer in self._peers:
@@ -122,6 +126,14 @@ class Bootstrap:
                 )
             agreed = agreed and hello is not None and hello.roster == self.roster
         self.founded = agreed and self.problem is None
+        if not self.founded and self._durable and self._is_founded_elsewhere():
+            self.founded = True
+            self.problem = None
+
+    def _is_founded_elsewhere(self) -> bool:
+        assert self.roster is not None
+        cluster = cluster_id(self.roster)
+        return any(hello.cluster == cluster for _, hello in self._seen.values())
 
     @property
     def unheard(self) -> tuple[ServerId, ...]:

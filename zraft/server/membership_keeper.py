@@ -177,6 +177,8 @@ class MembershipKeeper:
     def _reconcile(self, raft: Raft, machine: Machine, now_ms: int) -> None:
         if not machine.members or not raft.may_change_membership:
             return
+        if machine.index < raft.members_changed_index:
+            return  # what was wanted before the last change may have been overtaken by what is committed and not applied
         if not self._joins and reconciliation.is_as_wanted(raft.membership, machine.members):
             return
         situation = Situation(

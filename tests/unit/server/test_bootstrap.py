@@ -165,6 +165,40 @@ def test_a_late_server_is_founded_by_a_leader_of_its_roster() -> None:
     assert place.bootstrap.founded
 
 
+def test_a_disk_lost_right_after_the_founding_does_not_hold_up_who_had_not_heard_of_it() -> None:
+    """Seed 1000731: the second knew the cluster to be founded, the third did not, and without it nobody could lead."""
+    one, two, three = (Place(server) for server in SERVERS)
+    for _ in range(2):
+        for sender, receiver in itertools.permutations((one, two, three), 2):
+            if receiver is not three or sender.durable is None:
+                receiver.bootstrap.on_hello(sender.sender, sender.hello())
+        for place in (one, two, three):
+            place.write()
+    assert one.bootstrap.founded
+    assert two.bootstrap.founded
+    assert three.durable is not None
+    assert not three.bootstrap.founded
+    wiped = Place(ServerId(1), generation=1)
+    three.bootstrap.on_hello(wiped.sender, wiped.hello())
+    assert not three.bootstrap.founded
+    three.bootstrap.on_hello(two.sender, two.hello())
+    assert three.bootstrap.founded
+    assert three.bootstrap.problem is None
+    assert three.bootstrap.cluster == two.bootstrap.cluster
+
+
+def test_who_has_not_made_the_roster_durable_is_not_founded_by_hearsay() -> None:
+    one, two, three = (Place(server) for server in SERVERS)
+    for _ in range(3):
+        _talk(one, two, three)
+    late = Place(ServerId(3))
+    late.bootstrap.on_hello(one.sender, one.hello())
+    assert late.bootstrap.roster == one.bootstrap.roster
+    assert not late.bootstrap.founded
+    late.write()
+    assert late.bootstrap.founded
+
+
 def test_hellos_of_servers_that_are_not_listed_are_ignored() -> None:
     one, two = Place(ServerId(1)), Place(ServerId(2))
     stranger = Place(ServerId(9))

@@ -72,7 +72,8 @@ class Leader:
         if match is not None:
             self.raft.step(TWO, disk(name), AppendEntriesReply(GroupId(0), term, True, match))
 
-    def step(self) -> None:
+    def step(self, *, applied: int | None = None) -> None:
+        self.machine.index = self.raft.commit_index if applied is None else applied
         self.keeper.step(self.raft, self.machine, (), self.now)
         self.pass_time(0)
 
@@ -90,6 +91,30 @@ def test_a_learner_that_holds_what_was_committed_votes() -> None:
         if leader.raft.membership.joint:
             break
     assert leader.role_of_two() == (MemberRole.VOTER, disk("old"))
+
+
+def test_nothing_changes_before_it_is_known_what_was_wanted_when_the_last_change_ended() -> None:
+    """Seed 2000016: a server was removed by a wish that another had overtaken, committed and not yet applied."""
+    leader = Leader()
+    for joint in (True, False):
+        for _ in range(20):
+            leader.hear("old", match=leader.raft.log.last_index)
+            leader.step()
+            leader.pass_time(50)
+            if leader.raft.membership.joint == joint:
+                break
+        assert leader.raft.membership.joint == joint
+    leader.hear("old", match=leader.raft.log.last_index)
+    leader.pass_time(0)
+    changed = leader.raft.members_changed_index
+    assert leader.raft.may_change_membership
+    del leader.machine.members[TWO]
+    leader.pass_time(50)
+    leader.step(applied=changed - 1)
+    assert leader.role_of_two() == (MemberRole.VOTER, disk("old"))
+    leader.pass_time(50)
+    leader.step(applied=changed)
+    assert leader.role_of_two()[0] is not MemberRole.VOTER
 
 
 def test_a_leader_that_has_only_just_been_elected_promotes_nobody() -> None:
