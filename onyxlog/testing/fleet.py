@@ -167,7 +167,10 @@ class Fleet:
         self.jobs += 1
 
     def kill_job(self) -> None:
-        self.log.append(Record(commands.KillJob(f"job{self.rng.randint(0, 12)}"), "client"))
+        """A job that somebody sees; whoever lags may mean one that is over, and whose id is another's by now."""
+        seen = [(job, at.submitted) for p in self.living() for job, at in p.replica.jobs.items()]
+        if seen:
+            self.log.append(Record(commands.KillJob(*self.rng.choice(sorted(seen))), "client"))
 
     def work(self) -> None:
         """A worker says what its task came to."""
@@ -176,6 +179,7 @@ class Fleet:
             return
         player, peer = self.rng.choice(workers)
         task = player.running[peer]
+        submitted = player.replica.jobs[task.job].submitted
         player.outbox.append(
             self.rng.choice(
                 (
@@ -183,9 +187,9 @@ class Fleet:
                     commands.SignalReady(peer, task.version),
                     commands.BackpressureOn(peer),
                     commands.BackpressureOff(peer),
-                    commands.ExhaustInput(task.job, task.task),
-                    commands.SealOutput(task.job, task.task),
-                    commands.CompleteJob(task.job)
+                    commands.ExhaustInput(task.job, submitted, task.task),
+                    commands.SealOutput(task.job, submitted, task.task),
+                    commands.CompleteJob(task.job, submitted)
                     if self.rng.random() < 0.2
                     else commands.Leave(peer, "nobody"),
                 )

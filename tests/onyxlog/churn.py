@@ -221,7 +221,7 @@ class Churn:
             await self._client.submit_job(a_job("waiting"))
             await self._client.kill_job("waiting")
             for _ in range(OVERFLOW):
-                await self._client.append(KillJob("nobody", "." * OVERFLOW_BYTES))
+                await self._client.append(KillJob("nobody", 0, "." * OVERFLOW_BYTES))
             collected = await self._client.gc()
         finally:
             process.signal(signal.SIGCONT)

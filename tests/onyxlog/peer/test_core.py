@@ -159,7 +159,7 @@ def test_a_group_that_the_log_declares_gone_is_over_and_plays_nothing_more() -> 
     assert core.over
     assert core.take(log.say(GroupLeave("b")), 0) == Turn()
     assert core.version < log.replica.version
-    assert core.say(KillJob("job"), 0) == Turn()
+    assert core.say(KillJob("job", 0), 0) == Turn()
 
 
 def test_a_group_that_goes_on_purpose_is_not_told_to_begin_again() -> None:
@@ -199,9 +199,9 @@ def test_the_one_who_asked_for_gc_stores_the_replica_as_of_that_entry() -> None:
 def test_a_group_whose_records_the_log_does_not_take_is_cut_off_instead_of_growing() -> None:
     core = GroupCore("a", first_origin(Parameters()))
     for _ in range(UNSEEN_MAX):
-        core.say(KillJob("job"), 0)
+        core.say(KillJob("job", 0), 0)
     with pytest.raises(OnyxlogError, match="wait for the log, expected at most"):
-        core.say(KillJob("job"), 0)
+        core.say(KillJob("job", 0), 0)
 
 
 # -- after a jump
@@ -222,13 +222,13 @@ def test_a_jump_gives_the_tasks_that_the_missed_entries_gave() -> None:
     log.say(SubmitJob(alone("one")))
     turn = core.take(log.entries[-1], 0)
     assert effects(turn) == [StartTask("a.0", "one", "task-0", 0, log.replica.version)]
-    log.say(KillJob("one"))
+    log.say(KillJob("one", log.replica.jobs["one"].submitted))
     log.say(SubmitJob(alone("two")))
     given = log.replica.version
     log.say(Gc("client"))
     turn = core.jump(log.as_origin(), 0)
     assert effects(turn) == [StartTask("a.0", "two", "task-0", 0, given)]
-    log.say(KillJob("two"))
+    log.say(KillJob("two", log.replica.jobs["two"].submitted))
     log.say(Gc("client"))
     (stopped,) = effects(core.jump(log.as_origin(), 0))
     assert isinstance(stopped, StopTask)
@@ -310,7 +310,7 @@ def test_cores_that_begin_at_different_origins_have_the_same_chain() -> None:
     third = GroupCore("c", log.as_origin())
     for core in (first, second, third):
         core.take(log.entries[-1], 0)
-    extra = log.say(KillJob("nothing"))
+    extra = log.say(KillJob("nothing", 0))
     for core in (first, second, third):
         core.take(extra, 0)
     assert first.chain == second.chain == third.chain == log.chain
