@@ -131,10 +131,18 @@ class GroupCore:
 
     # -- what comes from the log
 
-    def accepted(self, number: int, position: Position) -> None:
-        """The log took an append, at this position."""
-        if number in self._unseen:
+    def accepted(self, number: int, position: Position, now_ms: int) -> Turn:
+        """The log took an append, at this position.
+
+        That may be told after this group went on from an origin that has it: what became of it is looked at then.
+        """
+        if self.over or number not in self._unseen:
+            return Turn()
+        if position > self.replica.version:
             self._unseen[number] = evolve(self._unseen[number], position=position)
+            return Turn()
+        del self._unseen[number]
+        return self._unread(self.replica, now_ms)
 
     def take(self, entry: Entry, now_ms: int) -> Turn:
         """Play the next entry. One that was played already does nothing."""
@@ -162,15 +170,7 @@ class GroupCore:
             for number, sent in self._unseen.items()
             if sent.position is None or sent.position > origin.position
         }
-        wanted = self._jump_effects(before)
-        commands = (
-            () if any(isinstance(e, RestartGroup) for e in wanted) else owed(self.replica, self._viewer)
-        )
-        under_way = {sent.record.command for sent in self._unseen.values()}
-        appends = self._append(
-            [command for command in commands if command not in under_way], origin.position, now_ms
-        )
-        return self._settled(Turn(appends, tuple(Act(origin.position, effect) for effect in wanted)))
+        return self._unread(before, now_ms)
 
     def _jump_effects(self, before: Replica) -> tuple[Effect, ...]:
         """With what only this core can know: that something of its own was both said and undone in the entries it missed."""
@@ -183,6 +183,17 @@ class GroupCore:
         return wanted
 
     # -- inside
+
+    def _unread(self, before: Replica, now_ms: int) -> Turn:
+        """What follows for this group from entries that led from `before` to the replica, and that it could not read."""
+        wanted = self._jump_effects(before)
+        commands = () if RestartGroup() in wanted else owed(self.replica, self._viewer)
+        under_way = {sent.record.command for sent in self._unseen.values()}
+        position = self.replica.version
+        appends = self._append(
+            [command for command in commands if command not in under_way], position, now_ms
+        )
+        return self._settled(Turn(appends, tuple(Act(position, effect) for effect in wanted)))
 
     def _offer(self, tags: tuple[str, ...], now_ms: int) -> Turn:
         peer = f"{self._group}.{self._peers_made}"
