@@ -29,7 +29,7 @@ from onyxlog.replica.effects import Effect, RestartGroup, RestartPeer, StoreOrig
 from onyxlog.replica.kind import Viewer
 from onyxlog.replica.membership import is_known
 from onyxlog.replica.playing import Step, effects, jump_effects, owed, play, reactions
-from onyxlog.replica.replica import JoinMode, Replica
+from onyxlog.replica.replica import Replica
 
 UNSEEN_MAX: Final = 10_000
 """Records that wait for the log. A group that has more is cut off, and better begins again than grows."""
@@ -61,7 +61,6 @@ class GroupCore:
         """A restart was decided: nothing is played, said or done any more."""
         self._group = group
         self._site: Site = ""
-        self._join_once = join_once
         self._tags: dict[PeerId, tuple[str, ...]] = {}
         self._peers_made = 0
         self._unseen: dict[int, Sent] = {}
@@ -98,9 +97,7 @@ class GroupCore:
     def begin(self, site: Site, now_ms: int) -> Turn:
         """Ask to be taken in, and offer the virtual peers, reached at `site`. The pulse, or the will, must stand."""
         self._site = site
-        ring = self.replica.parameters.join is JoinMode.RING
-        join = PrepareJoin(self._group) if ring else JoinDirect(self._group)
-        turn = self.say(join, now_ms)
+        turn = Turn(self._append(owed(self.replica, self._viewer), None, now_ms))
         for tags in self._offers:
             turn += self._offer(tags, now_ms)
         return turn
