@@ -164,7 +164,7 @@ class Churn:
                 step = Step(what, ring_s, time.monotonic() - began, len(replica.groups), replica.version)
                 self.outcome.steps.append(step)
                 return step
-        raise AssertionError(f"{what}: not after {DEADLINE_S:g} s: {why}")
+        raise AssertionError(f"{what}: not after {DEADLINE_S:g} s: {why} {self._processes.mistakes()[:1]}")
 
     def _disagreement(self, replica: Replica, published: dict[GroupId, Published]) -> str:
         for group in replica.groups:
@@ -210,6 +210,8 @@ class Churn:
         await self._collect_while_one_is_paused(steady)
         await self._collect_while_one_is_declared_dead(names[0])
         assert not self.outcome.wrong, "\n".join(self.outcome.wrong)
+        mistakes = self._processes.mistakes()
+        assert not mistakes, f"{len(mistakes)} tracebacks, the first: {mistakes[0]}"
         return self.outcome
 
     def _group_of(self, name: str) -> GroupId:
