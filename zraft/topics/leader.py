@@ -1,7 +1,7 @@
 """What the leader of a partition's group does around the replicated state: values in, commands, messages and replies out.
 
 Everything here may be lost at any moment. A new leader is made from the state, after an entry of its own term was applied,
-and goes on where the last one was: it says again all that is pending (docs/TOPICS.md, "The leader"). Time is counted in ticks.
+and goes on where the last one was: it says again all that is pending (docs/TOPICS.md, "The leader"). Time is in ticks.
 """
 
 from __future__ import annotations

@@ -1,0 +1,77 @@
+"""What kind of run a seed makes: how much is multicast, by how many, over how bad a network. Whole classes are switched off."""
+
+from __future__ import annotations
+
+from enum import Enum
+from random import Random
+
+from attrs import frozen
+
+from zraft.topics.leader import LeaderSettings
+from zraft.topics.partition import PartitionSettings
+from zraft.topics.producer import Reach
+
+
+class Size(Enum):
+    """`TINY` makes schedules to read, `SMALL` the densest interleavings, `LARGE` long histories."""
+
+    TINY = "tiny"
+    SMALL = "small"
+    LARGE = "large"
+
+
+@frozen
+class Profile:
+    """The dice of one run, rolled before it. `length` counts the adversary's steps."""
+
+    size: Size
+    groups: int
+    producers: tuple[int, ...]
+    """How many messages each sends."""
+    window: int
+    loss: float
+    length: int
+    alters: int
+    deletes: int
+    causal: bool
+    pauses: bool
+    inline_bytes_max: int
+
+    def group_settings(self) -> PartitionSettings:
+        return PartitionSettings(window=self.window, consumers_max=4)
+
+    def leader_settings(self) -> LeaderSettings:
+        return LeaderSettings(
+            resend_ticks=1,
+            resend_ticks_max=4,
+            floor_ticks=1,
+            advance_ticks=1,
+            report_ticks=1,
+            inline_bytes_max=self.inline_bytes_max,
+        )
+
+
+def draw(rng: Random, size: Size | None) -> Profile:
+    if size is None:
+        size = rng.choices([Size.TINY, Size.SMALL, Size.LARGE], [1, 5, 4])[0]
+    tiny, large = size is Size.TINY, size is Size.LARGE
+    groups = rng.choice([2, 3] if tiny else [2, 3, 3, 4] if not large else [3, 4, 5, 6])
+    count = rng.choice([1, 2] if tiny else [1, 2, 3, 4] if not large else [4, 5, 6])
+    each = [1, 2, 3] if tiny else [2, 4, 8] if not large else [80, 120, 160]
+    return Profile(
+        size,
+        groups,
+        tuple(rng.choice(each) for _ in range(count)),
+        window=3 if not large else rng.choice([3, 8, 32]),
+        loss=rng.choice([0.0, 0.1, 0.3]) if not large else rng.choice([0.0, 0.02, 0.1]),
+        length=rng.choice([40, 100] if tiny else [100, 300, 500] if not large else [3000, 5000]),
+        alters=rng.choice([0, 0, 1, 2]),
+        deletes=rng.choice([0, 1, 1, 2]) if groups > 2 else 0,
+        causal=rng.random() < 0.4,
+        pauses=rng.random() < 0.5,
+        inline_bytes_max=rng.choice([0, 512]),
+    )
+
+
+def reach(rng: Random) -> Reach:
+    return rng.choice([Reach.ALL, Reach.ONE])
