@@ -290,9 +290,13 @@ class Partition:
     def _fix(self, entry: Entry) -> None:
         """All have proposed: the largest proposal is final. Then deliver what is first and final."""
         if entry.final is None and len(entry.proposals) == len(entry.message.destinations):
-            entry.final = max(FinalTime(time, group) for group, time in entry.proposals.items())
+            entry.final = self.final_time(entry.proposals)
             self._raise_clock(entry.final.time)
             self._deliver()
+
+    def final_time(self, proposals: dict[GroupId, int]) -> FinalTime:
+        """The same at all destinations, and of no other message: a group proposes each time once."""
+        return max(FinalTime(time, group) for group, time in proposals.items())
 
     def _raise_clock(self, time: int) -> None:
         self.clock = max(self.clock, time)
