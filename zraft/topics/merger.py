@@ -90,7 +90,11 @@ class Merger:
         self._frontiers[group] = max(frontier, self._frontiers.get(group, NOWHERE))
 
     def take(self, limit: int) -> list[Delivery]:
-        """At most `limit` deliveries that are next in the merged order; a message to several partitions comes once."""
+        """At most `limit` deliveries that are next in the merged order; a message to several partitions comes once.
+
+        Raises:
+            MergeError: a partition delivered behind its frontier.
+        """
         found: list[Delivery] = []
         reached = self._reached()
         while self._heads and len(found) < limit:
@@ -105,9 +109,14 @@ class Merger:
             else:
                 frontier = self._frontiers[group]
                 reached = frontier if reached is None else min(reached, frontier)
-            if stamp <= self._last:
+            if stamp == self._last:
                 # The same message at another partition; one that was added to the topic begins with the change again.
                 continue
+            if stamp < self._last:
+                raise MergeError(
+                    f"partition {group}, offset {delivery.offset}: stamp {tuple(stamp)} is behind {tuple(self._last)}, "
+                    "which another partition made certain; the frontier of a read was too high"
+                )
             self._last = stamp
             found.append(delivery)
             if delivery.message.partitions is not None and self._add(delivery.message.partitions):

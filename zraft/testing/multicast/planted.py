@@ -11,6 +11,7 @@ from typing import Any, Final
 
 from attrs import evolve, frozen
 
+from zraft.testing.multicast.profile import Mode
 from zraft.testing.planted_registry import Patch, replaced
 from zraft.topics.leader import PartitionLeader
 from zraft.topics.merger import Merger
@@ -27,10 +28,11 @@ from zraft.topics.view import LoggedView
 
 @frozen
 class Plant:
-    """One planted bug: the rule it breaks, what it does, and what is replaced."""
+    """One planted bug: the rule it breaks, what it does, in which kind of run it shows, and what is replaced."""
 
     rule: str
     text: str
+    mode: Mode | None
     patches: Callable[[], Sequence[Patch]]
 
 
@@ -38,10 +40,10 @@ PLANTS: Final[dict[str, Plant]] = {}
 
 
 def plant(
-    rule: str, text: str
+    rule: str, text: str, mode: Mode | None = None
 ) -> Callable[[Callable[[], Sequence[Patch]]], Callable[[], Sequence[Patch]]]:
     def register(patches: Callable[[], Sequence[Patch]]) -> Callable[[], Sequence[Patch]]:
-        PLANTS[patches.__name__] = Plant(rule, text, patches)
+        PLANTS[patches.__name__] = Plant(rule, text, mode, patches)
         return patches
 
     return register
@@ -149,7 +151,7 @@ def settled_dropped_on_any_floor() -> Sequence[Patch]:
     return [(Settled, "_has", has)]
 
 
-@plant("D-8c", "a removed group is waited for")
+@plant("D-8c", "a removed group is waited for", Mode.DELETING)
 def removed_still_awaited() -> Sequence[Patch]:
     def forgo(self: Partition, group: Any) -> None:
         return
@@ -195,7 +197,7 @@ def propose_without_floor() -> Sequence[Patch]:
     return [(PartitionLeader, "_send", send)]
 
 
-@plant("D-8d", "a producer's row goes when it is closed, not when it is retired")
+@plant("D-8d", "a producer's row goes when it is closed, not when it is retired", Mode.CLOSING)
 def rows_dropped_at_close() -> Sequence[Patch]:
     original = Partition._on_view
 
@@ -239,7 +241,7 @@ def view_goes_back() -> Sequence[Patch]:
     ]
 
 
-@plant("D-8e", "a group says that it is clear while something is settled there")
+@plant("D-8e", "a group says that it is clear while something is settled there", Mode.DELETING)
 def clear_ignores_settled() -> Sequence[Patch]:
     def producers(self: Partition) -> Any:
         pending = {mid.producer for mid in self.pending.entries}
@@ -260,7 +262,7 @@ def clear_not_awaited() -> Sequence[Patch]:
 # -- refusals
 
 
-@plant("D-9a", "only the leader looks whether a producer is closed")
+@plant("D-9a", "only the leader looks whether a producer is closed", Mode.CLOSING)
 def close_checked_by_leader_only() -> Sequence[Patch]:
     original = Partition.admits
 
@@ -276,7 +278,7 @@ def close_checked_by_leader_only() -> Sequence[Patch]:
     return [(Partition, "admits", admits)]
 
 
-@plant("D-9b", "a message of a closed producer is refused though another group has begun it")
+@plant("D-9b", "a message of a closed producer is refused though another group has begun it", Mode.CLOSING)
 def refuse_propose_of_closed() -> Sequence[Patch]:
     original = Partition._remote
 
@@ -287,12 +289,12 @@ def refuse_propose_of_closed() -> Sequence[Patch]:
     return [(Partition, "_remote", remote)]
 
 
-@plant("D-9c", "one refusal is final, whatever is removed")
+@plant("D-9c", "one refusal is final, whatever is removed", Mode.DELETING)
 def one_refusal_is_final() -> Sequence[Patch]:
     return [(PartitionLeader, "_final", lambda self, message: True)]
 
 
-@plant("D-9c", "refusals of the destinations that are left are final")
+@plant("D-9c", "refusals of the destinations that are left are final", Mode.DELETING)
 def refusals_before_removal_count() -> Sequence[Patch]:
     original = Producer._refused
 
@@ -306,7 +308,7 @@ def refusals_before_removal_count() -> Sequence[Patch]:
     return [(Producer, "_refused", refused)]
 
 
-@plant("D-9c", "a refusal of an older epoch counts for the newer one")
+@plant("D-9c", "a refusal of an older epoch counts for the newer one", Mode.DELETING)
 def late_refusal_counts() -> Sequence[Patch]:
     return [(Producer, "counts", lambda self, opened, reply: True)]
 
@@ -403,12 +405,12 @@ def after_pending_suffices() -> Sequence[Patch]:
     return [(Partition, "follows", follows)]
 
 
-@plant("D-17b", "a message takes the bypass although it depends on what was seen elsewhere")
+@plant("D-17b", "a message takes the bypass although it depends on what was seen elsewhere", Mode.CAUSAL)
 def depends_bypassed() -> Sequence[Patch]:
     return [(Partition, "_bypasses", lambda self, message, row: not row.queued)]
 
 
-@plant("D-17b", "the bypass overtakes an earlier message of the same producer that could not take it")
+@plant("D-17b", "the bypass overtakes an earlier message of the same producer that could not take it", Mode.CAUSAL)
 def queued_overtaken() -> Sequence[Patch]:
     return [(Partition, "_bypasses", lambda self, message, row: not message.depends)]
 
@@ -423,7 +425,7 @@ def merger_waits_for_nobody() -> Sequence[Patch]:
     return [(Merger, "_reached", lambda self: None)]
 
 
-@plant("D-17d", "a partition that is added takes messages before the change")
+@plant("D-17d", "a partition that is added takes messages before the change", Mode.GROWING)
 def boundary_ignored() -> Sequence[Patch]:
     return [(Partition, "takes", lambda self, message: True)]
 
@@ -431,7 +433,7 @@ def boundary_ignored() -> Sequence[Patch]:
 # -- life of a group
 
 
-@plant("D-18", "a START under an older epoch is taken")
+@plant("D-18", "a START under an older epoch is taken", Mode.DELETING)
 def stale_epoch_admitted() -> Sequence[Patch]:
     original = Partition.verdict
 
@@ -441,7 +443,7 @@ def stale_epoch_admitted() -> Sequence[Patch]:
     return [(Partition, "verdict", verdict)]
 
 
-@plant("D-18", "a repeat takes the newer epoch though a destination is being deleted")
+@plant("D-18", "a repeat takes the newer epoch though a destination is being deleted", Mode.DELETING)
 def epoch_raised_blindly() -> Sequence[Patch]:
     return [(Producer, "current", lambda self, message: True)]
 
@@ -477,7 +479,7 @@ def snapshot_without_settled() -> Sequence[Patch]:
     return [(Partition, "restore_settled", lambda self, entry: None)]
 
 
-@plant("D-4", "what a snapshot holds as pending keeps no bypass back")
+@plant("D-4", "what a snapshot holds as pending keeps no bypass back", Mode.CAUSAL)
 def snapshot_without_queue() -> Sequence[Patch]:
     original = Partition.restore_pending
 

@@ -21,7 +21,7 @@ class Producing:
     """A program with `left` messages to send. `eager` programs take "accepted" for an answer."""
 
     def __init__(
-        self, producer: Producer, left: int, rng: Random, groups: Mapping[GroupId, HostedGroup], *, causal: bool
+        self, producer: Producer, left: int, rng: Random, groups: Mapping[GroupId, HostedGroup], *, causal: float
     ) -> None:
         self.producer = producer
         self.left = left
@@ -54,7 +54,7 @@ class Producing:
             consumer = rng.choice(CONSUMERS)
             consumed = self._groups[home].partition.offsets.get(consumer, 0)
             condition = Condition(home, consumer, consumed, consumed + 1)
-        if self.causal and rng.random() < 0.5:
+        if rng.random() < self.causal:
             seen = [g.delivered[-1].stamp.time for g in self._groups.values() if g.delivered]
             depends = max(seen, default=0)
         payload = b"%d/%d" % (producer.producer, producer.last + 1)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from enum import Enum
 from random import Random
 
-from attrs import frozen
+from attrs import evolve, frozen
 
 from zraft.topics.leader import LeaderSettings
 from zraft.topics.partition import PartitionSettings
@@ -18,6 +18,36 @@ class Size(Enum):
     TINY = "tiny"
     SMALL = "small"
     LARGE = "large"
+
+
+class Mode(Enum):
+    """A class of trouble that some planted bugs need; without one a run has a bit of each."""
+
+    DELETING = "topics are deleted"
+    GROWING = "partitions are added"
+    CAUSAL = "messages depend on what was seen"
+    CLOSING = "producers are closed"
+
+
+@frozen
+class Rare:
+    """Relative frequencies of what seldom happens."""
+
+    close: float = 3.0
+    alter: float = 2.0
+    delete: float = 2.0
+    stop: float = 1.5
+    coordinator: float = 1.0
+    restart: float = 1.0
+
+
+_RARE = {
+    None: Rare(),
+    Mode.DELETING: Rare(close=0.5, delete=12.0),
+    Mode.GROWING: Rare(close=0.5, alter=12.0),
+    Mode.CAUSAL: Rare(close=0.5),
+    Mode.CLOSING: Rare(close=12.0),
+}
 
 
 @frozen
@@ -33,8 +63,9 @@ class Profile:
     length: int
     alters: int
     deletes: int
-    causal: bool
-    pauses: bool
+    causal: float
+    """Share of the messages that depend on what was seen."""
+    rare: Rare
     inline_bytes_max: int
 
     def group_settings(self) -> PartitionSettings:
@@ -51,11 +82,13 @@ class Profile:
         )
 
 
-def draw(rng: Random, size: Size | None) -> Profile:
+def draw(rng: Random, size: Size | None, mode: Mode | None) -> Profile:
     if size is None:
         size = rng.choices([Size.TINY, Size.SMALL, Size.LARGE], [1, 5, 4])[0]
     tiny, large = size is Size.TINY, size is Size.LARGE
     groups = rng.choice([2, 3] if tiny else [2, 3, 3, 4] if not large else [3, 4, 5, 6])
+    if mode is Mode.DELETING:
+        groups = max(groups, 4)
     count = rng.choice([1, 2] if tiny else [1, 2, 3, 4] if not large else [4, 5, 6])
     each = [1, 2, 3] if tiny else [2, 4, 8] if not large else [80, 120, 160]
     return Profile(
@@ -65,12 +98,18 @@ def draw(rng: Random, size: Size | None) -> Profile:
         window=3 if not large else rng.choice([3, 8, 32]),
         loss=rng.choice([0.0, 0.1, 0.3]) if not large else rng.choice([0.0, 0.02, 0.1]),
         length=rng.choice([40, 100] if tiny else [100, 300, 500] if not large else [3000, 5000]),
-        alters=rng.choice([0, 0, 1, 2]),
-        deletes=rng.choice([0, 1, 1, 2]) if groups > 2 else 0,
-        causal=rng.random() < 0.4,
-        pauses=rng.random() < 0.5,
+        alters=2 if mode is Mode.GROWING else rng.choice([0, 0, 1, 2]),
+        deletes=0 if groups < 3 else 2 if mode is Mode.DELETING else rng.choice([0, 1, 1, 2]),
+        causal=0.7 if mode is Mode.CAUSAL else rng.choice([0.0, 0.0, 0.3]),
+        rare=_rare(mode, large=large),
         inline_bytes_max=rng.choice([0, 512]),
     )
+
+
+def _rare(mode: Mode | None, *, large: bool) -> Rare:
+    """In a long run the same number of producers is closed as in a short one, or none would be left."""
+    rare = _RARE[mode]
+    return evolve(rare, close=rare.close / 10) if large else rare
 
 
 def reach(rng: Random) -> Reach:

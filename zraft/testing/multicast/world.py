@@ -12,7 +12,7 @@ from collections.abc import Callable
 from random import Random
 from typing import Final
 
-from attrs import frozen
+from attrs import fields, frozen
 
 from zraft.errors import ProtocolError
 from zraft.ids import GroupId, Instance, ProducerId
@@ -20,7 +20,7 @@ from zraft.testing.broken import BrokenPromiseError
 from zraft.testing.multicast import checks
 from zraft.testing.multicast.hosted import HostedGroup
 from zraft.testing.multicast.processes import Consuming, Producing
-from zraft.testing.multicast.profile import Profile, Size, draw, reach
+from zraft.testing.multicast.profile import Mode, Profile, Rare, Size, draw, reach
 from zraft.topics.codec import decode_bundle, decode_edge, decode_registry, encode_bundles, encode_registry
 from zraft.topics.commands import Advance
 from zraft.topics.message import COORDINATOR, Message
@@ -64,10 +64,10 @@ class Summary:
 class World:
     """Groups, group 0, producers, consumers and the network between them."""
 
-    def __init__(self, seed: int, size: Size | None = None) -> None:
+    def __init__(self, seed: int, size: Size | None = None, mode: Mode | None = None) -> None:
         self.seed = seed
         self.rng = Random(seed)
-        self.profile: Profile = draw(self.rng, size)
+        self.profile: Profile = draw(self.rng, size, mode)
         self.steps = 0
         self.faults: Counter[str] = Counter()
         self.proposals = 0
@@ -96,6 +96,7 @@ class World:
             self._join(count)
         self.consuming = [Consuming(self.topic, self.rng, self.groups) for _ in range(2)]
         self._alters, self._deletes = self.profile.alters, self.profile.deletes
+        self._rare_kinds = [field.name for field in fields(Rare)]
 
     # -- group 0, whose log is abstracted to atomic steps
 
@@ -213,8 +214,11 @@ class World:
         if process.eager and process.alive and process.producer.is_accepted(reply.mid.seq):
             self.promised.add(reply.mid)
         if process.producer.table_wanted and self.rng.random() < 0.7:
-            for ended in process.on_table(self.registry.table()):
-                self._acknowledge(ended)
+            self._tell_table(process)
+
+    def _tell_table(self, process: Producing) -> None:
+        for ended in process.on_table(self.registry.table()):
+            self._acknowledge(ended)
 
     def _acknowledge(self, ended: Ended) -> None:
         """A producer reports what a message came to: it must be true now, not only in the end."""
@@ -238,6 +242,8 @@ class World:
     def _produce(self, process: Producing) -> None:
         if not process.alive or process.producer.expired:
             return
+        if self.rng.random() < 0.1:
+            self._tell_table(process)
         message = process.produce()
         if message is not None:
             self.messages[message.mid] = message
@@ -277,33 +283,35 @@ class World:
             self._consume(rng.choice(self.consuming), 0.6)
         elif dice < 0.98:
             self._publish()
-        elif dice < 0.984:
+        elif dice < 0.983:
             hosted.append(Advance(rng.randint(1, hosted.partition.clock + 20)))
         else:
             self._rare_step(hosted)
 
     def _rare_step(self, hosted: HostedGroup) -> None:
-        rng = self.rng
-        dice = rng.random()
-        large = self.profile.size is Size.LARGE
-        if dice < (0.05 if large else 0.3):
-            pid = rng.choice(sorted(self.producing))
-            if rng.random() < 0.5:  # crashed; or only too slow for its timeout
-                self.producing[pid].alive = False
-                self.faults["producer killed"] += 1
-            self._close(pid)
-        elif dice < 0.45 and self._alters:
-            self._alter()
-        elif dice < 0.6 and self._deletes:
-            self._delete()
-        elif dice < 0.75 and self.profile.pauses:
-            self._stopped[hosted.group] = self.steps + rng.randint(20, 100)
-            self.faults["group without quorum"] += 1
-        elif dice < 0.85:
-            self.coordinator = RegistryLeader(self.registry)
-            self.faults["leader of group 0 changed"] += 1
-        elif dice < 0.95:
-            rng.choice(self.consuming).restart()
+        rng, rare = self.rng, self.profile.rare
+        what = rng.choices(self._rare_kinds, [getattr(rare, kind) for kind in self._rare_kinds])[0]
+        match what:
+            case "close":
+                pid = rng.choice(sorted(self.producing))
+                if rng.random() < 0.5:  # crashed; or only too slow for its timeout
+                    self.producing[pid].alive = False
+                    self.faults["producer killed"] += 1
+                self._close(pid)
+            case "alter" if self._alters:
+                self._alter()
+            case "delete" if self._deletes:
+                self._delete()
+            case "stop":
+                self._stopped[hosted.group] = self.steps + rng.randint(20, 100)
+                self.faults["group without quorum"] += 1
+            case "coordinator":
+                self.coordinator = RegistryLeader(self.registry)
+                self.faults["leader of group 0 changed"] += 1
+            case "restart":
+                rng.choice(self.consuming).restart()
+            case _:
+                pass
 
     def _lose_or_deliver(self) -> None:
         rng = self.rng
@@ -336,9 +344,7 @@ class World:
                 hosted.commit(len(hosted.tail))
                 hosted.tick()
         for process in self.producing.values():
-            if process.alive:
-                for ended in process.on_table(self.registry.table()):
-                    self._acknowledge(ended)
+            self._tell_table(process)
             self._produce(process)
         self._publish()
         for consuming in self.consuming:
