@@ -110,9 +110,7 @@ def check_agreement(history: History) -> None:
     delivered = {g: {d.message.mid for d in h.delivered} for g, h in history.groups.items()}
     voids = {g: set(h.voids) for g, h in history.groups.items()}
     begun = {message.mid for h in history.groups.values() for message in h.begun}
-    unmade = {
-        mid for mid, ended in history.ended.items() if ended.ending in (Ending.NEVER, Ending.UNKNOWN)
-    }
+    unmade = {mid for mid, ended in history.ended.items() if ended.ending in (Ending.NEVER, Ending.UNKNOWN)}
     for mid in sorted(begun | (history.promised - unmade)):
         destinations = history.messages[mid].destinations
         everywhere = all(mid in delivered[g] for g in destinations)
@@ -151,7 +149,8 @@ def check_real_time(history: History) -> None:
             mid = delivery.message.mid
             if earliest < history.invoked[mid]:
                 raise BrokenPromiseError(
-                    "real time", f"at {group} {tuple(mid)} comes before {which}, though sent after that was delivered"
+                    "real time",
+                    f"at {group} {tuple(mid)} comes before {which}, though sent after that was delivered",
                 )
             at = history.delivered_at.get(mid, NEVER_AGAIN)
             if at < earliest:
@@ -172,7 +171,9 @@ def check_producers(history: History) -> None:
             message = delivery.message
             if message.is_single:
                 if message.number <= delivered.get(message.mid.producer, 0):
-                    raise BrokenPromiseError("producer order", f"at {group} {message} is delivered out of turn")
+                    raise BrokenPromiseError(
+                        "producer order", f"at {group} {message} is delivered out of turn"
+                    )
                 delivered[message.mid.producer] = message.number
 
 
@@ -212,7 +213,9 @@ def check_conditions(history: History) -> None:
     for home, hosted in history.groups.items():
         for consumer, committed in hosted.partition.offsets.items():
             if committed and (home, consumer) not in taken:
-                raise BrokenPromiseError("conditions", f"at {home} {consumer!r} went to {committed} by nothing")
+                raise BrokenPromiseError(
+                    "conditions", f"at {home} {consumer!r} went to {committed} by nothing"
+                )
 
 
 def check_merged(history: History) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final
 
+from zraft.ids import COORDINATION_GROUP
 from zraft.testing.broken import BrokenPromiseError
 from zraft.testing.multicast.stage import Stage
 from zraft.topics.producer import Ending
@@ -54,7 +55,7 @@ def a_refusal_that_arrives_two_epochs_late() -> None:
 
 
 def refusals_of_those_who_are_left() -> None:
-    """Two destinations refuse, the third, which is being deleted, begins the message; it is removed, a refusal is repeated."""
+    """Two destinations refuse, the third begins the message and is removed; then a refusal is repeated."""
     stage = Stage(3)
     a, b, x = stage.ids
     producer = stage.producer()
@@ -92,7 +93,7 @@ def a_removed_group_that_owes_a_floor() -> None:
     stage.delete(x)
     stage.view(g)
     stage.tick(g)
-    stage.carry(to=stage.letters[0][1])  # to group 0: nothing of x is left at g
+    stage.carry(to=COORDINATION_GROUP)  # nothing of x is left at g
     stage.start(producer, message, h)
     stage.commit(h)
     for _ in range(12):

@@ -1,7 +1,7 @@
 """A group as the adversary sees it: the shipped partition and leader around a log whose end may be cut.
 
 Raft is abstracted to what it promises: what is committed stays, what is not may be cut when the leader changes. All that is
-logged, sent or kept in a snapshot goes through the shipped codecs.
+kept in a snapshot goes through the shipped codec, and so may be what is logged and sent.
 """
 
 from __future__ import annotations
@@ -9,38 +9,40 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final
 
-from zraft.ids import GroupId
 from zraft.testing.broken import BrokenPromiseError
-from zraft.topics.codec import decode_batch, decode_bundle, decode_edge, encode_batch, encode_bundles, encode_edge
+from zraft.topics.codec import Bundle, decode_batch, decode_bundle, encode_batch, encode_bundles
 from zraft.topics.commands import Batch, Command, Start
 from zraft.topics.image import partition_image, read_image, state_digest
 from zraft.topics.leader import LeaderSettings, PartitionLeader
 from zraft.topics.message import Delivery, Message
-from zraft.topics.messages import Reply, Report, StartRequest
+from zraft.topics.messages import GroupMessage, Reply, Report, StartRequest
 from zraft.topics.partition import Applied, Partition
 from zraft.topics.registry import Birth
 from zraft.topics.stamps import MessageId
 
-Send = Callable[[GroupId, bytes], None]
-"""To a group, or to group 0: the bytes of a bundle or a report."""
+Send = Callable[[Bundle | Report], None]
+"""To a group, or to group 0."""
 Answer = Callable[[Reply], None]
 
 LOG_TIME_STEP_MS: Final = 3
 
 
 class HostedGroup:
-    """Group `birth.record.group`. `tail` is appended but not committed; `delivered`, `begun` and `voids` are for the checks."""
+    """One group. `tail` is appended but not committed; `delivered`, `begun` and `voids` are for the checks."""
 
-    def __init__(self, birth: Birth, settings: LeaderSettings, send: Send, answer: Answer) -> None:
+    def __init__(
+        self, birth: Birth, settings: LeaderSettings, send: Send, answer: Answer, *, coded: bool = True
+    ) -> None:
         self.group = birth.record.group
         self._birth = birth
         self._settings = settings
         self._send = send
         self._answer = answer
+        self._coded = coded
         self.partition = self._newborn()
         self.leader = PartitionLeader(self.partition, settings)
-        self.log: list[bytes] = []
-        self.tail: list[bytes] = []
+        self.log: list[Batch] = []
+        self.tail: list[Batch] = []
         self._position = 1
         self._log_time_ms = 0
         self.delivered: list[Delivery] = []
@@ -56,18 +58,12 @@ class HostedGroup:
 
     def on_start(self, request: StartRequest, *, unchecked: bool = False) -> None:
         """A producer's request. `unchecked`: logged as a leader would have who judged it by an earlier state."""
-        packed = encode_edge(request)
-        decoded = decode_edge(packed)
-        assert isinstance(decoded, StartRequest)
-        self.leader.on_start(decoded)
+        self.leader.on_start(request)
         self.flush()
         if unchecked:
-            self.append(Start(decoded.message, decoded.floor, decoded.epoch))
+            self.append(Start(request.message, request.floor, request.epoch))
 
-    def on_bundle(self, packed: bytes) -> None:
-        bundle, errors = decode_bundle(packed)
-        if errors or bundle.to != self.group:
-            raise BrokenPromiseError("messages", f"group {self.group} cannot read {errors} for {bundle.to}")
+    def on_bundle(self, bundle: Bundle) -> None:
         for message in bundle.messages:
             self.leader.on_message(message)
         self.flush()
@@ -78,26 +74,23 @@ class HostedGroup:
 
     def append(self, *commands: Command) -> None:
         self._log_time_ms += LOG_TIME_STEP_MS
-        self.tail.append(encode_batch(Batch(self._log_time_ms, commands)))
+        batch = Batch(self._log_time_ms, commands)
+        self.tail.append(through_codec(batch) if self._coded else batch)
 
     def flush(self) -> None:
         output = self.leader.take()
         if output.commands:
             self.append(*output.commands)
         for to, messages in output.messages.items():
-            for packed in encode_bundles(to, messages):
-                self._send(to, packed)
+            self._send(Bundle(to, tuple(messages)))
         for report in output.reports:
-            self._send(GroupId(0), encode_edge(report))
+            self._send(report)
         for reply in output.replies:
-            decoded = decode_edge(encode_edge(reply))
-            assert isinstance(decoded, Reply)
-            self._answer(decoded)
+            self._answer(reply)
 
     def commit(self, count: int) -> None:
-        for packed in self.tail[:count]:
-            self.log.append(packed)
-            batch = decode_batch(packed)
+        for batch in self.tail[:count]:
+            self.log.append(batch)
             self._note(self.partition.apply(batch, self._position))
             self._position += len(batch.commands)
             self.commands += len(batch.commands)
@@ -111,7 +104,7 @@ class HostedGroup:
         self.leader.on_applied(applied)
 
     def change_leader(self, kept: int, *, from_snapshot: bool) -> None:
-        """A new leader: what was not committed may be cut, all volatile knowledge is gone, perhaps it installed a snapshot."""
+        """A new leader: what was not committed may be cut, volatile knowledge is gone, a snapshot may be installed."""
         del self.tail[kept:]
         if from_snapshot:
             self.reinstall()
@@ -126,8 +119,7 @@ class HostedGroup:
     def replica(self) -> tuple[Partition, list[Delivery]]:
         """Another replica: the same log from the beginning."""
         partition, delivered, position = self._newborn(), list[Delivery](), 1
-        for packed in self.log:
-            batch = decode_batch(packed)
+        for batch in self.log:
             delivered += partition.apply(batch, position).delivered
             position += len(batch.commands)
         return partition, delivered
@@ -137,7 +129,22 @@ class HostedGroup:
         return not self.partition.pending and not self.tail
 
 
-def report_of(packed: bytes) -> Report:
-    report = decode_edge(packed)
-    assert isinstance(report, Report)
-    return report
+def through_codec(batch: Batch) -> Batch:
+    """What another server finds in its log."""
+    decoded = decode_batch(encode_batch(batch))
+    if decoded != batch:
+        raise BrokenPromiseError("codec", f"{batch} came out of the log as {decoded}")
+    return decoded
+
+
+def over_wire(bundle: Bundle) -> Bundle:
+    """What another server receives."""
+    received: list[GroupMessage] = []
+    for packed in encode_bundles(bundle.to, bundle.messages):
+        part, errors = decode_bundle(packed)
+        if errors:
+            raise BrokenPromiseError("codec", f"{bundle} is not understood: {errors}")
+        received += part.messages
+    if tuple(received) != bundle.messages:
+        raise BrokenPromiseError("codec", f"{bundle} arrived as {received}")
+    return Bundle(bundle.to, tuple(received))

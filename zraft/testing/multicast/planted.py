@@ -410,13 +410,17 @@ def depends_bypassed() -> Sequence[Patch]:
     return [(Partition, "_bypasses", lambda self, message, row: not row.queued)]
 
 
-@plant("D-17b", "the bypass overtakes an earlier message of the same producer that could not take it", Mode.CAUSAL)
+@plant(
+    "D-17b",
+    "the bypass overtakes an earlier message of the same producer that could not take it",
+    Mode.CAUSAL,
+)
 def queued_overtaken() -> Sequence[Patch]:
     return [(Partition, "_bypasses", lambda self, message, row: not message.depends)]
 
 
 @plant("D-17b", "NEED asks for the time of the stamp")
-def need_T() -> Sequence[Patch]:  # noqa: N802
+def need_T() -> Sequence[Patch]:
     return [(Merger, "time_needed", lambda self, stamp: stamp.time)]
 
 

@@ -21,7 +21,13 @@ class Producing:
     """A program with `left` messages to send. `eager` programs take "accepted" for an answer."""
 
     def __init__(
-        self, producer: Producer, left: int, rng: Random, groups: Mapping[GroupId, HostedGroup], *, causal: float
+        self,
+        producer: Producer,
+        left: int,
+        rng: Random,
+        groups: Mapping[GroupId, HostedGroup],
+        *,
+        causal: float,
     ) -> None:
         self.producer = producer
         self.left = left
@@ -46,7 +52,9 @@ class Producing:
         known = sorted(producer.table.groups)
         destinations = rng.sample(known, min(len(known), rng.choice([1, 1, 2, 2, 3])))
         after, condition, depends = None, None, 0
-        earlier = [m for m in self._sent[-3:] if set(m.destinations) & set(destinations) or rng.random() < 0.2]
+        earlier = [
+            m for m in self._sent[-3:] if set(m.destinations) & set(destinations) or rng.random() < 0.2
+        ]
         if earlier and rng.random() < 0.4:
             after = earlier[-1]
         if rng.random() < 0.2:
@@ -58,9 +66,7 @@ class Producing:
             seen = [g.delivered[-1].stamp.time for g in self._groups.values() if g.delivered]
             depends = max(seen, default=0)
         payload = b"%d/%d" % (producer.producer, producer.last + 1)
-        message = producer.multicast(
-            destinations, payload, after=after, condition=condition, depends=depends
-        )
+        message = producer.multicast(destinations, payload, after=after, condition=condition, depends=depends)
         self._sent = [*self._sent[-2:], message]
         return message
 
@@ -80,7 +86,9 @@ class Producing:
 class Consuming:
     """A program that reads all partitions of a topic in the merged order; `out` is what it got."""
 
-    def __init__(self, partitions: Sequence[GroupId], rng: Random, groups: Mapping[GroupId, HostedGroup]) -> None:
+    def __init__(
+        self, partitions: Sequence[GroupId], rng: Random, groups: Mapping[GroupId, HostedGroup]
+    ) -> None:
         self.merger = Merger(MergePosition(dict.fromkeys(partitions, 0)))
         self.out: list[tuple[Stamp, MessageId]] = []
         self._rng = rng

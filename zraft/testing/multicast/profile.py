@@ -1,4 +1,4 @@
-"""What kind of run a seed makes: how much is multicast, by how many, over how bad a network. Whole classes are switched off."""
+"""What kind of run a seed makes: how much is multicast, by how many, over how bad a network."""
 
 from __future__ import annotations
 
@@ -67,6 +67,8 @@ class Profile:
     """Share of the messages that depend on what was seen."""
     rare: Rare
     inline_bytes_max: int
+    coded: bool
+    """Whether all that is logged and sent goes through the codecs: most of the time of a large run."""
 
     def group_settings(self) -> PartitionSettings:
         return PartitionSettings(window=self.window, consumers_max=4)
@@ -84,7 +86,7 @@ class Profile:
 
 def draw(rng: Random, size: Size | None, mode: Mode | None) -> Profile:
     if size is None:
-        size = rng.choices([Size.TINY, Size.SMALL, Size.LARGE], [1, 5, 4])[0]
+        size = rng.choices([Size.TINY, Size.SMALL, Size.LARGE], [1, 3, 6])[0]
     tiny, large = size is Size.TINY, size is Size.LARGE
     groups = rng.choice([2, 3] if tiny else [2, 3, 3, 4] if not large else [3, 4, 5, 6])
     if mode is Mode.DELETING:
@@ -103,6 +105,7 @@ def draw(rng: Random, size: Size | None, mode: Mode | None) -> Profile:
         causal=0.7 if mode is Mode.CAUSAL else rng.choice([0.0, 0.0, 0.3]),
         rare=_rare(mode, large=large),
         inline_bytes_max=rng.choice([0, 512]),
+        coded=not large or rng.random() < 0.1,
     )
 
 

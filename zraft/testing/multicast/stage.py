@@ -8,8 +8,8 @@ from collections.abc import Callable, Iterable
 from zraft.ids import GroupId, Instance, ProducerId
 from zraft.testing.broken import BrokenPromiseError
 from zraft.testing.multicast import checks
-from zraft.testing.multicast.hosted import HostedGroup
-from zraft.topics.codec import decode_edge, encode_bundles
+from zraft.testing.multicast.hosted import HostedGroup, over_wire
+from zraft.topics.codec import Bundle
 from zraft.topics.leader import LeaderSettings
 from zraft.topics.merger import MergePosition, Merger
 from zraft.topics.message import COORDINATOR, Message
@@ -32,6 +32,10 @@ ROUNDS_MAX = 60
 WINDOW = 8
 
 
+Letter = tuple[GroupId, GroupId, Bundle | Report]
+"""Sender, destination, content."""
+
+
 class Stage:
     """Some groups, each the only partition of its topic unless `partitions` says that the first so many share one."""
 
@@ -44,10 +48,10 @@ class Stage:
         self._zxid = 0
         self.groups: dict[GroupId, HostedGroup] = {}
         self.names: dict[GroupId, str] = {}
-        self.letters: list[tuple[GroupId, GroupId, bytes]] = []
-        """Sender, destination, bytes: on their way until `carry` or `drop`."""
+        self.letters: list[Letter] = []
+        """On their way until `carry` or `drop`."""
         self.replies: list[Reply] = []
-        self.sent: Counter[tuple[GroupId, GroupId]] = Counter()
+        self.sent: Counter[tuple[str, GroupId, GroupId]] = Counter()
         self.producers: dict[ProducerId, Producer] = {}
         self.messages: dict[MessageId, Message] = {}
         self.ended: dict[MessageId, Ended] = {}
@@ -74,9 +78,13 @@ class Stage:
         assert birth is not None
         group = birth.record.group
 
-        def send(to: GroupId, packed: bytes) -> None:
-            self.sent[group, to] += 1
-            self.letters.append((group, to, packed))
+        def send(content: Bundle | Report) -> None:
+            if isinstance(content, Bundle):
+                for message in content.messages:
+                    self.sent[type(message).__name__, group, content.to] += 1
+                self.letters.append((group, content.to, over_wire(content)))
+            else:
+                self.letters.append((group, GroupId(0), content))
 
         def answer(reply: Reply) -> None:
             self.replies.append(reply)
@@ -153,20 +161,18 @@ class Stage:
     def drop(self, *, sender: GroupId | None = None, to: GroupId | None = None) -> None:
         self._taken(sender, to)
 
-    def _taken(self, sender: GroupId | None, to: GroupId | None) -> list[tuple[GroupId, GroupId, bytes]]:
+    def _taken(self, sender: GroupId | None, to: GroupId | None) -> list[Letter]:
         taken = [x for x in self.letters if sender in (None, x[0]) and to in (None, x[1])]
         self.letters = [x for x in self.letters if x not in taken]
         return taken
 
-    def deliver(self, letter: tuple[GroupId, GroupId, bytes]) -> None:
-        _, to, packed = letter
-        if to in self.groups:
+    def deliver(self, letter: Letter) -> None:
+        _, to, content = letter
+        if isinstance(content, Bundle):
             if to not in self.gone:
-                self.groups[to].on_bundle(packed)
+                self.groups[to].on_bundle(content)
             return
-        report = decode_edge(packed)
-        assert isinstance(report, Report)
-        command = self.coordinator.on_report(report)
+        command = self.coordinator.on_report(content)
         if command is not None:
             self.log(command)
 
@@ -174,8 +180,7 @@ class Stage:
         """Groups hear of group 0's view and commit it."""
         for group, update in self.coordinator.views():
             if not groups or group in groups:
-                for packed in encode_bundles(group, [update]):
-                    self.groups[group].on_bundle(packed)
+                self.groups[group].on_bundle(Bundle(group, (update,)))
                 self.commit(group)
 
     def running(self) -> list[GroupId]:

@@ -1,8 +1,8 @@
 """The adversary of atomic multicast, the healing after it, and the memory of what was promised. One seed is one run.
 
-It loses, repeats, delays and reorders messages, some until after everything was forgotten; changes leaders and cuts what they
-had not committed, installs snapshots, stops groups, kills producers and closes them while they live, adds partitions to a topic
-and deletes others. Then it heals, everything must be delivered and drain, and the checks judge.
+It loses, repeats, delays and reorders messages, some until after everything was forgotten; changes leaders and cuts what
+they had not committed, installs snapshots, stops groups, kills producers and closes them while they live, adds partitions
+to a topic and deletes others. Then it heals, everything must be delivered and drain, and the checks judge.
 """
 
 from __future__ import annotations
@@ -14,14 +14,13 @@ from typing import Final
 
 from attrs import fields, frozen
 
-from zraft.errors import ProtocolError
 from zraft.ids import GroupId, Instance, ProducerId
 from zraft.testing.broken import BrokenPromiseError
 from zraft.testing.multicast import checks
-from zraft.testing.multicast.hosted import HostedGroup
+from zraft.testing.multicast.hosted import HostedGroup, over_wire
 from zraft.testing.multicast.processes import Consuming, Producing
 from zraft.testing.multicast.profile import Mode, Profile, Rare, Size, draw, reach
-from zraft.topics.codec import decode_bundle, decode_edge, decode_registry, encode_bundles, encode_registry
+from zraft.topics.codec import Bundle, decode_edge, decode_registry, encode_edge, encode_registry
 from zraft.topics.commands import Advance
 from zraft.topics.message import COORDINATOR, Message
 from zraft.topics.messages import GroupMessage, Need, Propose, Query, Reply, Report, StartRequest, Told
@@ -45,8 +44,8 @@ NETWORK_MAX: Final = 150
 ROUNDS_MAX: Final = 400
 MERGED: Final = "merged"
 
-Letter = tuple[GroupId | ProducerId, bytes | StartRequest | Reply, bool]
-"""To a group (or group 0) if the last is true, else to a producer."""
+Letter = Bundle | Report | tuple[GroupId, StartRequest] | Reply
+"""To a group, to group 0, to a group, to a producer."""
 
 
 @frozen
@@ -112,22 +111,20 @@ class World:
         group = birth.record.group
         self._pace[group] = self.rng.choice([0.2, 0.5, 0.9])
 
-        def send(to: GroupId, packed: bytes) -> None:
-            self._send(group, to, packed)
+        def send(content: Bundle | Report) -> None:
+            self._send(group, content)
 
-        self.groups[group] = HostedGroup(birth, self.profile.leader_settings(), send, self._answer)
+        self.groups[group] = HostedGroup(
+            birth, self.profile.leader_settings(), send, self._network_put, coded=self.profile.coded
+        )
         return group
 
     def _join(self, count: int) -> None:
         created = self.log(RegisterProducer(owner=1)).created
         assert created is not None
         pid = ProducerId(created)
-        producer = Producer(
-            pid, self.registry.table(), window=self.profile.window, reach=reach(self.rng)
-        )
-        self.producing[pid] = Producing(
-            producer, count, self.rng, self.groups, causal=self.profile.causal
-        )
+        producer = Producer(pid, self.registry.table(), window=self.profile.window, reach=reach(self.rng))
+        self.producing[pid] = Producing(producer, count, self.rng, self.groups, causal=self.profile.causal)
 
     def _alter(self) -> None:
         topic = self.registry.topics[self.registry.names[MERGED]]
@@ -158,18 +155,27 @@ class World:
 
     def _publish(self) -> None:
         for group, update in self.coordinator.views():
-            for packed in encode_bundles(group, [update]):
-                self._network.append((group, packed, True))
+            self._network_put(Bundle(group, (update,)))
         for group, request in self.coordinator.changes():
-            self._network.append((group, request, True))
+            self._network_put((group, request))
 
     # -- the network
 
-    def _send(self, sender: GroupId, to: GroupId, packed: bytes) -> None:
-        self._network.append((to, packed, True))
-        if to:
-            for message in decode_bundle(packed)[0].messages:
-                self._check_genuine(sender, to, message)
+    def _network_put(self, letter: Letter) -> None:
+        if self.profile.coded:
+            if isinstance(letter, Bundle):
+                letter = over_wire(letter)
+            else:
+                edge = letter[1] if isinstance(letter, tuple) else letter
+                if decode_edge(encode_edge(edge)) != edge:
+                    raise BrokenPromiseError("codec", f"{edge} arrives as another one")
+        self._network.append(letter)
+
+    def _send(self, sender: GroupId, content: Bundle | Report) -> None:
+        if isinstance(content, Bundle):
+            for message in content.messages:
+                self._check_genuine(sender, content.to, message)
+        self._network_put(content)
 
     def _check_genuine(self, sender: GroupId, to: GroupId, message: GroupMessage) -> None:
         """Only destinations talk about a message, and only to destinations."""
@@ -181,28 +187,23 @@ class World:
                     "genuineness", f"{sender} told {to} of {tuple(message.mid)}, which is to {destinations}"
                 )
 
-    def _answer(self, reply: Reply) -> None:
-        self._network.append((reply.mid.producer, reply, False))
-
     def _deliver(self, letter: Letter) -> None:
-        to, content, to_group = letter
-        if isinstance(content, Reply):
-            self._on_reply(ProducerId(to), content)
-        elif isinstance(content, StartRequest):
-            if to not in self.gone:
-                unchecked = self.rng.random() < 0.2
-                self.groups[GroupId(to)].on_start(content, unchecked=unchecked)
-        elif not to:
-            report = decode_edge(content)
-            if not isinstance(report, Report):
-                raise ProtocolError(f"expected a report, found {report}")
-            command = self.coordinator.on_report(report)
-            if command is not None:
-                self.log(command)
-        elif to_group and to not in self.gone:
-            self.groups[GroupId(to)].on_bundle(content)
+        match letter:
+            case Reply():
+                self._on_reply(letter)
+            case Report():
+                command = self.coordinator.on_report(letter)
+                if command is not None:
+                    self.log(command)
+            case Bundle(to):
+                if to not in self.gone:
+                    self.groups[to].on_bundle(letter)
+            case (to, request):
+                if to not in self.gone:
+                    self.groups[to].on_start(request, unchecked=self.rng.random() < 0.2)
 
-    def _on_reply(self, pid: ProducerId, reply: Reply) -> None:
+    def _on_reply(self, reply: Reply) -> None:
+        pid = reply.mid.producer
         if pid == COORDINATOR:
             command = self.coordinator.on_reply(reply)
             if command is not None:
@@ -249,7 +250,7 @@ class World:
             self.messages[message.mid] = message
             self.invoked[message.mid] = self.steps
         for group, request in process.requests():
-            self._network.append((group, request, True))
+            self._network_put((group, request))
 
     def _chaos(self) -> None:
         while self.steps < self.profile.length:
@@ -331,8 +332,7 @@ class World:
 
     def _consume(self, consuming: Consuming, chance: float) -> None:
         for group, time in consuming.step([g for g in self.groups if self.rng.random() < chance]).items():
-            for packed in encode_bundles(group, [Need(time)]):
-                self._network.append((group, packed, True))
+            self._network_put(Bundle(group, (Need(time),)))
 
     # -- healing
 
@@ -351,9 +351,13 @@ class World:
             self._consume(consuming, 1)
         moving, self._network = self._network, []
         self.rng.shuffle(moving)
-        arriving = []
+        arriving: list[Letter] = []
         for letter in moving:
-            pace = self._pace.get(GroupId(letter[0]), 0.8) if letter[2] else 0.8
+            pace = 0.8
+            if isinstance(letter, Bundle):
+                pace = self._pace[letter.to]
+            elif isinstance(letter, tuple):
+                pace = self._pace[letter[0]]
             (arriving if self.rng.random() < pace else self._network).append(letter)
         for letter in arriving:
             self._deliver(letter)
