@@ -86,7 +86,7 @@ class Profile:
 
 def draw(rng: Random, size: Size | None, mode: Mode | None) -> Profile:
     if size is None:
-        size = rng.choices([Size.TINY, Size.SMALL, Size.LARGE], [1, 3, 6])[0]
+        size = rng.choices([Size.TINY, Size.SMALL, Size.LARGE], [1, 2, 7])[0]
     tiny, large = size is Size.TINY, size is Size.LARGE
     groups = rng.choice([2, 3] if tiny else [2, 3, 3, 4] if not large else [3, 4, 5, 6])
     if mode is Mode.DELETING:
