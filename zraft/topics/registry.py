@@ -412,6 +412,17 @@ class Registry:
         self._history.append((zxid, what, which))
         self.position = zxid
 
+    # -- from a snapshot
+
+    def restore_producer(self, producer: ProducerId, owner: int) -> None:
+        self.producers[producer] = owner
+        if producer != COORDINATOR:
+            self.owned.setdefault(owner, set()).add(producer)
+
+    def restore_topic(self, topic: Topic) -> None:
+        self.topics[topic.topic] = topic
+        self.names[topic.name] = topic.topic
+
     def forget_history(self) -> None:
         """After a restore: what changed before is not known, so older views get the whole."""
         self._history.clear()

@@ -1,10 +1,10 @@
-"""What a partition's leader says and logs: everything follows from the state, is repeated until confirmed, and is bounded."""
+"""What a partition's leader says and logs: it follows from the state, is repeated until confirmed, and is bounded."""
 
 from __future__ import annotations
 
 import pytest
 
-from tests.unit.topics.groups import A, B, C, P, Q, VIEW, apply, message, partition, remote, start
+from tests.unit.topics.groups import VIEW, A, B, C, P, Q, apply, message, partition, remote, start
 from zraft.ids import GroupId
 from zraft.topics.commands import Advance, Batch, Command, Remote, Settled, Start, ViewChanged
 from zraft.topics.leader import LeaderSettings, PartitionLeader
@@ -251,7 +251,7 @@ def test_singles_are_pipelined_in_order() -> None:
 
 
 def test_a_refused_single_does_not_block_its_successors() -> None:
-    """The closing was logged between the leader's look and the entry: what is behind it is refused, then counting begins anew."""
+    """A deletion was logged between the leader's look and the entry: then counting begins anew."""
     led = Led()
     led.start(message(1, A))
     led.logged.insert(0, ViewChanged(ViewDelta(20, 30, 1, deleting=(C,))))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from attrs import evolve
 
-from tests.unit.topics.groups import A, B, C, P, Q, VIEW, apply, delivered, message, partition, remote, start
+from tests.unit.topics.groups import VIEW, A, B, C, P, Q, apply, delivered, message, partition, remote, start
 from zraft.ids import GroupId, ProducerId
 from zraft.topics.commands import Advance, Seek, Settled, ViewChanged
 from zraft.topics.message import COORDINATOR, After, Condition
@@ -77,7 +77,12 @@ def test_advance_stops_below_what_is_pending() -> None:
 def test_the_frontier_is_below_every_later_stamp() -> None:
     state = partition()
     frontier = state.frontier()
-    for command in (start(message(1, A)), Advance(3), start(message(2, A, number=2)), start(message(3, A, B))):
+    for command in (
+        start(message(1, A)),
+        Advance(3),
+        start(message(2, A, number=2)),
+        start(message(3, A, B)),
+    ):
         for delivery in apply(state, command).delivered:
             assert delivery.stamp > frontier
         frontier = state.frontier()

@@ -64,9 +64,13 @@ class HostedGroup:
             self.append(Start(request.message, request.floor, request.epoch))
 
     def on_bundle(self, bundle: Bundle) -> None:
+        self.hear(bundle)
+        self.flush()
+
+    def hear(self, bundle: Bundle) -> None:
+        """What arrives in the middle of a turn; `flush` ends it."""
         for message in bundle.messages:
             self.leader.on_message(message)
-        self.flush()
 
     def tick(self) -> None:
         self.leader.tick()

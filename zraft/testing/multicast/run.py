@@ -65,7 +65,7 @@ def run_planted(name: str, seeds: Iterable[int]) -> Result | None:
 
 
 def run_directed(name: str) -> str | None:
-    """Which promise the directed schedule of a planted bug finds broken; None if there is no schedule, or it finds nothing."""
+    """Which promise the directed schedule of a planted bug finds broken; None if there is none, or it finds nothing."""
     schedule = DIRECTED.get(name)
     if schedule is None:
         return None

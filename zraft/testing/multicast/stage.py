@@ -13,7 +13,7 @@ from zraft.topics.codec import Bundle
 from zraft.topics.leader import LeaderSettings
 from zraft.topics.merger import MergePosition, Merger
 from zraft.topics.message import COORDINATOR, Message
-from zraft.topics.messages import Reply, Report
+from zraft.topics.messages import Need, Reply, Report
 from zraft.topics.partition import PartitionSettings
 from zraft.topics.producer import Ended, Producer, Reach
 from zraft.topics.registry import Registry, Result
@@ -154,9 +154,11 @@ class Stage:
             self.groups[group].tick()
 
     def carry(self, *, sender: GroupId | None = None, to: GroupId | None = None) -> None:
-        """Deliver what is on its way now, or the part of it from or to one group."""
+        """Deliver what is on its way now, or the part of it from or to one group; in one turn of each receiver."""
         for letter in self._taken(sender, to):
             self.deliver(letter)
+        for group in self.running():
+            self.groups[group].flush()
 
     def drop(self, *, sender: GroupId | None = None, to: GroupId | None = None) -> None:
         self._taken(sender, to)
@@ -170,7 +172,7 @@ class Stage:
         _, to, content = letter
         if isinstance(content, Bundle):
             if to not in self.gone:
-                self.groups[to].on_bundle(content)
+                self.groups[to].hear(content)
             return
         command = self.coordinator.on_report(content)
         if command is not None:
@@ -182,6 +184,12 @@ class Stage:
             if not groups or group in groups:
                 self.groups[group].on_bundle(Bundle(group, (update,)))
                 self.commit(group)
+
+    def need(self, group: GroupId, time: int) -> None:
+        """A consumer asks a partition to advance, which it does."""
+        self.groups[group].on_bundle(Bundle(group, (Need(time),)))
+        self.tick(group)
+        self.commit(group)
 
     def running(self) -> list[GroupId]:
         return [group for group in self.groups if group not in self.gone]

@@ -1,8 +1,8 @@
 """The algorithms that this multicast descends from, as published and with their clocks corrected: controls for the checks.
 
 A node per topic reads one perfect log (no loss, no crash, no repeat); the only choice is who reads next. The published ones
-still deliver in different orders, and the checks have to say so; with the corrected clock they must find nothing. They have no
-fault tolerance at all, and nothing of the product uses them.
+still deliver in different orders, and the checks have to say so; with the corrected clock they must find nothing. They have
+no fault tolerance at all, and nothing of the product uses them.
 """
 
 from __future__ import annotations
