@@ -25,7 +25,7 @@ from zraft.testing.multicast.run import Result, run_directed, run_planted, run_s
 from zraft.testing.multicast.thesis import CORRECTED, PUBLISHED, violations
 
 PLANTED_SEEDS_MAX = 3000
-CONTROL_RUNS = 4000
+CONTROL_RUNS = 1000
 TOPICS = ("A", "B", "C")
 
 console = Console(highlight=False)

@@ -22,6 +22,7 @@ from zraft.testing.multicast.processes import Consuming, Producing
 from zraft.testing.multicast.profile import Mode, Profile, Rare, Size, draw, reach
 from zraft.topics.codec import Bundle, decode_edge, decode_registry, encode_edge, encode_registry
 from zraft.topics.commands import Advance
+from zraft.topics.merger import MergeError
 from zraft.topics.message import COORDINATOR, Message
 from zraft.topics.messages import GroupMessage, Need, Propose, Query, Reply, Report, StartRequest, Told
 from zraft.topics.partition import BrokenGroupError
@@ -404,6 +405,8 @@ class World:
             self._run()
         except BrokenGroupError as error:
             raise BrokenPromiseError("group", str(error)) from error
+        except MergeError as error:
+            raise BrokenPromiseError("merged", str(error)) from error
         return Summary(
             self.seed,
             len(self.messages),
