@@ -204,7 +204,7 @@ def _read_entry(item: Any) -> Entry:
 
 def _read_row(partition: Partition, item: Any) -> None:
     producer, floor, last, outcomes = array(item, "row of a producer", 4)
-    row = partition.rows.setdefault(layouts.producer.unpack(producer, "producer"), Row())
+    row = partition.restore_row(layouts.producer.unpack(producer, "producer"))
     row.floor = number.unpack(floor, "floor of a producer")
     row.last = number.unpack(last, "last number of a producer")
     for pair in array(outcomes, "outcomes of a producer"):

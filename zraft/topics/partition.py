@@ -70,7 +70,7 @@ class Partition:
     """State of one group. `born` is False for a partition that is being added to a topic, until it delivered the change."""
 
     __slots__ = (
-        *("_begun", "_delivered", "_everywhere", "_failed", "_log_time_ms", "_position"),
+        *("_begun", "_delivered", "_everywhere", "_failed", "_log_time_ms", "_position", "_unlisted"),
         *(
             "born",
             "chain",
@@ -109,6 +109,8 @@ class Partition:
         self.rows: dict[ProducerId, Row] = {}
         self.floors: dict[GroupId, FinalTime] = {}
         self.offsets: dict[bytes, int] = {}
+        self._unlisted: set[ProducerId] = set()
+        """Rows of producers that the view does not name: registered since, or nobody's. Follows from rows and view."""
         self._log_time_ms = 0
         self._position = 0
         self._begun: list[Entry] = []
@@ -211,7 +213,7 @@ class Partition:
     # -- stamping
 
     def _begin(self, message: Message) -> None:
-        row = self.rows.setdefault(message.mid.producer, Row())
+        row = self._row(message.mid.producer)
         void = self._judge(message)
         digest = message_digest(message)
         if message.is_single:
@@ -231,6 +233,14 @@ class Partition:
         self.involved.began(message)
         self._begun.append(entry)
         self._fix(entry)
+
+    def _row(self, producer: ProducerId) -> Row:
+        row = self.rows.get(producer)
+        if row is None:
+            row = self.rows[producer] = Row()
+            if not self.view.names(producer):
+                self._unlisted.add(producer)
+        return row
 
     def _bypasses(self, message: Message, row: Row) -> bool:
         """Before everything pending: for one that depends on nothing, and overtakes none of its producer that does."""
@@ -322,7 +332,7 @@ class Partition:
     def _record(self, entry: Entry, stamp: Stamp) -> None:
         message = entry.message
         producer, seq = message.mid
-        row = self.rows.setdefault(producer, Row())
+        row = self._row(producer)
         offset = FAILED if entry.void else self.next_offset
         if seq > row.floor:
             row.outcomes[seq] = offset
@@ -384,11 +394,20 @@ class Partition:
         gone = self.view.adopt(view)
         if gone is None:
             return
-        for producer in gone.producers:
-            self.rows.pop(producer, None)
+        self._unlisted.update(gone.producers)
+        for producer in list(self._unlisted):
+            self._drop_row(producer)
         for group in gone.groups:
             self.floors.pop(group, None)
             self._forgo(group)
+
+    def _drop_row(self, producer: ProducerId) -> None:
+        """Of a producer that retired, or that never was: who invents an id must not leave anything behind either."""
+        if self.view.names(producer):
+            self._unlisted.discard(producer)
+        elif self.retired(producer) and not self.involved.of_producer[producer]:
+            self._unlisted.discard(producer)
+            self.rows.pop(producer, None)
 
     def _forgo(self, group: GroupId) -> None:
         """A removed group is waited for no more: its removal waited until it had delivered everything (D-8e)."""
@@ -422,6 +441,9 @@ class Partition:
 
     # -- from a snapshot
 
+    def restore_row(self, producer: ProducerId) -> Row:
+        return self._row(producer)
+
     def restore_log_time(self, log_time_ms: int) -> None:
         self._log_time_ms = log_time_ms
 
@@ -439,7 +461,7 @@ class Partition:
         self.pending.add(entry)
         self.involved.began(entry.message)
         if entry.message.is_single:
-            self.rows.setdefault(entry.mid.producer, Row()).queued += 1
+            self._row(entry.mid.producer).queued += 1
 
     def restore_settled(self, entry: Entry) -> None:
         """Put back a delivered message that is kept for others; they come in the order of their final times.

@@ -233,6 +233,27 @@ def test_d8d_rows_go_when_a_producer_is_retired_and_not_when_it_is_closed() -> N
     assert not state.known(MessageId(ProducerId(33), 1)), "one that registered after the view is not retired"
 
 
+def test_d8d_who_never_registered_leaves_nothing_behind_once_the_view_has_passed_it() -> None:
+    state = partition()
+    nobody = ProducerId(25)
+    blocked = message(1, A, B)
+    apply(state, start(blocked), start(message(1, A, producer=nobody, depends=3)))
+    apply(state, ViewChanged(ViewDelta(20, 30, 0)))
+    assert nobody in state.rows, "pending"
+    applied = apply(state, remote(blocked, B, 1, whole=False))
+    assert len(applied.delivered) == 2
+    apply(state, ViewChanged(ViewDelta(30, 31, 0)))
+    assert nobody not in state.rows
+    assert state.verdict(message(2, A, producer=nobody), 0, 0) is Verdict.KNOWN
+
+
+def test_d8d_who_registered_after_the_view_keeps_its_row() -> None:
+    state = partition()
+    later = ProducerId(25)
+    apply(state, start(message(1, A, producer=later)), ViewChanged(ViewDelta(20, 30, 0, opened=(later,))))
+    assert state.rows[later].outcomes == {1: 0}
+
+
 def test_d8e_clear_means_nothing_pending_and_nothing_settled() -> None:
     state = partition()
     mine = message(1, A, B)
