@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections import Counter
 
 import pytest
+from attrs import evolve
 
 from zraft.ids import GroupId
 from zraft.testing.multicast.stage import Stage
-from zraft.topics.leader import LeaderSettings
+from zraft.topics.leader import Exchange, LeaderSettings
 from zraft.topics.message import Message
 from zraft.topics.producer import Ending, Producer, Reach
 
@@ -39,6 +40,38 @@ def test_without_faults_k_destinations_take_k_squared_minus_k_messages_and_two_e
     for at, group in enumerate(stage.ids):
         added = len(stage.groups[group].log) - entries[group]
         assert added == (2 if at < count else 0), "genuine: who is not addressed logs nothing"
+
+
+@pytest.mark.parametrize("count", [3, 5])
+@pytest.mark.parametrize("reach", Reach)
+def test_through_one_destination_messages_grow_with_k_and_not_with_its_square(
+    count: int, reach: Reach
+) -> None:
+    """The thesis' second algorithm as a mode: to the entry and back, and once more if the producer told only one."""
+    stage = Stage(6, settings=evolve(SLOW, exchange=Exchange.ENTRY))
+    stage.sent.clear()
+    producer, message = one(stage, count, reach)
+    stage.start(producer, message)
+    bundles = 0
+    for _ in range(4):
+        stage.commit()
+        bundles += len(stage.letters)
+        stage.carry()
+    stage.commit()
+    assert [len(stage.order(group)) for group in stage.ids[:count]] == [1] * count
+    assert bundles <= (2 if reach is Reach.ALL else 4) * (count - 1)
+    stage.check()
+
+
+def test_without_its_entry_a_message_is_delivered_by_what_is_repeated() -> None:
+    stage = Stage(3, settings=LeaderSettings(exchange=Exchange.ENTRY, resend_ticks=1, floor_ticks=1))
+    producer, message = one(stage, 3)
+    for group in stage.ids:
+        stage.start(producer, message, group)
+    stage.commit()
+    stage.drop()
+    stage.settle("the message is not delivered", lambda: message.mid in stage.ended)
+    stage.check()
 
 
 def test_a_single_destination_takes_one_entry_and_no_message() -> None:

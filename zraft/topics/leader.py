@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
+from enum import Enum
 
 from attrs import frozen
 
@@ -35,6 +36,18 @@ from zraft.topics.rows import FAILED
 from zraft.topics.stamps import BEGINNING, FinalTime, MessageId
 
 
+class Exchange(Enum):
+    """Who tells whom of proposals, as long as nothing is lost; what is repeated goes to everybody.
+
+    `ALL`: every destination every other, k (k - 1) messages for k destinations, as in the thesis' first algorithm.
+    `ENTRY`: all of them one, which passes on what it got, 2 (k - 1) messages and three steps more, as in the second. Leaders
+    need not agree on it.
+    """
+
+    ALL = "all"
+    ENTRY = "entry"
+
+
 @frozen
 class LeaderSettings:
     """Paces in ticks, and limits of what is admitted from producers; other groups' messages are never refused.
@@ -56,6 +69,7 @@ class LeaderSettings:
     pending_bytes_max: int = 64 * 1024 * 1024
     awaited_max: int = 16_384
     started_max: int = 16_384
+    exchange: Exchange = Exchange.ALL
 
 
 @frozen
@@ -317,9 +331,13 @@ class PartitionLeader:
         """Follow up an entry of this group's log, whoever proposed it."""
         self._forget(applied.commands)
         settled = self.partition.settled
+        began_here = {c.message.mid for c in applied.commands if isinstance(c, Start)}
         for entry in applied.begun:
             if len(entry.message.destinations) > 1:
-                self._announce(entry)
+                self._announce(entry, told_all=entry.mid in began_here)
+        if self.settings.exchange is Exchange.ENTRY:
+            for entry in applied.fixed:
+                self._pass_on(entry)
         for delivery in applied.delivered:
             mid = delivery.message.mid
             self._told.pop(mid, None)
@@ -329,16 +347,40 @@ class PartitionLeader:
             self._told.pop(mid, None)
             self._reply(mid, Answer.FAILED, 0, everywhere=mid not in settled)
 
-    def _announce(self, entry: Entry) -> None:
+    def _announce(self, entry: Entry, *, told_all: bool) -> None:
+        """Tell the others of a message that has begun here. `told_all`: its producer has told them, as far as is known."""
         mid = entry.mid
         relayed = mid in self._relayed
         self._relayed.discard(mid)
-        for group in entry.message.destinations:
+        for group in self._told_first(entry.message, told_all=told_all and not relayed):
             if group != self.group:
                 self._propose(group, entry, with_payload=relayed)
         if mid in self.partition.pending:
             self._reply(mid, Answer.ACCEPTED, 0)
             self._resending.add(mid, self._now)
+
+    def _told_first(self, message: Message, *, told_all: bool) -> Sequence[GroupId]:
+        if self.settings.exchange is Exchange.ALL:
+            return message.destinations
+        entry_group = entry_of(message)
+        if self.group != entry_group:
+            return (entry_group,)
+        return () if told_all else message.destinations
+
+    def _pass_on(self, entry: Entry) -> None:
+        """The entry group tells each destination the proposals of all others: facts of their logs, whoever says them."""
+        message = entry.message
+        if entry_of(message) != self.group:
+            return
+        home = message.condition.home if message.condition is not None else None
+        row = self.partition.rows.get(message.mid.producer, NO_ROW)
+        for to in message.destinations:
+            if to == self.group:
+                continue
+            for sender, time in entry.proposals.items():
+                if sender != to:
+                    void = entry.void if sender == home else None
+                    self._send(to, Propose(message.mid, sender, time, void, row.floor, entry.digest))
 
     def _forget(self, commands: Sequence[Command]) -> None:
         """What is applied is in the log no more."""
@@ -419,3 +461,8 @@ class PartitionLeader:
                 tuple(partition.clear_deleting()),
             )
         )
+
+
+def entry_of(message: Message) -> GroupId:
+    """Which destination collects the proposals: the same for all leaders, and not always the same one."""
+    return message.destinations[message.mid.seq % len(message.destinations)]

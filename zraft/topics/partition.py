@@ -57,10 +57,11 @@ class PartitionSettings:
 
 @frozen
 class Applied:
-    """What one batch did: what was begun, delivered in order, found void, and found delivered everywhere."""
+    """What one batch did: what was begun, fixed in time, delivered in order, found void, and found delivered everywhere."""
 
     commands: tuple[Command, ...]
     begun: tuple[Entry, ...]
+    fixed: tuple[Entry, ...]
     delivered: tuple[Delivery, ...]
     failed: tuple[MessageId, ...]
     everywhere: tuple[MessageId, ...]
@@ -70,7 +71,16 @@ class Partition:
     """State of one group. `born` is False for a partition that is being added to a topic, until it delivered the change."""
 
     __slots__ = (
-        *("_begun", "_delivered", "_everywhere", "_failed", "_log_time_ms", "_position", "_unlisted"),
+        *(
+            "_begun",
+            "_delivered",
+            "_everywhere",
+            "_failed",
+            "_fixed",
+            "_log_time_ms",
+            "_position",
+            "_unlisted",
+        ),
         *(
             "born",
             "chain",
@@ -114,6 +124,7 @@ class Partition:
         self._log_time_ms = 0
         self._position = 0
         self._begun: list[Entry] = []
+        self._fixed: list[Entry] = []
         self._delivered: list[Delivery] = []
         self._failed: list[MessageId] = []
         self._everywhere: list[MessageId] = []
@@ -125,13 +136,14 @@ class Partition:
             BrokenGroupError: a group proposes a second time for one message, or a time that was passed.
         """
         self._log_time_ms = max(self._log_time_ms, batch.log_time_ms)
-        self._begun, self._delivered, self._failed, self._everywhere = [], [], [], []
+        self._begun, self._fixed, self._delivered, self._failed, self._everywhere = [], [], [], [], []
         for at, command in enumerate(batch.commands):
             self._position = position + at
             self._apply(command)
         return Applied(
             batch.commands,
             tuple(self._begun),
+            tuple(self._fixed),
             tuple(self._delivered),
             tuple(self._failed),
             tuple(self._everywhere),
@@ -301,6 +313,7 @@ class Partition:
         """All have proposed: the largest proposal is final. Then deliver what is first and final."""
         if entry.final is None and len(entry.proposals) == len(entry.message.destinations):
             entry.final = self.final_time(entry.proposals)
+            self._fixed.append(entry)
             self._raise_clock(entry.final.time)
             self._deliver()
 

@@ -7,7 +7,7 @@ from random import Random
 
 from attrs import evolve, frozen
 
-from zraft.topics.leader import LeaderSettings
+from zraft.topics.leader import Exchange, LeaderSettings
 from zraft.topics.partition import PartitionSettings
 from zraft.topics.producer import Reach
 
@@ -69,6 +69,7 @@ class Profile:
     inline_bytes_max: int
     coded: bool
     """Whether all that is logged and sent goes through the codecs: most of the time of a large run."""
+    exchange: Exchange
 
     def group_settings(self) -> PartitionSettings:
         return PartitionSettings(window=self.window, consumers_max=4)
@@ -81,10 +82,11 @@ class Profile:
             advance_ticks=1,
             report_ticks=1,
             inline_bytes_max=self.inline_bytes_max,
+            exchange=self.exchange,
         )
 
 
-def draw(rng: Random, size: Size | None, mode: Mode | None) -> Profile:
+def draw(seed: int, rng: Random, size: Size | None, mode: Mode | None) -> Profile:
     if size is None:
         size = rng.choices([Size.TINY, Size.SMALL, Size.LARGE], [1, 2, 7])[0]
     tiny, large = size is Size.TINY, size is Size.LARGE
@@ -106,6 +108,7 @@ def draw(rng: Random, size: Size | None, mode: Mode | None) -> Profile:
         rare=_rare(mode, large=large),
         inline_bytes_max=rng.choice([0, 512]),
         coded=not large or rng.random() < 0.1,
+        exchange=Exchange.ENTRY if seed % 3 == 2 else Exchange.ALL,
     )
 
 

@@ -67,7 +67,7 @@ class World:
     def __init__(self, seed: int, size: Size | None = None, mode: Mode | None = None) -> None:
         self.seed = seed
         self.rng = Random(seed)
-        self.profile: Profile = draw(self.rng, size, mode)
+        self.profile: Profile = draw(seed, self.rng, size, mode)
         self.steps = 0
         self.faults: Counter[str] = Counter()
         self.proposals = 0
