@@ -9,7 +9,7 @@ from attrs import evolve
 
 from zraft.ids import GroupId
 from zraft.testing.multicast.stage import Stage
-from zraft.topics.leader import Exchange, LeaderSettings
+from zraft.topics.leader_settings import Exchange, LeaderSettings
 from zraft.topics.message import Message
 from zraft.topics.producer import Ending, Producer, Reach
 

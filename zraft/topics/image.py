@@ -14,11 +14,13 @@ from typing import Any, Final
 from zraft.errors import ProtocolError
 from zraft.ids import GroupId
 from zraft.topics import layouts
+from zraft.topics.applied import PartitionSettings
 from zraft.topics.layouts import array, formatted, from_bytes, number, pack_view, to_bytes, wrong
 from zraft.topics.message import DIGEST_BYTES, as_fields
-from zraft.topics.partition import Partition, PartitionSettings
+from zraft.topics.partition import Partition
 from zraft.topics.pending import Entry
-from zraft.topics.registry import Change, GroupRecord, Registry, RegistrySettings, Topic
+from zraft.topics.registry import Registry
+from zraft.topics.registry_values import Change, GroupRecord, RegistrySettings, Topic
 from zraft.topics.rows import Row
 from zraft.topics.view import View
 

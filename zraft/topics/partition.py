@@ -6,13 +6,11 @@ between groups, clocks or disks: what follows from a batch comes back as `Applie
 
 from __future__ import annotations
 
-from enum import Enum
 from typing import Final
 
-from attrs import frozen
-
-from zraft.errors import ProtocolError, ZraftError
+from zraft.errors import ProtocolError
 from zraft.ids import GroupId, ProducerId
+from zraft.topics.applied import Applied, BrokenGroupError, PartitionSettings, Verdict
 from zraft.topics.chain import first_link, message_digest, next_link
 from zraft.topics.commands import Advance, Batch, Command, Remote, Seek, Settled, Start, ViewChanged
 from zraft.topics.message import Delivery, Message, without_payload
@@ -24,47 +22,6 @@ from zraft.topics.view import AnyView, LoggedView, View
 
 NO_ROW: Final = Row()
 """Stands for the row of a producer that is not known here. Never changed."""
-
-
-class BrokenGroupError(ZraftError):
-    """What was agreed on has changed: some group lost a part of its log. Stamping on would put messages out of order."""
-
-
-class Verdict(Enum):
-    """What a START that comes from its producer is worth; only ADMIT leaves a trace."""
-
-    ADMIT = "admit"
-    KNOWN = "known"
-    EXPIRED = "expired"
-    """The producer is closed."""
-    STALE = "stale"
-    """Its table of groups is older than a deletion, or names a group that is none."""
-    RETRY = "retry"
-    """Not yet: something has to come before it."""
-
-
-@frozen
-class PartitionSettings:
-    """What apply consults, so part of the group's creation (D-5).
-
-    `window`: how many numbers a producer may have above its floor. `consumers_max`: how many consumers' offsets
-    are kept for conditions.
-    """
-
-    window: int = 1024
-    consumers_max: int = 1024
-
-
-@frozen
-class Applied:
-    """What one batch did: what was begun, fixed in time, delivered in order, found void, and found delivered everywhere."""
-
-    commands: tuple[Command, ...]
-    begun: tuple[Entry, ...]
-    fixed: tuple[Entry, ...]
-    delivered: tuple[Delivery, ...]
-    failed: tuple[MessageId, ...]
-    everywhere: tuple[MessageId, ...]
 
 
 class Partition:

@@ -16,7 +16,7 @@ from zraft.errors import ZraftError
 from zraft.ids import GroupId, ProducerId
 from zraft.topics.message import After, Condition, Message
 from zraft.topics.messages import Answer, Reply, StartRequest
-from zraft.topics.registry import Table
+from zraft.topics.registry_values import Table
 from zraft.topics.stamps import MessageId
 
 

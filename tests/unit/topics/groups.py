@@ -5,10 +5,11 @@ from __future__ import annotations
 from typing import Any
 
 from zraft.ids import GroupId, ProducerId
+from zraft.topics.applied import Applied, PartitionSettings
 from zraft.topics.chain import message_digest
 from zraft.topics.commands import Batch, Command, Remote, Start
 from zraft.topics.message import Message
-from zraft.topics.partition import Applied, Partition, PartitionSettings
+from zraft.topics.partition import Partition
 from zraft.topics.stamps import MessageId
 from zraft.topics.view import View
 

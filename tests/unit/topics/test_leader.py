@@ -7,7 +7,8 @@ import pytest
 from tests.unit.topics.groups import VIEW, A, B, C, P, Q, apply, message, partition, remote, start
 from zraft.ids import GroupId
 from zraft.topics.commands import Advance, Batch, Command, Remote, Settled, Start, ViewChanged
-from zraft.topics.leader import LeaderSettings, PartitionLeader
+from zraft.topics.leader import PartitionLeader
+from zraft.topics.leader_settings import LeaderSettings
 from zraft.topics.message import COORDINATOR, Message
 from zraft.topics.messages import (
     Answer,

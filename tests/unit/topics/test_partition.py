@@ -7,9 +7,9 @@ from attrs import evolve
 
 from tests.unit.topics.groups import VIEW, A, B, C, P, Q, apply, delivered, message, partition, remote, start
 from zraft.ids import GroupId, ProducerId
+from zraft.topics.applied import BrokenGroupError, Verdict
 from zraft.topics.commands import Advance, Seek, Settled, ViewChanged
 from zraft.topics.message import COORDINATOR, After, Condition
-from zraft.topics.partition import BrokenGroupError, Verdict
 from zraft.topics.stamps import AFTER_ALL_GROUPS, FinalTime, MessageId, Stamp
 from zraft.topics.view import ViewDelta
 

@@ -9,7 +9,7 @@ from zraft.ids import GroupId
 from zraft.topics.message import After, Message
 from zraft.topics.messages import Answer, Reply
 from zraft.topics.producer import Ended, Ending, Producer, Reach, UnknownGroupError, WindowFullError
-from zraft.topics.registry import Table
+from zraft.topics.registry_values import Table
 
 TABLE = Table(20, 0, frozenset((A, B, C)))
 

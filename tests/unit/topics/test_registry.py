@@ -9,7 +9,7 @@ from zraft.topics import registry as registry_module
 from zraft.topics.image import read_registry, registry_image
 from zraft.topics.message import COORDINATOR
 from zraft.topics.messages import Answer, Reply, Report
-from zraft.topics.registry import Refusal, Registry, RegistrySettings, Result
+from zraft.topics.registry import Registry
 from zraft.topics.registry_commands import (
     AlterTopic,
     Cleared,
@@ -23,6 +23,7 @@ from zraft.topics.registry_commands import (
     TopicChanged,
 )
 from zraft.topics.registry_leader import RegistryLeader
+from zraft.topics.registry_values import Refusal, RegistrySettings, Result
 from zraft.topics.stamps import MessageId
 from zraft.topics.view import LoggedView, View, ViewDelta
 

@@ -10,14 +10,16 @@ from collections.abc import Callable
 from typing import Final
 
 from zraft.testing.broken import BrokenPromiseError
+from zraft.topics.applied import Applied
 from zraft.topics.codec import Bundle, decode_batch, decode_bundle, encode_batch, encode_bundles
 from zraft.topics.commands import Batch, Command, Start
 from zraft.topics.image import partition_image, read_image, state_digest
-from zraft.topics.leader import LeaderSettings, PartitionLeader
+from zraft.topics.leader import PartitionLeader
+from zraft.topics.leader_settings import LeaderSettings
 from zraft.topics.message import Delivery, Message
 from zraft.topics.messages import GroupMessage, Reply, Report, StartRequest
-from zraft.topics.partition import Applied, Partition
-from zraft.topics.registry import Birth
+from zraft.topics.partition import Partition
+from zraft.topics.registry_values import Birth
 from zraft.topics.stamps import MessageId
 
 Send = Callable[[Bundle | Report], None]

@@ -13,10 +13,11 @@ from attrs import evolve, frozen
 
 from zraft.testing.multicast.profile import Mode
 from zraft.testing.planted_registry import Patch, replaced
+from zraft.topics.applied import Verdict
 from zraft.topics.leader import PartitionLeader
 from zraft.topics.merger import Merger
 from zraft.topics.messages import Answer, Propose, Told
-from zraft.topics.partition import Partition, Verdict
+from zraft.topics.partition import Partition
 from zraft.topics.pending import Settled
 from zraft.topics.producer import Ended, Ending, Producer
 from zraft.topics.registry import Registry

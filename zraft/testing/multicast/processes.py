@@ -11,7 +11,7 @@ from zraft.topics.merger import MergePosition, Merger
 from zraft.topics.message import Condition, Message
 from zraft.topics.messages import Reply, StartRequest
 from zraft.topics.producer import Ended, Producer
-from zraft.topics.registry import Table
+from zraft.topics.registry_values import Table
 from zraft.topics.stamps import MessageId, Stamp
 
 CONSUMERS = (b"one", b"two")

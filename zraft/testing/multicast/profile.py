@@ -7,8 +7,8 @@ from random import Random
 
 from attrs import evolve, frozen
 
-from zraft.topics.leader import Exchange, LeaderSettings
-from zraft.topics.partition import PartitionSettings
+from zraft.topics.applied import PartitionSettings
+from zraft.topics.leader_settings import Exchange, LeaderSettings
 from zraft.topics.producer import Reach
 
 

@@ -9,14 +9,14 @@ from zraft.ids import GroupId, Instance, ProducerId
 from zraft.testing.broken import BrokenPromiseError
 from zraft.testing.multicast import checks
 from zraft.testing.multicast.hosted import HostedGroup, over_wire
+from zraft.topics.applied import PartitionSettings
 from zraft.topics.codec import Bundle
-from zraft.topics.leader import LeaderSettings
+from zraft.topics.leader_settings import LeaderSettings
 from zraft.topics.merger import MergePosition, Merger
 from zraft.topics.message import COORDINATOR, Message
 from zraft.topics.messages import Need, Reply, Report
-from zraft.topics.partition import PartitionSettings
 from zraft.topics.producer import Ended, Producer, Reach
-from zraft.topics.registry import Registry, Result
+from zraft.topics.registry import Registry
 from zraft.topics.registry_commands import (
     CloseProducer,
     CreateGroup,
@@ -26,6 +26,7 @@ from zraft.topics.registry_commands import (
     RegistryCommand,
 )
 from zraft.topics.registry_leader import RegistryLeader
+from zraft.topics.registry_values import Result
 from zraft.topics.stamps import MessageId
 
 ROUNDS_MAX = 60

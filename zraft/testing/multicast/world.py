@@ -20,14 +20,15 @@ from zraft.testing.multicast import checks
 from zraft.testing.multicast.hosted import HostedGroup, over_wire
 from zraft.testing.multicast.processes import Consuming, Producing
 from zraft.testing.multicast.profile import Mode, Profile, Rare, Size, draw, reach
+from zraft.topics.applied import BrokenGroupError
 from zraft.topics.codec import Bundle, decode_edge, decode_registry, encode_edge, encode_registry
 from zraft.topics.commands import Advance
+from zraft.topics.image import read_registry, registry_image
 from zraft.topics.merger import MergeError
 from zraft.topics.message import COORDINATOR, Message
 from zraft.topics.messages import GroupMessage, Need, Propose, Query, Reply, Report, StartRequest, Told
-from zraft.topics.partition import BrokenGroupError
 from zraft.topics.producer import Ended, Ending, Producer
-from zraft.topics.registry import Registry, Result
+from zraft.topics.registry import Registry
 from zraft.topics.registry_commands import (
     AlterTopic,
     CloseProducer,
@@ -38,6 +39,7 @@ from zraft.topics.registry_commands import (
     RegistryCommand,
 )
 from zraft.topics.registry_leader import RegistryLeader
+from zraft.topics.registry_values import Result
 from zraft.topics.stamps import MessageId
 
 FOUNDER: Final = Instance(bytes(16))
@@ -308,6 +310,7 @@ class World:
                 self._stopped[hosted.group] = self.steps + rng.randint(20, 100)
                 self.faults["group without quorum"] += 1
             case "coordinator":
+                self.registry = read_registry(list(registry_image(self.registry)))
                 self.coordinator = RegistryLeader(self.registry)
                 self.faults["leader of group 0 changed"] += 1
             case "restart":
