@@ -25,6 +25,11 @@ ALLOWED: Final[dict[str, tuple[str, ...]]] = {
     "zraft.wire": (*SHARED, *STATE),
     "zraft.wire.reconfig": (*SHARED, *STATE, "zraft.wire", "zraft.address"),
     "zraft.storage": (*SHARED, *STATE),
+    # files of partitions: knows neither consensus nor the log that it is fed from
+    "zraft.storage.delivery": (
+        *(*SHARED, "zraft.storage.directory", "zraft.storage.durable", "zraft.storage.errors"),
+        "zraft.storage.filesystem",
+    ),
     "zraft.transport": (*SHARED, *STATE),
     "zraft.address": SHARED,
     "zraft.config": (*SHARED, *SETTINGS, "zraft.tree.features"),
