@@ -297,8 +297,7 @@ class DeliveryLog:
         removed = newest.end.offset - self._base.offset
         self._publish(newest.end, self._closed[count:], self._tail)
         self._removing.append(marker)
-        self._unlink(gone[:-1])
-        self._drop(newest)
+        self._unlink(gone)
         self._empty(marker)
         try:
             self._store()
@@ -474,24 +473,17 @@ class DeliveryLog:
             self._removing.pop()
 
     def _unlink(self, segments: Sequence[Segment]) -> None:
-        """Remove files that count no more. Not made durable: a start removes what a crash leaves."""
+        """Remove files that count no more, and their indices. Not made durable: a start removes what a crash leaves."""
+        with reading(self.path):
+            present = set(self._fs.listdir(self.path))
         for segment in segments:
-            path = f"{self.path}/{segment.name}"
-            with writing(path):
-                self._fs.unlink(path)
-            self._drop(segment)
-
-    def _drop(self, segment: Segment) -> None:
-        """Forget what is remembered of a segment, and its index."""
-        index = f"{self.path}/{segment.index_name}"
-        self._files.forget(f"{self.path}/{segment.name}")
-        self._indices.forget(index)
-        try:
-            with writing(index):
-                self._fs.unlink(index)
-        except StorageError as error:
-            if not isinstance(error.__cause__, FileNotFoundError):
-                raise
+            self._files.forget(f"{self.path}/{segment.name}")
+            self._indices.forget(f"{self.path}/{segment.index_name}")
+            for name in (segment.index_name, segment.name):
+                if name not in present:
+                    continue
+                with writing(f"{self.path}/{name}"):
+                    self._fs.unlink(f"{self.path}/{name}")
 
     def _durable(self) -> Manifest:
         """What is durable, as a start would want to know it."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Sequence
 from random import Random
 
@@ -11,6 +12,7 @@ from tests.unit.storage.scenario import PATH, SERVER, entropy_of
 from zraft.ids import GroupId
 from zraft.storage.delivery.fetching import Fetch
 from zraft.storage.delivery.log import DeliveryLog
+from zraft.storage.delivery.manifest import joined, seam
 from zraft.storage.delivery.open_files import OpenFiles
 from zraft.storage.delivery.points import IndexCache
 from zraft.storage.delivery.recovery import DeliveryReport, directory_of
@@ -50,9 +52,7 @@ def history(count: int, seed: int = 1, sizes: Sequence[int] = (0, 5, 40, 300, 70
                 sub += 1
                 stamp = (t, 3, sub, GROUP)
             payload = (b"%d of %d;" % (len(found), index) * 100)[: rng.choice(sizes)]
-            found.append(
-                Delivery(len(found), stamp, rng.randint(1, 9), len(found), payload, index, time)
-            )
+            found.append(Delivery(len(found), stamp, rng.randint(1, 9), len(found), payload, index, time))
     # No entry is cut in two.
     last = found[count - 1].index
     return [one for one in found if one.index <= last]
@@ -137,28 +137,37 @@ class Life:
     def __init__(self, disk: SimulatedDisk, deliveries: Sequence[Delivery]) -> None:
         self.disk = disk
         self.history = list(deliveries)
+        self.marks = [START]  # before each offset
+        for one in deliveries:
+            _, chain = encode_deliveries([one], self.marks[-1].chain)
+            self.marks.append(Mark(one.offset + 1, one.stamp, chain, one.index))
         self.applied = 0
         self.purged = 0
         self.base = self.base_after = 0
         self.boot = 0
+        self.may_be_full = False
         self.opened: Opened
 
     @property
     def log(self) -> DeliveryLog:
         return self.opened.log
 
+    def mark(self, index: int) -> Mark:
+        """Where the log stands when entries up to that one are applied."""
+        return self.marks[bisect_right(self.history, index, key=lambda one: one.index)]
+
     def start(self) -> None:
         """Open; everything that was said to be durable must be there, and all that is there must be right."""
         self.boot += 1
-        expected = mark_after(self.history, self.purged)
+        expected = self.mark(self.purged)
         self.opened = open_log(self.disk, seed=self.boot, expected=expected)
         log = self.log
         assert log.end.offset >= expected.offset
         assert log.base.offset in (self.base, self.base_after)
         self.base = self.base_after = log.base.offset
-        assert read_all(log) == self.history[log.base.offset : log.end.offset]
-        assert log.end.chain == encode_deliveries(self.history[: log.end.offset], START.chain)[1]
-        assert mark_after(self.history, log.durable_index).offset <= log.end.offset
+        assert read_all(log, 5000) == self.history[log.base.offset : log.end.offset]
+        assert log.end.chain == self.marks[log.end.offset].chain
+        assert self.mark(log.durable_index).offset <= log.end.offset
         names = self.disk.listdir(DIRECTORY)
         assert not [name for name in names if name.endswith((".tmp", ".part", ".gone"))]
         assert sum(name.endswith(".seg") for name in names) == len(log.manifest().segments)
@@ -180,22 +189,23 @@ class Life:
         self.purge()
 
     def cut(self, offset: int) -> None:
-        segments = self.log.manifest().segments
-        self.base_after = max(
-            [self.base, *(segment.end.offset for segment in segments if segment.end.offset <= offset)]
-        )
-        tail = self.log.end.offset
-        if tail <= offset:
-            self.base_after = tail
+        """Retention. Without space the segment that is being written cannot be closed, and stays."""
+        ends = [segment.end.offset for segment in self.log.manifest().segments]
+        closed = max([self.base, *(end for end in ends if end <= offset)])
+        end = self.log.end.offset
+        self.base_after = end if end <= offset else closed
         self.log.cut(offset)
-        assert self.log.base.offset == self.base_after
-        self.base = self.base_after
+        self.base = self.log.base.offset
+        assert self.base == self.base_after or (self.may_be_full and self.base <= closed)
+        self.base_after = self.base
 
     def install(self, donor: DeliveryLog, upto: int) -> None:
         """A snapshot at entry `upto` from another server, with its delivery segments."""
         incoming = fetch(self.disk, self.log, donor)
-        if donor.base.offset > self.log.end.offset:
-            self.base_after = donor.base.offset
+        self.log.sync()
+        own, shipped = self.log.manifest(), donor.manifest()
+        self.base_after = joined(own, shipped, seam(own, shipped)).base.offset
         incoming.complete()
-        self.base = self.base_after = self.log.base.offset
+        assert self.log.base.offset == self.base_after
+        self.base = self.base_after
         self.purged = self.applied = max(self.applied, upto)

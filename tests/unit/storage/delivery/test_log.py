@@ -50,7 +50,9 @@ def test_a_read_is_bounded_in_bytes_but_gives_at_least_one() -> None:
     feed(opened.log, HISTORY)
     for offset in range(0, len(HISTORY), 7):
         found = opened.log.read(offset, 1000)
-        cost = [len(one.payload) + DELIVERY_OVERHEAD_BYTES for one in HISTORY[offset : offset + len(found) + 1]]
+        cost = [
+            len(one.payload) + DELIVERY_OVERHEAD_BYTES for one in HISTORY[offset : offset + len(found) + 1]
+        ]
         assert sum(cost[: len(found)]) <= 1000
         assert sum(cost) > 1000 or offset + len(found) == len(HISTORY)
         assert opened.log.read(offset, 0) == HISTORY[offset : offset + 1]
@@ -105,7 +107,9 @@ def test_another_delivery_at_a_known_offset_is_an_error(change: dict[str, object
     opened = open_log(SimulatedDisk())
     feed(opened.log, HISTORY)
     differing = [*HISTORY[:40], evolve(HISTORY[40], **change), *HISTORY[41:]]
-    with pytest.raises(DeliveriesDifferError, match=r"at offset 40 this disk has message .* the state machine of group"):
+    with pytest.raises(
+        DeliveriesDifferError, match=r"at offset 40 this disk has message .* the state machine of group"
+    ):
         opened.log.append(differing, LAST)
     assert read_all(opened.log) == HISTORY
 
@@ -176,7 +180,7 @@ def test_a_delivery_larger_than_a_segment_has_one_of_its_own() -> None:
 
 
 def test_an_entry_that_was_written_in_part_does_not_count_as_durable() -> None:
-    many = [Delivery(at, (at + 1, 0, 0, 0), 1, at, b"x" * 1000, 9, 1) for at in range(6)]
+    many = [Delivery(at, (at + 1, 0, 0, 0), 1, at, b"x" * 1000, 9, 1) for at in range(5)]
     ends = set()
     for seed in range(20):
         disk = SimulatedDisk()
@@ -188,8 +192,8 @@ def test_an_entry_that_was_written_in_part_does_not_count_as_durable() -> None:
         opened = open_log(disk, seed=2)
         end = opened.log.end.offset
         ends.add(end)
-        assert 3 <= end, "these were synced by themselves"
-        assert opened.log.durable_index == (9 if end == 6 else 8)
+        assert end >= 3, "these were synced by themselves"
+        assert opened.log.durable_index == (9 if end == 5 else 8)
         opened.log.append(many, 9)
         assert read_all(opened.log) == many
     assert len(ends) > 1
@@ -238,7 +242,9 @@ def test_a_snapshot_that_needs_more_than_is_here_or_something_else_is_refused() 
     feed(opened.log, between(HISTORY, 0, HISTORY[50].index))
     opened.log.close()
     disk.kill()
-    with pytest.raises(CorruptionError, match=rf"deliveries end at \d+, the newest snapshot of group {GROUP} needs"):
+    with pytest.raises(
+        CorruptionError, match=rf"deliveries end at \d+, the newest snapshot of group {GROUP} needs"
+    ):
         open_log(disk, expected=mark_after(HISTORY, LAST))
     disk.kill()
     wrong = mark_after([evolve(HISTORY[0], payload=b"?"), *HISTORY[1:]], HISTORY[20].index)
@@ -320,7 +326,9 @@ def test_below_the_beginning_the_error_says_where_it_is() -> None:
     for log in (opened.log, reopened(disk).log):
         first = log.base.offset
         assert 50 < first <= 70
-        with pytest.raises(DeliveriesGoneError, match=f"delivery 3 was removed by retention, the log begins at {first}") as caught:
+        with pytest.raises(
+            DeliveriesGoneError, match=f"delivery 3 was removed by retention, the log begins at {first}"
+        ) as caught:
             log.read(3)
         assert caught.value.first_offset == first
         assert log.read(first, 1 << 30) == HISTORY[first:]
@@ -375,8 +383,14 @@ def test_open_files_and_indices_stay_bounded_over_many_groups_and_readers() -> N
 @pytest.mark.parametrize(
     ("make", "message"),
     [
-        (lambda: DeliverySettings(segment_bytes_max=100), "deliveries.segment_bytes_max is 100, expected 4096 to"),
-        (lambda: DeliverySettings(compression_level=20), "deliveries.compression_level is 20, expected 0 to 19"),
+        (
+            lambda: DeliverySettings(segment_bytes_max=100),
+            "deliveries.segment_bytes_max is 100, expected 4096 to",
+        ),
+        (
+            lambda: DeliverySettings(compression_level=20),
+            "deliveries.compression_level is 20, expected 0 to 19",
+        ),
         (lambda: DeliverySettings(files_max=1), "deliveries.files_max is 1"),
         (lambda: Retention(age_ms_max=-1), "retention_ms is -1"),
     ],
