@@ -6,11 +6,11 @@ What a crash takes is delivered again by the state machine, and recognised.
 
 from __future__ import annotations
 
-import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 
 import zstandard
-from attrs import evolve, frozen
+from attrs import frozen
 
 from zraft.errors import StorageError
 from zraft.ids import GroupId
@@ -19,27 +19,25 @@ from zraft.storage.delivery.frames import HEAD_BYTES, SEGMENT_ID_BYTES, SegmentH
 from zraft.storage.delivery.manifest import (
     SEGMENTS_MAX,
     Manifest,
-    Segment,
     joined,
     seam,
-    store_manifest,
     wanted,
 )
 from zraft.storage.delivery.open_files import OpenFiles
-from zraft.storage.delivery.points import IndexCache, store_points
-from zraft.storage.delivery.reading import READ_BYTES_DEFAULT, DeliveryReader, View
-from zraft.storage.delivery.recovery import DeliveryReport, directory_of, gone_name, recover
+from zraft.storage.delivery.points import IndexCache
+from zraft.storage.delivery.reading import READ_BYTES_DEFAULT, DeliveryReader
+from zraft.storage.delivery.recovery import DeliveryReport, directory_of, recover
 from zraft.storage.delivery.retention import expired_until
+from zraft.storage.delivery.segment_list import SegmentList
 from zraft.storage.delivery.settings import DeliverySettings, Retention
 from zraft.storage.delivery.tail import Tail
 from zraft.storage.delivery.values import Delivery, Mark
 from zraft.storage.directory import DataDirectory
-from zraft.storage.durable import reading, sync_directory, writing
+from zraft.storage.durable import reading
 from zraft.storage.errors import (
     CorruptionError,
-    DeliveriesDifferError,
-    DeliveriesGoneError,
     DiskFullError,
+    FsyncError,
     SegmentGoneError,
     WriteError,
 )
@@ -82,22 +80,15 @@ class DeliveryLog:
         self._fs = fs
         self._directory = directory
         self.group = group
-        self.path = directory_of(directory.path, group)
+        self.path = path = directory_of(directory.path, group)
         self._files = files
-        self._indices = indices
         self._settings = settings
         level = settings.compression_level
         self._compressor = zstandard.ZstdCompressor(level=level) if level else None
-        self._base = recovered.base
-        self._closed = recovered.segments
-        self._tail: Tail | None = None
+        self._segments = segments = SegmentList(fs, path, files, indices, recovered)
         self._index = self._durable_index = recovered.end.index
-        self._removing: list[str] = []
         self._failure: StorageError | None = None
-        self._mutex = threading.Lock()
-        ends = tuple(segment.end.offset for segment in self._closed)
-        self._view = View(0, self._base, self._closed, None, None, ends)
-        self.reader = DeliveryReader(fs, files, indices, self.path, group, lambda: self._view)
+        self.reader = DeliveryReader(fs, files, indices, path, group, lambda: segments.view)
 
     @classmethod
     def open(
@@ -116,9 +107,8 @@ class DeliveryLog:
         Closed segments are not read through; `zraft log verify` does that, and readers check all that they read.
 
         Args:
-            expected: what the newest snapshot of the group says of its deliveries (its `index` is not looked at):
-            they must
-                be here, for the log does not hold them any more.
+            expected: what the newest snapshot of the group says of its deliveries (its `index` is not looked at). They
+                must be here, for the write-ahead log does not hold them any more.
 
         Raises:
             CorruptionError: what was durable is damaged or missing; names file, offset and what to do.
@@ -137,12 +127,12 @@ class DeliveryLog:
     @property
     def base(self) -> Mark:
         """Where it begins: retention removed what came before."""
-        return self._view.base
+        return self._segments.view.base
 
     @property
     def end(self) -> Mark:
         """Where it ends; the next delivery has its offset."""
-        return self._view.end
+        return self._segments.view.end
 
     @property
     def durable_index(self) -> int:
@@ -152,7 +142,8 @@ class DeliveryLog:
     @property
     def dirty(self) -> bool:
         """Whether `sync` has something to do."""
-        return self._tail is not None and self._tail.dirty
+        tail = self._segments.tail
+        return tail is not None and tail.dirty
 
     def read(self, offset: int, bytes_max: int = READ_BYTES_DEFAULT) -> list[Delivery]:
         """See `DeliveryReader.read`."""
@@ -160,10 +151,7 @@ class DeliveryLog:
 
     def manifest(self) -> Manifest:
         """What is durable, as a list of files that never change as far as it says: what a snapshot lists."""
-        with self._mutex:
-            durable = self._durable()
-        segments = tuple(segment for segment in durable.segments if segment.end.offset > segment.first)
-        return evolve(durable, segments=segments, open=False)
+        return self._segments.listing()
 
     def read_file(self, id: bytes, offset: int, length: int) -> bytes:
         """Bytes of a segment's file, to be sent to another server; empty at its end.
@@ -171,8 +159,7 @@ class DeliveryLog:
         Raises:
             SegmentGoneError: retention removed it; the manifest is to be asked for anew.
         """
-        manifest = self.manifest()
-        for segment in manifest.segments:
+        for segment in self.manifest().segments:
             if segment.id == id:
                 path = f"{self.path}/{segment.name}"
                 try:
@@ -187,17 +174,16 @@ class DeliveryLog:
 
     def statistics(self) -> DeliveryStatistics:
         """Sizes for metrics."""
-        with self._mutex:
-            view, tail = self._view, self._tail
-            segments = (*view.closed, *((view.tail,) if view.tail is not None else ()))
-            return DeliveryStatistics(
-                view.base.offset,
-                view.end.offset,
-                self._durable_index,
-                len(segments),
-                sum(segment.size for segment in segments),
-                tail.unsynced_bytes if tail is not None else 0,
-            )
+        view, tail = self._segments.view, self._segments.tail
+        segments = (*view.closed, *((view.tail,) if view.tail is not None else ()))
+        return DeliveryStatistics(
+            view.base.offset,
+            view.end.offset,
+            self._durable_index,
+            len(segments),
+            sum(segment.size for segment in segments),
+            tail.unsynced_bytes if tail is not None else 0,
+        )
 
     # --- writing
 
@@ -209,15 +195,14 @@ class DeliveryLog:
         after `sync`.
 
         Raises:
-            DeliveriesDifferError: what is here at an offset is something else, or offsets are missing: the state
-            machine
-                and this disk contradict one another.
+            DeliveriesDifferError: what is here at an offset is something else, or offsets are missing: state machine
+                and disk contradict one another.
             DiskFullError: the same call may succeed later; what was written until then is recognised.
             FsyncError, WriteError: the process has to end.
         """
         self._check_failure()
         known = count_known(self.reader, self.path, self.group, self.base, self.end, deliveries)
-        with _Failing(self):
+        with self._failing():
             self._write(deliveries[known:], index)
         self._index = max(self._index, index)
         self._note_durable()
@@ -230,27 +215,27 @@ class DeliveryLog:
             FsyncError, WriteError: the process has to end.
         """
         self._check_failure()
-        tail = self._tail
+        tail = self._segments.tail
         if tail is not None and tail.dirty:
-            with _Failing(self):
+            with self._failing():
                 before, stride = tail.durable.size, self._settings.checkpoint_bytes
                 tail.sync()
                 self._note_durable()
                 if before // stride != tail.durable.size // stride:
-                    self._store()
+                    self._segments.checkpoint()
         return self._durable_index
 
     def close_segment(self) -> None:
         """End the segment that is being written; the next delivery begins another one. Raises like `sync`."""
         self._check_failure()
-        with _Failing(self):
+        with self._failing():
             self._close_tail()
 
     def close(self) -> None:
         """Make everything durable and say so in the manifest, so that the next start has nothing to read."""
         if self._failure is None:
             self.close_segment()
-        for segment in self._view.closed:
+        for segment in self._segments.closed:
             self._files.forget(f"{self.path}/{segment.name}")
 
     # --- removing
@@ -260,59 +245,30 @@ class DeliveryLog:
 
         The segment that is being written goes, too, if all of it is too old. See `expired_until` for `keep_from`.
         """
-        view = self._view
-        segments = (*view.closed, *((view.tail,) if view.tail is not None else ()))
-        until = expired_until(segments, retention, now_ms, keep_from=keep_from)
+        until = expired_until(self._segments.all, retention, now_ms, keep_from=keep_from)
         return self.cut(until) if until is not None else 0
 
     def cut(self, first_offset: int) -> int:
         """Remove the segments that lie wholly before `first_offset`; how many deliveries went.
 
-        Removed is what is durable here, and by the decision of who calls. Consumers below the new beginning are told
-        (`DeliveriesGoneError`). Works on a full disk, too: removing files needs no space.
+        Only what is durable here is removed, so a start finds a log that begins later, never one with a hole. Consumers
+        below the new beginning are told (`DeliveriesGoneError`). Works on a full disk, too.
 
         Raises:
             FsyncError, WriteError: the process has to end.
         """
         self._check_failure()
-        with _Failing(self):
-            return self._cut(first_offset)
-
-    def _cut(self, first_offset: int) -> int:
-        tail = self._tail
-        if tail is not None and tail.segment.first < tail.segment.end.offset <= first_offset:
-            try:
-                self._close_tail()
-            except DiskFullError:
-                pass  # then it stays for now, and what is closed goes
-        count = sum(segment.end.offset <= first_offset for segment in self._closed)
-        if not count:
-            return 0
-        gone, newest = self._closed[:count], self._closed[count - 1]
-        marker = f"{self.path}/{gone_name(newest)}"
-        with writing(marker):
-            # From here on it is decided, whatever a crash leaves of the files; and it took no space to say so.
-            self._fs.rename(f"{self.path}/{newest.name}", marker)
-        sync_directory(self._fs, self.path)
-        removed = newest.end.offset - self._base.offset
-        self._publish(newest.end, self._closed[count:], self._tail)
-        self._removing.append(marker)
-        self._unlink(gone)
-        self._empty(marker)
-        try:
-            self._store()
-        except DiskFullError:
-            pass  # the marker tells it as well; the next manifest takes its place
-        return removed
-
-    def _empty(self, path: str) -> None:
-        """Give the file's space back at once, its name later."""
-        with writing(path):
-            file = self._fs.open(path)
-            try:
-                self._fs.ftruncate(file, 0)
-            finally:
-                self._fs.close(file)
+        with self._failing():
+            if self.base.offset < self.end.offset <= first_offset:
+                try:
+                    self._close_tail()
+                except DiskFullError:
+                    pass  # then the tail stays for now, and what is closed goes
+            before = self.base.offset
+            count = sum(segment.end.offset <= first_offset for segment in self._segments.closed)
+            if count:
+                self._segments.remove(count)
+            return self.base.offset - before
 
     # --- a snapshot from another server
 
@@ -322,8 +278,7 @@ class DeliveryLog:
         Raises:
             DeliveriesDifferError: at that place the other server has another digest.
         """
-        tail = (self._tail.segment,) if self._tail is not None else ()
-        place = seam(Manifest(self.group, self._base, (*self._closed, *tail)), shipped)
+        place = seam(self._segments.written(), shipped)
         if place is not None:
             ours = self.reader.mark_at(place.offset)
             compare_marks(self.path, ours, place, "another server's list of segments")
@@ -335,8 +290,9 @@ class DeliveryLog:
         A crash leaves what was here or what is there now.
 
         Args:
-            shipped: the list that another server sent. parts: the names of the files that were fetched, verified and
-            made durable, by segment: all of `manifest.wanted`.
+            shipped: the list that another server sent.
+            parts: by segment, the names of the files that were fetched, verified and made durable: all of
+                `manifest.wanted`.
 
         Raises:
             DeliveriesDifferError: see `missing`; nothing was changed.
@@ -344,37 +300,30 @@ class DeliveryLog:
             FsyncError, WriteError: the process has to end.
         """
         self._check_failure()
-        with _Failing(self):
+        with self._failing():
             self._close_tail()
             place = self.missing(shipped)
-            own = Manifest(self.group, self._base, self._closed)
-            manifest, needed = joined(own, shipped, place), wanted(own, shipped)
-            if not needed:
-                return
-            with reading(self.path):
-                present = set(self._fs.listdir(self.path))
-            for segment in needed:
-                part, path = parts[segment.id], f"{self.path}/{segment.name}"
-                if part in present:  # else it was renamed when this was tried before, on a full disk
-                    with writing(path):
-                        self._fs.rename(f"{self.path}/{part}", path)
-                # It may have replaced a shorter copy of the same segment, whose beginning is equal.
-                self._files.forget(path)
-                self._indices.forget(f"{self.path}/{segment.index_name}")
-            sync_directory(self._fs, self.path)
-            store_manifest(self._fs, self.path, manifest)
-            self._publish(manifest.base, manifest.segments, None)
-            self._index = max(self._index, manifest.end.index)
-            self._note_durable()
-            kept = {segment.id for segment in manifest.segments}
-            self._unlink([segment for segment in own.segments if segment.id not in kept])
-            self._finish_removing()
+            own = self._segments.written()
+            needed = wanted(own, shipped)
+            if needed:
+                self._segments.replace(joined(own, shipped, place), needed, parts)
+                self._index = max(self._index, self.end.index)
+                self._note_durable()
 
     # --- inside
 
     def _check_failure(self) -> None:
         if self._failure is not None:
             raise WriteError(f"{self.path}: an earlier write failed, nothing can follow it: {self._failure}")
+
+    @contextmanager
+    def _failing(self) -> Iterator[None]:
+        """An error inside that the process cannot go on after is remembered: nothing may be written after it."""
+        try:
+            yield
+        except (FsyncError, WriteError) as error:
+            self._failure = error
+            raise
 
     def _check_expected(self, expected: Mark) -> None:
         if expected.offset > self.end.offset:
@@ -391,139 +340,56 @@ class DeliveryLog:
         settings = self._settings
         start = 0
         while start < len(deliveries):
-            stop, size = start, 0
+            stop, size = start + 1, len(deliveries[start].payload) + RECORD_OVERHEAD_BYTES
             while stop < len(deliveries):
-                size += len(deliveries[stop].payload) + RECORD_OVERHEAD_BYTES
-                if stop > start and size > settings.frame_bytes_max:
-                    size -= len(deliveries[stop].payload) + RECORD_OVERHEAD_BYTES
+                more = len(deliveries[stop].payload) + RECORD_OVERHEAD_BYTES
+                if size + more > settings.frame_bytes_max:
                     break
+                size += more
                 stop += 1
             upto = index if stop == len(deliveries) else deliveries[stop].index - 1
             tail = self._room(size + HEAD_BYTES)
             tail.write(deliveries[start:stop], max(upto, tail.segment.end.index))
-            with self._mutex:
-                self._view = evolve(self._view, tail=tail.segment)
+            self._segments.grown()
             if tail.unsynced_bytes >= settings.sync_bytes_max:
                 self.sync()
             start = stop
 
     def _room(self, size: int) -> Tail:
         """The segment that a frame of at most that size goes to."""
-        tail = self._tail
-        if tail is not None and (
-            tail.room_for(size, self._settings.segment_bytes_max) or len(self._closed) + 1 >= SEGMENTS_MAX
+        segments, settings = self._segments, self._settings
+        if segments.tail is None or not (
+            segments.tail.room_for(size, settings.segment_bytes_max)
+            or len(segments.closed) + 1 >= SEGMENTS_MAX
         ):
+            self._close_tail()
+            start = self.end
+            header = SegmentHeader(
+                self.group,
+                self._directory.entropy(SEGMENT_ID_BYTES),
+                start.offset,
+                start.chain,
+                self._directory.server,
+                self._directory.instance,
+            )
+            tail = Tail(
+                self._fs,
+                self._files,
+                self.path,
+                header,
+                start,
+                stride_bytes=settings.index_stride_bytes,
+                compressor=self._compressor,
+            )
+            segments.begin(tail)
             return tail
-        self._close_tail()
-        start = self.end
-        header = SegmentHeader(
-            self.group,
-            self._directory.entropy(SEGMENT_ID_BYTES),
-            start.offset,
-            start.chain,
-            self._directory.server,
-            self._directory.instance,
-        )
-        tail = Tail(
-            self._fs,
-            self._files,
-            self.path,
-            header,
-            start,
-            stride_bytes=self._settings.index_stride_bytes,
-            compressor=self._compressor,
-        )
-        manifest = Manifest(self.group, self._base, (*self._closed, tail.segment), True)
-        try:
-            self._store(manifest)
-        except DiskFullError:
-            self._unlink([tail.segment])
-            raise
-        self._publish(self._base, self._closed, tail)
-        return tail
+        return segments.tail
 
     def _close_tail(self) -> None:
-        """Make the segment that is being written durable and a closed one, also to a start."""
-        tail = self._tail
-        if tail is None:
-            return
-        tail.sync()
-        segment = tail.segment
-        if segment.end.offset == segment.first:
-            self._store(Manifest(self.group, self._base, self._closed))
-            self._publish(self._base, self._closed, None)
-            self._unlink([segment])
-            return
-        closed = (*self._closed, segment)
-        self._store(Manifest(self.group, self._base, closed))
-        self._publish(self._base, closed, None)
+        self._segments.close_tail()
         self._note_durable()
-        self._indices.put(f"{self.path}/{segment.index_name}", tail.points)
-        store_points(self._fs, f"{self.path}/{segment.index_name}", segment, tail.points)
-
-    def _store(self, manifest: Manifest | None = None) -> None:
-        store_manifest(self._fs, self.path, manifest if manifest is not None else self._durable())
-        self._finish_removing()
-
-    def _finish_removing(self) -> None:
-        """The manifest tells by now what the markers told."""
-        while self._removing:
-            with writing(self._removing[-1]):
-                self._fs.unlink(self._removing[-1])
-            self._removing.pop()
-
-    def _unlink(self, segments: Sequence[Segment]) -> None:
-        """Remove files that count no more, and their indices. Not made durable: a start removes what a crash leaves."""
-        with reading(self.path):
-            present = set(self._fs.listdir(self.path))
-        for segment in segments:
-            self._files.forget(f"{self.path}/{segment.name}")
-            self._indices.forget(f"{self.path}/{segment.index_name}")
-            for name in (segment.index_name, segment.name):
-                if name not in present:
-                    continue
-                with writing(f"{self.path}/{name}"):
-                    self._fs.unlink(f"{self.path}/{name}")
-
-    def _durable(self) -> Manifest:
-        """What is durable, as a start would want to know it."""
-        tail = self._tail
-        if tail is None:
-            return Manifest(self.group, self._base, self._closed)
-        return Manifest(self.group, self._base, (*self._closed, tail.durable), True)
 
     def _note_durable(self) -> None:
-        tail = self._tail
+        tail = self._segments.tail
         index = self._index if tail is None or not tail.dirty else tail.durable.end.index
         self._durable_index = max(self._durable_index, index)
-
-    def _publish(self, base: Mark, closed: tuple[Segment, ...], tail: Tail | None) -> None:
-        """Let everybody see which files there are now."""
-        with self._mutex:
-            self._base, self._closed, self._tail = base, closed, tail
-            self._view = View(
-                self._view.version + 1,
-                base,
-                closed,
-                tail.segment if tail is not None else None,
-                tail.points if tail is not None else None,
-                tuple(segment.end.offset for segment in closed),
-            )
-
-
-class _Failing:
-    """Remembers that the disk failed: nothing may be written after it."""
-
-    __slots__ = ("_log",)
-
-    def __init__(self, log: DeliveryLog) -> None:
-        self._log = log
-
-    def __enter__(self) -> None:
-        return None
-
-    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
-        if isinstance(error, StorageError) and not isinstance(
-            error, DiskFullError | DeliveriesDifferError | DeliveriesGoneError | CorruptionError
-        ):
-            self._log._failure = error

@@ -37,7 +37,8 @@ SMALL = DeliverySettings(
 
 
 def history(count: int, seed: int = 1, sizes: Sequence[int] = (0, 5, 40, 300, 700)) -> list[Delivery]:
-    """The first `count` deliveries of a partition: one to three of an entry, and entries that deliver nothing between."""
+    """The first `count` deliveries of a partition: one to three of an entry, and entries that deliver nothing
+    between."""
     rng = Random(seed)
     found: list[Delivery] = []
     index, t, sub, time = 1, 0, 0, 1_700_000_000_000
@@ -130,8 +131,8 @@ def fetch(fs: FileSystem, log: DeliveryLog, donor: DeliveryLog, piece: int = 150
 class Life:
     """One server's deliveries of one group through crashes, beside what its write-ahead log would still hold.
 
-    `purged` is how far that was removed, on the strength of `durable_index`; what is after it is applied again. `base` is the
-    beginning that was acknowledged, `base_after` what a call under way would make of it.
+    `purged` is how far that was removed, on the strength of `durable_index`; what is after it is applied again.
+    `base` is the beginning that was acknowledged, `base_after` what a call under way would make of it.
     """
 
     def __init__(self, disk: SimulatedDisk, deliveries: Sequence[Delivery]) -> None:

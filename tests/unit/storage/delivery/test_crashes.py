@@ -1,4 +1,4 @@
-"""Power cuts and kills at every step: what was said to be durable is there, the rest comes again and is recognised (D-10, D-13)."""
+"""Power cuts and kills at every step (D-10, D-13): what was said to be durable is there, the rest comes again."""
 
 from __future__ import annotations
 
