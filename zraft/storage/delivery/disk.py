@@ -55,6 +55,10 @@ class DeliveryDisk:
         """How many groups have deliveries that are not durable."""
         return len(self._dirty)
 
+    def __contains__(self, group: object) -> bool:
+        """Whether the group is open."""
+        return group in self._logs
+
     def log(self, group: GroupId) -> DeliveryLog:
         """An open group's deliveries. KeyError if it is not."""
         return self._logs[group]

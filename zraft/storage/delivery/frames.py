@@ -186,7 +186,7 @@ def decode_head(data: bytes | memoryview, at: int, seed: int) -> FrameHead | Non
     if len(data) - at < HEAD_BYTES:
         return None
     fields = _HEAD.unpack_from(data, at)
-    if fields[0] not in MARKS:
+    if fields[0] not in MARKS or fields[24] != _U32:
         return None
     crc = crc32c(data[at + HEAD_BYTES - 5 : at + HEAD_BYTES], crc32c(data[at : at + _HEAD_CRC_AT], seed))
     if crc != fields[25]:

@@ -127,9 +127,9 @@ def read_group(
                 for frame in scanner:
                     mark, found = follow(mark, frame, name)
                     for one, chain in found:
-                        if one.offset >= first and (last is None or one.offset <= last):
-                            if is_last or one.offset < segment.end.offset:
-                                yield PlacedDelivery(group, name, frame.position, one, chain)
+                        counts = is_last or one.offset < segment.end.offset
+                        if counts and one.offset >= first and (last is None or one.offset <= last):
+                            yield PlacedDelivery(group, name, frame.position, one, chain)
             if scanner.position < segment.size:
                 raise CorruptionError(
                     name, scanner.position, scanner.damage or "zeros where a frame was written"

@@ -59,6 +59,9 @@ def history(count: int, seed: int = 1, sizes: Sequence[int] = (0, 5, 40, 300, 70
     return [one for one in found if one.index <= last]
 
 
+HISTORY_SHORT = history(40)
+
+
 def mark_after(deliveries: Sequence[Delivery], index: int) -> Mark:
     """Where the log stands when entries up to `index` are applied."""
     upto = [one for one in deliveries if one.index <= index]
