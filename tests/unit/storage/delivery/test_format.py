@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import re
 from hashlib import blake2b
 
 import msgpack
@@ -13,6 +14,7 @@ from crc32c import crc32c
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.packaging.modules import REPOSITORY
 from tests.unit.storage.delivery.scenario import DIRECTORY, HISTORY_SHORT, SMALL, feed, open_log
 from zraft.ids import Instance, ServerId
 from zraft.storage.delivery.frames import (
@@ -81,6 +83,16 @@ def test_a_segment_is_the_bytes_that_the_document_shows() -> None:
     found = decode_head(by_hand(), HEADER_BYTES, HEADER.seed)
     assert found is not None
     assert (found.index, found.count, found.stamp, found.length) == (10, 1, ONE.stamp, 17)
+
+
+def test_the_document_shows_these_bytes() -> None:
+    text = (REPOSITORY / "docs" / "STORAGE.md").read_text(encoding="utf-8")
+    block = text.split("An example, a segment with one delivery")[1].split("```")[1]
+    shown = b""
+    for line in block.strip().splitlines():
+        for word in re.split(r" {4,}(?=[a-z])", line.strip())[0].split():
+            shown += word.strip('"').encode() if word.startswith('"') else bytes.fromhex(word)
+    assert shown == by_hand()
 
 
 @pytest.mark.parametrize("level", [0, 3])
