@@ -107,7 +107,7 @@ class DeliveryLog:
         Closed segments are not read through; `zraft log verify` does that, and readers check all that they read.
 
         Args:
-            expected: what the newest snapshot of the group says of its deliveries (its `index` is not looked at). They
+            expected: what the newest snapshot of the group says of its deliveries; offset and digest are looked at. They
                 must be here, for the write-ahead log does not hold them any more.
 
         Raises:

@@ -16,7 +16,7 @@ from attrs import evolve, frozen
 from crc32c import crc32c
 
 from zraft.storage.delivery.frames import HEADER_BYTES, SEGMENT_ID_BYTES
-from zraft.storage.delivery.values import DIGEST_BYTES, NUMBER_MAX, START, Mark
+from zraft.storage.delivery.values import DIGEST_BYTES, NUMBER_MAX, Mark
 from zraft.storage.durable import reading, sync_directory, sync_file, writing
 from zraft.storage.errors import CorruptionError, FsyncError
 from zraft.storage.filesystem import FileSystem
@@ -74,7 +74,7 @@ class Manifest:
     """
 
     group: int
-    base: Mark = START
+    base: Mark
     segments: tuple[Segment, ...] = ()
     open: bool = False
 

@@ -25,7 +25,7 @@ from zraft.storage.delivery.scanning import (
     inspect_rest,
     read_header,
 )
-from zraft.storage.delivery.values import Mark
+from zraft.storage.delivery.values import Mark, beginning
 from zraft.storage.durable import make_directories, reading, sync_directory, sync_file, writing
 from zraft.storage.errors import CorruptionError
 from zraft.storage.filesystem import FileSystem
@@ -95,7 +95,7 @@ def recover(fs: FileSystem, data: str, group: int) -> tuple[Manifest, DeliveryRe
                 "the file is missing, and without it the segments are not known",
                 advice=MISSING_ADVICE,
             )
-        manifest = Manifest(group)
+        manifest = Manifest(group, beginning(group))
         store_manifest(fs, path, manifest)
         return manifest, DeliveryReport(leftovers=_remove_others(fs, path, manifest))
     stored = load_manifest(fs, path, group)

@@ -1,25 +1,27 @@
 """What a delivery is, how the digest chain runs over deliveries, and where a log of them stands. Pure.
 
-The chain: the digest after a delivery is BLAKE2b-128 of the digest before it and the delivery's record, the
-MessagePack array `[offset, T, G, sub, g, producer, number, index, time, payload]`; it begins with 16 zeros. So equal
-digests at an offset mean equal deliveries up to there, on whichever server and in whichever file they are.
+The chain is the partition's own, which its replicated state carries: the digest after a delivery is BLAKE2b-128 of
+the digest before it, offset, stamp and the BLAKE2b-128 of the payload. So equal digests at an offset mean equal
+deliveries up to there, on whichever server and in whichever file they are.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from hashlib import blake2b
+from struct import Struct
 from typing import Any, Final
 
 import msgpack
 from attrs import frozen
 
 DIGEST_BYTES: Final = 16
-CHAIN_START: Final = bytes(DIGEST_BYTES)
 PAYLOAD_BYTES_MAX: Final = 32 << 20
 """Of one delivery. A batch of writes is bounded far below this; it bounds what a reader has to hold."""
 NUMBER_MAX: Final = 2**64 - 1
 """Of every number in a delivery: each has a fixed width of eight bytes where it stands in a head or a header."""
+
+_LINK: Final = Struct(f">{DIGEST_BYTES}sQQQQQ{DIGEST_BYTES}s")
 
 Stamp = tuple[int, int, int, int]
 """(T, G, sub, g): strictly increasing with the offset, and equal for one message at all of its destinations."""
@@ -33,9 +35,9 @@ class DeliveryFormatError(ValueError):
 class Delivery:
     """One message as a partition delivered it.
 
-    `offset` is dense, from 0. `producer` and `number` name the message. `index` is the Raft index of the entry that
-    delivered it, `time` that entry's wall time in milliseconds (for people and for retention; it may go back between
-    leaders).
+    `offset` is dense, from 0. `producer` and `number` name the message, `payload` is what consumers are given of it.
+    `index` is the Raft index of the entry that delivered it, `time` that entry's wall time in milliseconds (for people
+    and for retention; it may go back between leaders).
     """
 
     offset: int
@@ -55,25 +57,34 @@ class Mark:
     index up to which every delivery lies before this place.
     """
 
-    offset: int = 0
-    stamp: Stamp | None = None
-    chain: bytes = CHAIN_START
-    index: int = 0
+    offset: int
+    stamp: Stamp | None
+    chain: bytes
+    index: int
 
 
-START: Final = Mark()
+def beginning(group: int) -> Mark:
+    """Where a partition without deliveries stands. No two partitions share a digest."""
+    seed = b"zraft deliveries of group %d" % group
+    return Mark(0, None, blake2b(seed, digest_size=DIGEST_BYTES).digest(), 0)
+
+
+def next_digest(chain: bytes, one: Delivery) -> bytes:
+    """The digest with one more delivery."""
+    payload = blake2b(one.payload, digest_size=DIGEST_BYTES).digest()
+    return blake2b(_LINK.pack(chain, one.offset, *one.stamp, payload), digest_size=DIGEST_BYTES).digest()
 
 
 def encode_deliveries(deliveries: Iterable[Delivery], chain: bytes) -> tuple[list[bytes], bytes]:
-    """The record of each delivery, and the digest after the last one."""
+    """The record of each delivery, `[offset, T, G, sub, g, producer, number, index, time, payload]`, and the digest
+    after the last one."""
     pack = msgpack.Packer().pack
     records: list[bytes] = []
     for one in deliveries:
-        record: bytes = pack(
-            (one.offset, *one.stamp, one.producer, one.number, one.index, one.time, one.payload)
+        records.append(
+            pack((one.offset, *one.stamp, one.producer, one.number, one.index, one.time, one.payload))
         )
-        chain = blake2b(chain + record, digest_size=DIGEST_BYTES).digest()
-        records.append(record)
+        chain = next_digest(chain, one)
     return records, chain
 
 
@@ -83,27 +94,26 @@ def decode_deliveries(data: bytes, chain: bytes) -> Iterator[tuple[Delivery, byt
     Raises:
         DeliveryFormatError: they are not what `encode_deliveries` makes.
     """
-    unpacker = _unpacker(len(data))
-    unpacker.feed(data)
-    view = memoryview(data)
-    at = 0
-    try:
-        for fields in unpacker:
-            end = unpacker.tell()
-            chain = blake2b(chain + view[at:end], digest_size=DIGEST_BYTES).digest()
-            yield _delivery(fields), chain
-            at = end
-    except (ValueError, TypeError, msgpack.UnpackException) as error:
-        if isinstance(error, DeliveryFormatError):
-            raise
-        raise DeliveryFormatError(f"not MessagePack as we write it ({type(error).__name__})") from error
-    if at != len(data):
-        raise DeliveryFormatError("the last record is incomplete")
+    for one in read_deliveries(data):
+        chain = next_digest(chain, one)
+        yield one, chain
 
 
 def read_deliveries(data: bytes) -> list[Delivery]:
-    """The deliveries of a frame's records, without their digests: what consumers need, at half the price."""
-    unpacker = _unpacker(len(data))
+    """The deliveries of a frame's records, without their digests.
+
+    Raises:
+        DeliveryFormatError: they are not what `encode_deliveries` makes.
+    """
+    unpacker: Any = msgpack.Unpacker(
+        use_list=False,
+        max_buffer_size=len(data) + 1,
+        max_str_len=0,
+        max_bin_len=PAYLOAD_BYTES_MAX,
+        max_array_len=16,
+        max_map_len=0,
+        max_ext_len=0,
+    )
     unpacker.feed(data)
     try:
         found = [_delivery(fields) for fields in unpacker]
@@ -114,18 +124,6 @@ def read_deliveries(data: bytes) -> list[Delivery]:
     if unpacker.tell() != len(data):
         raise DeliveryFormatError("the last record is incomplete")
     return found
-
-
-def _unpacker(size: int) -> Any:
-    return msgpack.Unpacker(
-        use_list=False,
-        max_buffer_size=size + 1,
-        max_str_len=0,
-        max_bin_len=PAYLOAD_BYTES_MAX,
-        max_array_len=16,
-        max_map_len=0,
-        max_ext_len=0,
-    )
 
 
 def _delivery(fields: Any) -> Delivery:

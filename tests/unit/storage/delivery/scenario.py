@@ -17,12 +17,13 @@ from zraft.storage.delivery.open_files import OpenFiles
 from zraft.storage.delivery.points import IndexCache
 from zraft.storage.delivery.recovery import DeliveryReport, directory_of
 from zraft.storage.delivery.settings import DeliverySettings
-from zraft.storage.delivery.values import START, Delivery, Mark, encode_deliveries
+from zraft.storage.delivery.values import Delivery, Mark, beginning, encode_deliveries
 from zraft.storage.directory import DataDirectory
 from zraft.storage.filesystem import FileSystem
 from zraft.testing.disk import SimulatedDisk
 
 GROUP = GroupId(7 << 32)
+START = beginning(GROUP)
 DIRECTORY = directory_of(PATH, GROUP)
 SMALL = DeliverySettings(
     segment_bytes_max=4096,
@@ -62,10 +63,10 @@ def history(count: int, seed: int = 1, sizes: Sequence[int] = (0, 5, 40, 300, 70
 HISTORY_SHORT = history(40)
 
 
-def mark_after(deliveries: Sequence[Delivery], index: int) -> Mark:
+def mark_after(deliveries: Sequence[Delivery], index: int, start: Mark = START) -> Mark:
     """Where the log stands when entries up to `index` are applied."""
     upto = [one for one in deliveries if one.index <= index]
-    _, chain = encode_deliveries(upto, START.chain)
+    _, chain = encode_deliveries(upto, start.chain)
     return Mark(len(upto), upto[-1].stamp if upto else None, chain, index)
 
 

@@ -37,6 +37,7 @@ from zraft.storage.delivery.disk import DeliveryDisk
 from zraft.storage.delivery.fetching import Piece
 from zraft.storage.delivery.recovery import directory_of
 from zraft.storage.delivery.settings import DeliverySettings, Retention
+from zraft.storage.delivery.values import beginning
 from zraft.storage.directory import DataDirectory
 from zraft.storage.errors import (
     CorruptionError,
@@ -85,7 +86,7 @@ def test_a_group_is_closed_opened_and_removed_for_good() -> None:
     assert isinstance(tasks.perform(Open(A)), Opened)
     tasks.perform(Append(A, HISTORY, LAST))
     assert tasks.perform(Close(A)) is None
-    opened = tasks.perform(Open(A, mark_after(HISTORY, LAST)))
+    opened = tasks.perform(Open(A, mark_after(HISTORY, LAST, beginning(A))))
     assert isinstance(opened, Opened)
     assert read_all(opened.log) == HISTORY
     assert opened.report.scanned == 0
@@ -106,7 +107,7 @@ def test_what_concerns_one_group_is_a_result_and_what_concerns_the_disk_is_raise
     assert isinstance(tasks.perform(ReadSegment(2, A, b"nonesuch", 0, 10)), SegmentGoneError)
     assert isinstance(tasks.perform(Sync(B)), SegmentGoneError)
     assert isinstance(tasks.perform(StorePiece(A, b"x", 0, b"y")), SegmentGoneError)
-    assert isinstance(tasks.perform(Open(B, mark_after(HISTORY, LAST))), CorruptionError)
+    assert isinstance(tasks.perform(Open(B, mark_after(HISTORY, LAST, beginning(A)))), CorruptionError)
     more = evolve(HISTORY[-1], offset=len(HISTORY), stamp=(1 << 50, 0, 0, 0), index=LAST + 1)
     disk.full = True
     assert isinstance(tasks.perform(Append(A, [more], LAST + 1)), DiskFullError)

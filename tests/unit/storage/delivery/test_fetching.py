@@ -11,6 +11,7 @@ from tests.unit.storage.delivery.scenario import (
     DIRECTORY,
     GROUP,
     SMALL,
+    START,
     between,
     feed,
     fetch,
@@ -25,7 +26,7 @@ from zraft.storage.delivery.fetching import Fetch
 from zraft.storage.delivery.inspection import verify_deliveries
 from zraft.storage.delivery.log import DeliveryLog
 from zraft.storage.delivery.manifest import decode_manifest, encode_manifest, joined, seam, wanted
-from zraft.storage.delivery.values import START, encode_deliveries
+from zraft.storage.delivery.values import encode_deliveries
 from zraft.storage.errors import (
     DeliveriesDifferError,
     DiskFullError,

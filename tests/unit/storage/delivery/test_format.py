@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import re
+import struct
 from hashlib import blake2b
 
 import msgpack
@@ -15,7 +16,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.packaging.modules import REPOSITORY
-from tests.unit.storage.delivery.scenario import DIRECTORY, HISTORY_SHORT, SMALL, feed, open_log
+from tests.unit.storage.delivery.scenario import DIRECTORY, GROUP, HISTORY_SHORT, SMALL, feed, open_log
 from zraft.ids import Instance, ServerId
 from zraft.storage.delivery.frames import (
     HEAD_BYTES,
@@ -37,10 +38,10 @@ from zraft.storage.delivery.manifest import (
 )
 from zraft.storage.delivery.points import Points
 from zraft.storage.delivery.values import (
-    START,
     Delivery,
     DeliveryFormatError,
     Mark,
+    beginning,
     decode_deliveries,
     encode_deliveries,
     read_deliveries,
@@ -48,24 +49,28 @@ from zraft.storage.delivery.values import (
 from zraft.storage.errors import CorruptionError
 from zraft.testing.disk import SimulatedDisk
 
-HEADER = SegmentHeader(7, bytes(range(8)), 0, bytes(16), ServerId(1), Instance(bytes(range(16, 32))))
+START = beginning(7)
+HEADER = SegmentHeader(7, bytes(range(8)), 0, START.chain, ServerId(1), Instance(bytes(range(16, 32))))
 ONE = Delivery(0, (5, 7, 0, 0), 3, 1, b"abc", 9, 1000)
 
 
 def by_hand() -> bytes:
     """The example of docs/STORAGE.md, its checksums computed here."""
+    chain = blake2b(b"zraft deliveries of group 7", digest_size=16).digest()
     header = bytes.fromhex(
         "88 a6666f726d6174 01 a567726f7570 cf0000000000000007 a26964 c408 0001020304050607"
-        "ac66697273745f6f6666736574 cf0000000000000000 a5636861696e c410 00000000000000000000000000000000"
-        "a6736572766572 cc01 a8696e7374616e6365 c410 101112131415161718191a1b1c1d1e1f a3637263 ce"
+        "ac66697273745f6f6666736574 cf0000000000000000 a5636861696e c410"
+        + chain.hex()
+        + "a6736572766572 cc01 a8696e7374616e6365 c410 101112131415161718191a1b1c1d1e1f a3637263 ce"
     )
     header += crc32c(header).to_bytes(4, "big")
     seed = crc32c(bytes(range(8)))
     records = bytes.fromhex("9a 00 05 07 00 00 03 01 09 cd03e8 c403 616263")
     head = bytes.fromhex(
         "9c 01 cf0000000000000000 ce00000001 cf0000000000000000 cf000000000000000a"
-        "c410 00000000000000000000000000000000"
-        "94 cf0000000000000005 cf0000000000000007 cf0000000000000000 cf0000000000000000"
+        "c410"
+        + chain.hex()
+        + "94 cf0000000000000005 cf0000000000000007 cf0000000000000000 cf0000000000000000"
         "cf00000000000003e8 ce00000011 ce"
     )
     head += crc32c(records, seed).to_bytes(4, "big")
@@ -101,7 +106,8 @@ def test_any_messagepack_library_reads_a_segment_and_can_follow_its_digests(leve
     log = open_log(disk, settings=evolve(SMALL, compression_level=level)).log
     feed(log, HISTORY_SHORT)
     log.close()
-    found, chain = [], bytes(16)
+    found = []
+    chain = blake2b(b"zraft deliveries of group %d" % GROUP, digest_size=16).digest()
     for name in disk.listdir(DIRECTORY):
         if not name.endswith(".seg"):
             continue
@@ -113,7 +119,8 @@ def test_any_messagepack_library_reads_a_segment_and_can_follow_its_digests(leve
             data = thing[11] if thing[0] == 1 else zstandard.decompress(thing[11])
             assert thing[5] == chain
             for record in msgpack.Unpacker(io.BytesIO(data)):
-                chain = blake2b(chain + msgpack.packb(record), digest_size=16).digest()
+                payload = blake2b(record[9], digest_size=16).digest()
+                chain = blake2b(chain + struct.pack(">5Q", *record[:5]) + payload, digest_size=16).digest()
                 found.append(record)
     assert [one[0] for one in found] == [one.offset for one in HISTORY_SHORT]
     assert [one[9] for one in found] == [one.payload for one in HISTORY_SHORT]
