@@ -300,6 +300,32 @@ def test_on_a_full_disk_nothing_is_written_and_retention_still_gives_space_back(
     assert not [name for name in disk.listdir(DIRECTORY) if name.endswith(".gone")]
 
 
+def test_a_frame_that_did_not_fit_leaves_nothing_behind() -> None:
+    """What is written in its place may be shorter, and no start is to take the rest for something torn."""
+    partial = 0
+    for seed in range(10):
+        disk = SimulatedDisk()
+        log = open_log(disk, settings=DeliverySettings(compression_level=0)).log
+        middle = HISTORY[20].index
+        feed(log, between(HISTORY, 0, middle))
+        log.sync()
+        before = disk.statistics().steps
+        disk.fail_at(1, Trouble.ENOSPC, Random(seed))
+        with pytest.raises(DiskFullError):
+            log.append(between(HISTORY, middle, LAST), LAST)
+        partial += disk.statistics().steps - before == 2
+        (path,) = [name for name in disk.listdir(DIRECTORY) if name.endswith(".seg")]
+        assert len(disk.contents(f"{DIRECTORY}/{path}")) == log.statistics().bytes
+        following = HISTORY[21].index
+        log.append(between(HISTORY, middle, following), following)
+        log.sync()
+        disk.kill()
+        opened = open_log(disk, seed=2)
+        assert opened.report.torn is None
+        assert read_all(opened.log) == between(HISTORY, 0, following)
+    assert partial == 10, "the write, and cutting off what it left"
+
+
 def test_a_start_on_a_full_disk_can_be_repeated() -> None:
     disk = SimulatedDisk()
     log = open_log(disk).log
