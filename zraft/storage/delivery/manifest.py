@@ -24,9 +24,10 @@ from zraft.storage.filesystem import FileSystem
 FORMAT: Final = 1
 NAME: Final = "manifest"
 TEMPORARY: Final = "manifest.tmp"
-MANIFEST_BYTES_MAX: Final = 16 << 20
+MANIFEST_BYTES_MAX: Final = 64 << 20
 SEGMENTS_MAX: Final = 1 << 16
-"""With as many, the last one grows beyond `segment_bytes_max` instead; a row has 120 bytes or so."""
+"""With as many, the last one grows beyond `segment_bytes_max` instead; a row has 120 bytes or so.
+Fetched segments may make a list longer, so that four times as many are read."""
 
 _CRC_KEY: Final = b"\xa3crc\xce"
 _CRC = struct.Struct(">I")
@@ -137,7 +138,7 @@ def decode_manifest(data: bytes) -> Manifest:
     if covered[8] != FORMAT:
         raise ManifestFormatError(f"manifest of format {covered[8]}, this release knows {FORMAT}")
     try:
-        fields: Any = msgpack.unpackb(data, use_list=False, max_array_len=SEGMENTS_MAX)
+        fields: Any = msgpack.unpackb(data, use_list=False, max_array_len=4 * SEGMENTS_MAX)
     except (ValueError, TypeError, msgpack.UnpackException) as error:
         raise ManifestFormatError(f"not a MessagePack map ({error})") from error
     match fields:
@@ -163,7 +164,7 @@ def load_manifest(fs: FileSystem, directory: str, group: int) -> Manifest:
     with reading(path):
         file = fs.open(path)
         try:
-            data = fs.pread(file, MANIFEST_BYTES_MAX, 0)
+            data = fs.pread(file, min(fs.size(file), MANIFEST_BYTES_MAX), 0)
         finally:
             fs.close(file)
     try:

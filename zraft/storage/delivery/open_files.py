@@ -51,21 +51,12 @@ class OpenFiles:
         finally:
             self._release(opened)
 
-    def hold(self, path: str, file: int) -> None:
-        """Take over a file that was just created, and keep it open until `let_go`."""
-        opened = _Open(file)
-        opened.users = 1
-        with self._mutex:
-            assert path not in self._files, path
-            self._files[path] = opened
-            self._shrink()
-
     def grip(self, path: str) -> int:
         """Open the file and keep it open until `let_go`."""
         return self._acquire(path).file
 
     def let_go(self, path: str) -> None:
-        """End what `hold` or `grip` began."""
+        """End what `grip` began."""
         with self._mutex:
             opened = self._files.get(path)
         if opened is not None:

@@ -199,7 +199,7 @@ class IndexCache:
             with reading(path):
                 file = self._fs.open(path)
                 try:
-                    data = self._fs.pread(file, INDEX_BYTES_MAX, 0)
+                    data = self._fs.pread(file, min(self._fs.size(file), INDEX_BYTES_MAX), 0)
                 finally:
                     self._fs.close(file)
         except StorageError:
