@@ -6,7 +6,6 @@ import io
 import re
 import struct
 from hashlib import blake2b
-from pathlib import Path
 
 import msgpack
 import pytest
@@ -129,19 +128,17 @@ def test_any_messagepack_library_reads_a_segment_and_can_follow_its_digests(leve
 
 
 def test_the_program_that_the_document_shows_prints_deliveries_and_digests(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
     disk = SimulatedDisk()
     log = open_log(disk, settings=evolve(SMALL, compression_level=3, segment_bytes_max=1 << 20)).log
     feed(log, HISTORY_SHORT)
     log.close()
     (name,) = [name for name in disk.listdir(DIRECTORY) if name.endswith(".seg")]
-    path = tmp_path / name
-    path.write_bytes(disk.contents(f"{DIRECTORY}/{name}"))
     text = (REPOSITORY / "docs" / "STORAGE.md").read_text(encoding="utf-8")
     program = text.split("This prints one and follows its digests:")[1].split("```python")[1].split("```")[0]
-    program = re.sub(r'open\("[^"]*", "rb"\)', f"io.BytesIO(open({str(path)!r}, 'rb').read())", program)
-    exec(program, {})
+    program = re.sub(r'open\("[^"]*", "rb"\)', "segment", program)
+    exec(program, {"segment": io.BytesIO(disk.contents(f"{DIRECTORY}/{name}"))})
     lines = capsys.readouterr().out.splitlines()
     assert len(lines) == len(HISTORY_SHORT)
     assert lines[-1].endswith(log.end.chain.hex())
