@@ -1,7 +1,8 @@
 """What can go wrong between us and the disk.
 
 One rule for callers: `DiskFullError` may be waited out, and `CompactedError`, `SnapshotGoneError`, `SnapshotRejectedError`,
-`DeliveriesGoneError` and `SegmentGoneError` concern one request; every other `StorageError` ends the process.
+`DeliveriesGoneError` and `SegmentGoneError` concern one request, `DeliveriesDifferError` one partition; every other
+`StorageError` ends the process.
 """
 
 from __future__ import annotations

@@ -12,7 +12,7 @@ from tests.unit.storage.scenario import PATH, SERVER, entropy_of
 from zraft.ids import GroupId
 from zraft.storage.delivery.fetching import Fetch
 from zraft.storage.delivery.log import DeliveryLog
-from zraft.storage.delivery.manifest import joined, seam
+from zraft.storage.delivery.manifest import joined, load_manifest, seam
 from zraft.storage.delivery.open_files import OpenFiles
 from zraft.storage.delivery.points import IndexCache
 from zraft.storage.delivery.recovery import DeliveryReport, directory_of
@@ -195,7 +195,9 @@ class Life:
 
     def cut(self, offset: int) -> None:
         """Retention. Without space the segment that is being written cannot be closed, and stays."""
-        ends = [segment.end.offset for segment in self.log.manifest().segments]
+        stored = load_manifest(self.disk, DIRECTORY, GROUP)
+        closed_ones = stored.segments[:-1] if stored.open else stored.segments
+        ends = [segment.end.offset for segment in closed_ones]
         closed = max([self.base, *(end for end in ends if end <= offset)])
         end = self.log.end.offset
         self.base_after = end if end <= offset else closed
