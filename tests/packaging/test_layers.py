@@ -27,6 +27,11 @@ ALLOWED: Final[dict[str, tuple[str, ...]]] = {
     "zraft.wire": (*SHARED, *STATE),
     "zraft.wire.reconfig": (*SHARED, *STATE, "zraft.wire", "zraft.address"),
     "zraft.storage": (*SHARED, *STATE),
+    # files of partitions: knows neither consensus nor the log that it is fed from
+    "zraft.storage.delivery": (
+        *(*SHARED, "zraft.storage.directory", "zraft.storage.durable", "zraft.storage.errors"),
+        "zraft.storage.filesystem",
+    ),
     "zraft.transport": (*SHARED, *STATE),
     "zraft.address": SHARED,
     "zraft.config": (*SHARED, *SETTINGS, "zraft.tree.features"),
@@ -61,7 +66,7 @@ ALLOWED: Final[dict[str, tuple[str, ...]]] = {
         "zraft.tree.node",
         "zraft.wire",
     ),
-    "zraft.log_report": (*SHARED, *STATE, "zraft.storage.records"),
+    "zraft.log_report": (*SHARED, *STATE, "zraft.storage.records", "zraft.storage.delivery.values"),
     "zraft.log_command": (*SHARED, *STATE, "zraft.storage", "zraft.log_report"),
     # without a running server: states from files, and directories from states
     "zraft.offline": (*SHARED, *STATE, "zraft.storage", "zraft.wire"),
