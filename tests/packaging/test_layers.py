@@ -22,6 +22,7 @@ ALLOWED: Final[dict[str, tuple[str, ...]]] = {
     "zraft.ids": (),
     "zraft.raft": SHARED,
     "zraft.tree": SHARED,
+    "zraft.claims": SHARED,
     "zraft.wire": (*SHARED, *STATE),
     "zraft.wire.reconfig": (*SHARED, *STATE, "zraft.wire", "zraft.address"),
     "zraft.storage": (*SHARED, *STATE),
@@ -46,6 +47,11 @@ ALLOWED: Final[dict[str, tuple[str, ...]]] = {
         *("zraft.operator.protocol", "zraft.operator.requests"),
     ),
     "zraft.testing": (*SHARED, *SETTINGS, *STATE, *EDGES, "zraft.server"),
+    # runs what decides on both sides of a claim
+    "zraft.testing.claims": (
+        *(*SHARED, "zraft.claims", "zraft_client.claims"),
+        *("zraft.testing.broken", "zraft.testing.planted_registry", "zraft.testing.schedule"),
+    ),
     # the outside of a server: they talk to it through its port
     "zraft.status": (*SHARED, *SETTINGS),
     "zraft.command_group": SHARED,
@@ -129,6 +135,7 @@ ALLOWED: Final[dict[str, tuple[str, ...]]] = {
     "onyxlog.__main__": ("onyxlog.main",),
     # what people import, and what measures through it: the outside of a server, in packages of their own
     "zraft_client": (*SHARED, "zraft.address", "zraft.wire"),
+    "zraft_client.claims": (*SHARED, "zraft.claims", "zraft_client.errors"),
     "zraft_bench": (
         *(*SHARED, *SETTINGS, "zraft.command_group", "zraft.status", "zraft_client"),
         "onyxlog.gossip",
@@ -158,13 +165,18 @@ PURE: Final = (
         "onyxlog.jobs.transform",
     ),
     *("onyxlog.jobs.triggers", "onyxlog.jobs.validation", "onyxlog.jobs.windows", "onyxlog.jobs.workflow"),
-    *("zraft.raft", "zraft.tree", "zraft.wire", "zraft.properties", "zraft.zoo_cfg", "zraft.zoo_env"),
+    *("zraft.raft", "zraft.tree", "zraft.claims", "zraft.wire"),
+    *("zraft.properties", "zraft.zoo_cfg", "zraft.zoo_env"),
     *("zraft.operator.requests", "zraft.operator.protocol"),
     *("zraft.log_report", "zraft.offline.founders", "zraft.offline.walking"),
     *("zraft.admin.commands", "zraft.admin.metrics", "zraft.admin.status", "zraft.admin.summary"),
     *("zraft_client.calls", "zraft_client.errors", "zraft_client.pacing", "zraft_client.protocol"),
     "zraft_client.requests",
     "zraft_client.values",
+    *("zraft_client.claims.claiming", "zraft_client.claims.consumption", "zraft_client.claims.core"),
+    *("zraft_client.claims.health", "zraft_client.claims.lease", "zraft_client.claims.messages"),
+    *("zraft_client.claims.options", "zraft_client.claims.port", "zraft_client.claims.requests"),
+    "zraft_client.claims.tracking",
 )
 IMPURE: Final = frozenset(
     (
