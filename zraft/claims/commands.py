@@ -34,8 +34,9 @@ class ClaimPartition:
 class ClaimMessages:
     """Claim [first, upto), which may not be there yet, while others have other ranges (M-9).
 
-    Counts only if nobody has or had any of it. With `after` above 0 it takes over the live claim of that epoch and
-    that range, of the same client.
+    Counts only if nobody has or had any of it, and no claim of the group ended unfinished since `seen`, the position of
+    the view in which it was free: a late copy does not claim what the first one was granted and gave back. With `after`
+    above 0 it takes over the live claim of that epoch and that range, of the same client. `start` as in `ClaimPartition`.
     """
 
     group: str
@@ -46,6 +47,8 @@ class ClaimMessages:
     mode: Mode
     first: int
     upto: int
+    seen: int
+    start: int = 0
 
 
 @frozen

@@ -12,7 +12,7 @@ from zraft.claims.values import RANGES_MAX, Claim, Mode
 class Group:
     """`claims` are live and cover nothing twice, sorted by their first offset. A record is replaced, never changed.
 
-    `last_epoch` is the highest epoch granted. `unconfirmed` counts messages that at-most-once claims took and ended
+    `freed_at` is the position at which a claim last ended unfinished. `last_epoch` is the highest epoch granted. `unconfirmed` counts messages that at-most-once claims took and ended
     without having confirmed: so many at most are lost.
     """
 
@@ -21,6 +21,7 @@ class Group:
     claims: tuple[Claim, ...] = ()
     last: Claim | None = None
     last_epoch: int = 0
+    freed_at: int = 0
     unconfirmed: int = 0
     paused_until_ms: int = 0
     paused_at: int = 0
@@ -56,13 +57,14 @@ class Group:
         """The same claim, in a later condition."""
         return evolve(self, claims=tuple(claim if c.epoch == claim.epoch else c for c in self.claims))
 
-    def with_end_of(self, claim: Claim) -> Group:
-        """Without a live claim; what it did is done."""
+    def with_end_of(self, claim: Claim, position: int) -> Group:
+        """Without a live claim, which ends at `position`; what it did is done."""
         lost = claim.position - claim.committed if claim.mode is Mode.AT_MOST_ONCE else 0
         return evolve(
             self,
             claims=tuple(one for one in self.claims if one.epoch != claim.epoch),
             progress=self.progress.after(claim.first, claim.position),
             last=claim,
+            freed_at=self.freed_at if claim.is_complete else position,
             unconfirmed=self.unconfirmed + lost,
         )

@@ -90,8 +90,12 @@ class Claims:
     def groups(self) -> Iterable[Group]:
         return self._groups.values()
 
-    def view(self, name: str) -> View:
-        """The group as it stands; a group that is not known stands at the beginning."""
+    def view(self, name: str, now_ms: int = 0) -> View:
+        """The group as it stands; a group that is not known stands at the beginning.
+
+        `now_ms` is the leader's log time, where a leader is asked. The time of the last command stands still while
+        nothing is logged, and by it a pause of an idle partition would never be over.
+        """
         group = self._groups.get(name) or Group(name)
         return View(
             group=name,
@@ -105,7 +109,7 @@ class Claims:
             paused_at=group.paused_at,
             heartbeat_ms=self.heartbeat_ms,
             position=self.position,
-            log_time_ms=self.log_time_ms,
+            log_time_ms=max(self.log_time_ms, now_ms),
         )
 
     def digest(self) -> int:
@@ -119,18 +123,15 @@ class Claims:
         if not isinstance(found, Group):
             return found
         group = found
-        if not command.start >= 0:
-            return self._refused(Reason.INVALID, group)
         held = group.claims[0] if group.claims else None
         if held is not None:
             if not self._is_takeover(command, held) or held.upto is not None:
                 return self._refused(Reason.HELD, group, held)
-            group = group.with_end_of(held)
+            group = group.with_end_of(held, self.position)
         elif command.after != group.last_epoch:
             # Somebody had it since the sender looked: of two that both saw it free, the first in the log wins.
             return self._refused(Reason.MOVED, group)
-        if group.last_epoch == 0 and group.progress == NOTHING:
-            group = evolve(group, progress=Progress(min(command.start, end)))
+        group = self._begun(group, command.start, end)
         return self._grant(group, command, group.progress.floor, None, command.entire_topic)
 
     def _claim_messages(self, command: c.ClaimMessages, end: int) -> Answer:
@@ -142,11 +143,14 @@ class Claims:
             return self._refused(Reason.INVALID, group)
         if upto > end + FUTURE_MESSAGES_MAX:
             return self._refused(Reason.BEYOND_END, group)
+        group = self._begun(group, command.start, end)
         held = group.holder(first, upto)
         if held is not None:
             if not self._is_takeover(command, held) or (held.first, held.upto) != (first, upto):
                 return self._refused(Reason.TAKEN, group, held)
-            group, first = group.with_end_of(held), held.position
+            group, first = group.with_end_of(held, self.position), held.position
+        elif command.seen < group.freed_at:
+            return self._refused(Reason.MOVED, group)
         elif group.progress.touches(first, upto):
             return self._refused(Reason.TAKEN, group)
         if group.is_full:
@@ -166,6 +170,13 @@ class Claims:
             return Granted(repeated, group.skips(repeated), self.log_time_ms)
         if self.log_time_ms < group.paused_until_ms:
             return self._refused(Reason.PAUSED, group)
+        return group
+
+    @staticmethod
+    def _begun(group: Group, start: int, end: int) -> Group:
+        """The group, with its beginning if it had no claim before."""
+        if group.last_epoch == 0 and group.progress == NOTHING:
+            return evolve(group, progress=Progress(min(start, end)))
         return group
 
     @staticmethod
@@ -282,7 +293,7 @@ class Claims:
         return self._end(group, claim)
 
     def _end(self, group: Group, claim: Claim) -> Accepted:
-        self._put(group.with_end_of(claim))
+        self._put(group.with_end_of(claim, self.position))
         return self._accepted(group, claim, ended=True)
 
     # Administration ---------------------------------------------------------------------------------------------

@@ -12,14 +12,14 @@ from collections import deque
 from collections.abc import Callable, Mapping
 from typing import Final, Protocol
 
-from attrs import frozen
+from attrs import evolve, frozen
 
-from zraft.claims.answers import Answer, Granted, Reason, Refused, View
+from zraft.claims.answers import Answer, Granted, Reason, Refused
 from zraft.claims.commands import ClaimMessages, ClaimPartition
-from zraft.claims.values import Claim, Owner
+from zraft.claims.values import RANGE_MESSAGES_MAX, Claim, Owner
 from zraft_client.claims.options import ConsumerOptions
 from zraft_client.claims.port import Seen
-from zraft_client.claims.requests import Requests
+from zraft_client.claims.requests import NEVER, Requests
 
 HELD_LOOKS: Final = 8
 """How often in a heartbeat interval to look whether a partition that is held has become free."""
@@ -38,6 +38,10 @@ class Owned(Protocol):
         """Of its claims of this partition, those included that it is releasing."""
         ...
 
+    def ranges(self, place: Place) -> tuple[int, int]:
+        """Its claims of ranges of this partition: with messages to process, as far as is known, and still without."""
+        ...
+
     def holds(self, place: Place) -> bool:
         """Whether it may process this partition right now."""
         ...
@@ -45,9 +49,13 @@ class Owned(Protocol):
 
 @frozen
 class _Attempt:
-    """One claim under way; `sent_ms` is when it was first sent, however often it was repeated."""
+    """One claim under way; `sent_ms` is when it was first sent, however often it was repeated.
+
+    `end` is the partition's end as seen before.
+    """
 
     place: Place
+    end: int
     command: ClaimPartition | ClaimMessages
     sent_ms: int
     tries: int
@@ -65,7 +73,7 @@ class Claiming:
         rng: random.Random,
         requests: Requests,
         owned: Owned,
-        on_granted: Callable[[Place, Granted, int, int], None],
+        on_granted: Callable[[Place, Granted, int, int, int], None],
         now_ms: int,
     ) -> None:
         self._group = group
@@ -111,8 +119,8 @@ class Claiming:
         self._go_on(now_ms)
 
     @property
-    def next_due_ms(self) -> int | None:
-        return None if self._stopped or self._busy or not self._places else self._next_round_ms
+    def next_due_ms(self) -> int:
+        return NEVER if self._stopped or self._busy or not self._places else self._next_round_ms
 
     def _wait_ms(self) -> int:
         return self._rng.randint(0, self._options.claim_interval_ms)
@@ -147,7 +155,7 @@ class Claiming:
             return False
         topic, partition = place
         if options.range_messages:
-            return len(self._owned.epochs(place)) <= options.ranges_ahead
+            return self._owned.ranges(place)[0] <= options.ranges_ahead
         if self._owned.epochs(place):
             return False
         # Partition 0 is the key to the others; while rights to it are in doubt, none is added.
@@ -166,8 +174,8 @@ class Claiming:
             self._end_round(now_ms)
             return
         command = None if seen is None else self._command(place, seen, now_ms)
-        if command is not None:
-            self._send(_Attempt(place, command, now_ms, 1), now_ms)
+        if seen is not None and command is not None:
+            self._send(_Attempt(place, seen.end, command, now_ms, 1), now_ms)
         elif seen is None and self._tries < TRIES_MAX:
             self._tries += 1
             self._look(place, now_ms)
@@ -193,7 +201,7 @@ class Claiming:
             return None
         start = seen.end if self._options.start_at_latest else seen.earliest
         if self._options.range_messages:
-            return self._range(view, start)
+            return self._range(place, seen, start, now_ms)
         if view.claims:
             self.leave_alone(place, now_ms + view.claims[0].heartbeat_ms // HELD_LOOKS)
             return None
@@ -231,6 +239,7 @@ class Claiming:
                 self._options.mode,
                 claim.first,
                 claim.upto,
+                seen=0,
             )
         return ClaimPartition(
             self._group,
@@ -243,12 +252,22 @@ class Claiming:
             self._options.claim_entire_topic,
         )
 
-    def _range(self, view: View, start: int) -> ClaimMessages | None:
+    def _range(self, place: Place, seen: Seen, start: int, now_ms: int) -> ClaimMessages | None:
+        view = seen.view
         if view.whole is not None:
+            self.leave_alone(place, now_ms + view.whole.heartbeat_ms // HELD_LOOKS)
             return None
-        # A group that is new begins at `start`; later, retention may have passed what is free.
-        lowest = start if view.last_epoch == 0 or not self._options.start_at_latest else view.floor
-        first, upto = view.free_from(lowest, self._options.range_messages)
+        is_new = view.last_epoch == 0 and view.floor == 0
+        first, upto = view.free_from(start if is_new else 0, self._options.range_messages)
+        if upto < seen.earliest:
+            # Retention removed all of it. It is claimed all the same, as far as it goes, to be done with.
+            first, upto = view.free_from(first, min(RANGE_MESSAGES_MAX, seen.earliest - first))
+        active, ahead = self._owned.ranges(place)
+        if first >= seen.end and active + ahead > self._options.ranges_ahead:
+            # Enough is claimed in advance. What is there already, like the rest of a dead consumer's range, is taken
+            # besides: who only waits for messages to come must not leave those that are there to nobody.
+            self.leave_alone(place, now_ms + view.heartbeat_ms // HELD_LOOKS)
+            return None
         self._attempts += 1
         return ClaimMessages(
             self._group,
@@ -259,6 +278,8 @@ class Claiming:
             self._options.mode,
             first,
             upto,
+            view.position,
+            start,
         )
 
     # Answers ----------------------------------------------------------------------------------------------------
@@ -272,7 +293,7 @@ class Claiming:
     def _on_answer(self, attempt: _Attempt, answer: Answer | None, now_ms: int) -> None:
         if answer is None and attempt.tries < TRIES_MAX and not self._stopped:
             # The same attempt again: it is granted once, however many copies arrive.
-            again = _Attempt(attempt.place, attempt.command, attempt.sent_ms, attempt.tries + 1)
+            again = evolve(attempt, tries=attempt.tries + 1)
             self._send(again, now_ms)
             return
         if isinstance(answer, Granted):
@@ -291,7 +312,7 @@ class Claiming:
         # The next round begins behind it, so that everything has its turn.
         self._start = (self._places.index(place) + 1) % len(self._places)
         # Counted from when it was first sent: the service may have heard any copy of it.
-        self._on_granted(place, granted, attempt.sent_ms, now_ms)
+        self._on_granted(place, granted, attempt.end, attempt.sent_ms, now_ms)
         options = self._options
         go_on = (
             self._reclaiming or options.greedy_claims or options.claim_entire_topic or options.range_messages

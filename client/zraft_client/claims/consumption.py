@@ -19,7 +19,7 @@ from zraft_client.claims.lease import Lease
 from zraft_client.claims.messages import Message
 from zraft_client.claims.options import ConsumerOptions
 from zraft_client.claims.port import Fetched, Record
-from zraft_client.claims.requests import Requests, Then
+from zraft_client.claims.requests import NEVER, Requests, Then
 from zraft_client.claims.tracking import Tracking
 
 
@@ -43,6 +43,7 @@ class Consumption:
         topic: str,
         partition: int,
         granted: Granted,
+        end: int,
         sent_ms: int,
         now_ms: int,
         options: ConsumerOptions,
@@ -56,8 +57,11 @@ class Consumption:
         self.claim = claim
         self.committed = claim.committed
         """What the service knows to be processed."""
-        self.end = claim.first
+        self.end = end
+        """The partition's end, as last seen."""
         self.ended: Ended | None = None
+        self.due_ms = now_ms
+        """When `on_time` has something to do next; 0, at once, after every answer."""
         self.lease = Lease(claim.heartbeat_ms, sent_ms)
         self.health = Health(claim.heartbeat_ms)
         self._tracking = Tracking(claim.position)
@@ -100,6 +104,11 @@ class Consumption:
         upto = self.end if self.claim.upto is None else min(self.end, self.claim.upto)
         return max(0, upto - self.current)
 
+    @property
+    def has_work(self) -> bool:
+        """Whether its next message is there, as far as is known."""
+        return self.current < self.end
+
     def has_ready(self, now_ms: int) -> bool:
         return bool(self._ready) and self.ended is None and self.lease.holds(now_ms)
 
@@ -120,6 +129,7 @@ class Consumption:
 
     def flush(self, now_ms: int) -> None:
         """Tell the service now how far processing is."""
+        self.due_ms = 0
         self._next_beat_ms = now_ms
 
     def release(self, now_ms: int, *, drain: bool) -> None:
@@ -127,6 +137,7 @@ class Consumption:
 
         At least once, nothing needs draining: a successor gets it.
         """
+        self.due_ms = 0
         if not self._releasing:
             self._releasing = True
             self._next_release_ms = now_ms
@@ -138,8 +149,11 @@ class Consumption:
     # Time -------------------------------------------------------------------------------------------------------
 
     def on_time(self, now_ms: int) -> None:
-        if self.ended is not None:
-            return
+        if self.ended is None:
+            self._on_time(now_ms)
+        self.due_ms = self._next_due_ms(now_ms)
+
+    def _on_time(self, now_ms: int) -> None:
         if not self._beating and self._next_beat_ms <= now_ms and not self._release_sent:
             self._send_heartbeat(now_ms)
         if self._releasing:
@@ -150,24 +164,24 @@ class Consumption:
         if self._wants_batch and self._next_batch_ms <= now_ms and self.lease.holds(now_ms):
             self._send_batch(now_ms)
 
-    def next_due_ms(self, now_ms: int) -> int | None:
-        """When `on_time` has something to do next, unless an answer comes earlier."""
+    def _next_due_ms(self, now_ms: int) -> int:
         if self.ended is not None:
-            return None
-        due = []
+            return 0
+        due = NEVER
         if not self._beating and not self._release_sent:
-            due.append(self._next_beat_ms)
+            due = self._next_beat_ms
+        holds = self.lease.holds(now_ms)
         if self._releasing:
             if not self._release_sent and not self._batching:
-                due.append(self._next_release_ms)
-            if self._drain and self._wants_batch and self.lease.holds(now_ms):
-                due.append(self._next_batch_ms)
-        elif self.lease.holds(now_ms):
+                due = min(due, self._next_release_ms)
+            if self._drain and holds and self._wants_batch:
+                due = min(due, self._next_batch_ms)
+        elif holds:
             if self._wants_fetch:
-                due.append(self._next_fetch_ms)
+                due = min(due, self._next_fetch_ms)
             if self._wants_batch:
-                due.append(self._next_batch_ms)
-        return min(due, default=None)
+                due = min(due, self._next_batch_ms)
+        return due
 
     @property
     def _deadline_after_ms(self) -> int:
@@ -193,6 +207,7 @@ class Consumption:
         self._submit(command, now_ms, then)
 
     def _on_heartbeat(self, beat: int, answer: Answer | None, now_ms: int) -> None:
+        self.due_ms = 0
         self._beating = False
         if answer is None:
             self._next_beat_ms = now_ms + self._retry_wait_ms
@@ -255,6 +270,7 @@ class Consumption:
         )
 
     def _on_fetched(self, fetched: Fetched | None, now_ms: int) -> None:
+        self.due_ms = 0
         self._fetching = False
         if fetched is None:
             self._next_fetch_ms = now_ms + self._retry_wait_ms
@@ -322,6 +338,7 @@ class Consumption:
         self._submit(CommitBatch(self.group, self.epoch, self._batch_upto), now_ms, self._on_batch)
 
     def _on_batch(self, answer: Answer | None, now_ms: int) -> None:
+        self.due_ms = 0
         self._batching = False
         if self.ended is not None or (answer is not None and not self._is_owner(answer, now_ms)):
             return
@@ -358,6 +375,7 @@ class Consumption:
         self._submit(Release(self.group, self.epoch, self.current), now_ms, self._on_released)
 
     def _on_released(self, answer: Answer | None, now_ms: int) -> None:
+        self.due_ms = 0
         if answer is None:
             self._release_sent = False
             self._next_release_ms = now_ms + self._retry_wait_ms

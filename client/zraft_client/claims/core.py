@@ -19,7 +19,7 @@ from zraft_client.claims.claiming import Claiming, Place
 from zraft_client.claims.consumption import Consumption, Ended
 from zraft_client.claims.messages import CommitToken, Message
 from zraft_client.claims.options import ConsumerOptions
-from zraft_client.claims.requests import Effect, Reply, Requests
+from zraft_client.claims.requests import NEVER, Effect, Reply, Requests
 
 Key = tuple[str, int, int]
 """(topic, partition, epoch)"""
@@ -70,7 +70,12 @@ class ConsumerCore:
     # What claiming asks -----------------------------------------------------------------------------------------
 
     def claims(self) -> int:
-        return len(self._consumptions)
+        """Those of ranges that have no messages yet do not count: they must not keep it from what there is to do."""
+        return sum(one.claim.upto is None or one.has_work for one in self._consumptions.values())
+
+    def ranges(self, place: Place) -> tuple[int, int]:
+        ranges = [one.has_work for key, one in self._consumptions.items() if key[:2] == place]
+        return sum(ranges), len(ranges) - sum(ranges)
 
     def epochs(self, place: Place) -> frozenset[int]:
         return frozenset(key[2] for key in self._consumptions if key[:2] == place)
@@ -109,7 +114,8 @@ class ConsumerCore:
 
     def _step(self, now_ms: int) -> None:
         for one in self._consumptions.values():
-            one.on_time(now_ms)
+            if one.due_ms <= now_ms:
+                one.on_time(now_ms)
         self._remove_ended(now_ms)
         if not self._terminating:
             self._claiming.on_time(now_ms)
@@ -135,7 +141,7 @@ class ConsumerCore:
                 one.release(now_ms, drain=True)
                 one.on_time(now_ms)
 
-    def _on_granted(self, place: Place, granted: Granted, sent_ms: int, now_ms: int) -> None:
+    def _on_granted(self, place: Place, granted: Granted, end: int, sent_ms: int, now_ms: int) -> None:
         key = (*place, granted.claim.epoch)
         if key in self._consumptions:
             return
@@ -144,7 +150,7 @@ class ConsumerCore:
             return
         self._counts["granted"] += 1
         one = Consumption(
-            self.group, *place, granted, sent_ms, now_ms, self.options, self._rng, self._requests
+            self.group, *place, granted, end, sent_ms, now_ms, self.options, self._rng, self._requests
         )
         self._consumptions[key] = one
         self._turns.append(key)
@@ -159,11 +165,12 @@ class ConsumerCore:
     @property
     def next_due_ms(self) -> int | None:
         """When `on_time` is to be called next, unless a reply comes earlier."""
-        due = [one.next_due_ms(self._now_ms) for one in self._consumptions.values()]
+        due = [one.due_ms for one in self._consumptions.values()]
         due.append(self._requests.next_due_ms)
         if not self._terminating:
             due.append(self._claiming.next_due_ms)
-        return min((when for when in due if when is not None), default=None)
+        soonest = min(due)
+        return None if soonest == NEVER else soonest
 
     def next_message(self, now_ms: int) -> Message | None:
         """The next message to process; claims take turns."""

@@ -95,7 +95,7 @@ class MemoryService:
     async def look(self, topic: str, partition: int, group: str) -> Seen:
         self.tick()
         kept = self._topics[topic][partition]
-        return Seen(kept.claims.view(group), kept.earliest, kept.end)
+        return Seen(kept.claims.view(group, self._clock()), kept.earliest, kept.end)
 
     async def submit(self, topic: str, partition: int, command: Command) -> Answer:
         self.tick()

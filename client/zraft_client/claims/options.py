@@ -31,7 +31,7 @@ class ConsumerOptions:
     release_claims_if_behind: bool = True
     """`ReleaseClaimsIfBehind`: release what falls behind for three heartbeats, for somebody faster."""
     maximum_claims: int = field(default=0)
-    """`MaximumClaims`: own at most so many claims; 0 is as many as there are."""
+    """`MaximumClaims`: own at most so many claims, ranges without messages not counted; 0 is as many as there are."""
     range_messages: int = field(default=0)
     """Above 0: claim ranges of so many messages instead of whole partitions, so that several consumers share one."""
     ranges_ahead: int = field(default=1)

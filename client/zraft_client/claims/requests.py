@@ -7,6 +7,7 @@ whether it was carried out; an answer that comes later than that finds nobody.
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Final
 
 from attrs import frozen
 
@@ -39,6 +40,9 @@ class Fetch:
     first: int
     count: int
 
+
+NEVER: Final = 2**63 - 1
+"""As a time at which something is due."""
 
 Effect = Submit | Look | Fetch
 Reply = Answer | Seen | Fetched | None
@@ -126,5 +130,5 @@ class Requests:
         return taken
 
     @property
-    def next_due_ms(self) -> int | None:
-        return min((deadline_ms for deadline_ms, _ in self._waiting.values()), default=None)
+    def next_due_ms(self) -> int:
+        return min((deadline_ms for deadline_ms, _ in self._waiting.values()), default=NEVER)

@@ -274,4 +274,6 @@ class SimulatedPartition:
             return None
         replica = self.leader if self.leader in awake and self._rng.random() < 0.7 else self._rng.choice(awake)
         assert replica is not None
-        return replica.claims.view(group)
+        if replica is not self.leader and self._rng.random() < 0.8:
+            self._catch_up(replica)
+        return replica.claims.view(group, self._log_time() if replica is self.leader else 0)
