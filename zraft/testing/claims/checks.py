@@ -114,21 +114,32 @@ class Checks:
         if claim.epoch != position:
             held = next((one for one in live if one.epoch == claim.epoch), None)
             if held is None or held.owner != Owner(command.client, command.instance):
-                broken("one owner", f"{where}: {command.client}/{command.instance} was told that it owns {claim}")
+                broken(
+                    "one owner", f"{where}: {command.client}/{command.instance} was told that it owns {claim}"
+                )
             self.seen["grants repeated"] += 1
             return
         attempt = (partition, command.group, command.client, command.instance, command.attempt)
         if attempt in self._attempts:
-            broken("a claim is granted once", f"{where}: {attempt} was granted at {self._attempts[attempt]} before")
+            broken(
+                "a claim is granted once",
+                f"{where}: {attempt} was granted at {self._attempts[attempt]} before",
+            )
         self._attempts[attempt] = position
         for held in list(live):
             if held.covers(claim.first, claim.upto) or (isinstance(command, c.ClaimPartition)):
                 if held.owner.client != command.client or held.epoch != command.after:
-                    broken("disjoint intervals", f"{where}: granted to {command.client}, but {held} has not ended")
+                    broken(
+                        "disjoint intervals",
+                        f"{where}: granted to {command.client}, but {held} has not ended",
+                    )
                 self._end(held, position, "takeover")
         expected = self._start[place]
         if isinstance(command, c.ClaimPartition) and claim.first < expected:
-            broken("where a successor starts", f"{where}: starts at {claim.first}, claimed or committed was {expected}")
+            broken(
+                "where a successor starts",
+                f"{where}: starts at {claim.first}, claimed or committed was {expected}",
+            )
         holding = Holding(
             group=command.group,
             partition=partition,
@@ -163,7 +174,10 @@ class Checks:
         where = f"partition {partition}, group {command.group}, position {position}"
         held = next((one for one in self._live[command.group, partition] if one.epoch == command.epoch), None)
         if held is None:
-            broken("a stale owner is fenced", f"{where}: {kind} of epoch {command.epoch} was accepted after its end")
+            broken(
+                "a stale owner is fenced",
+                f"{where}: {kind} of epoch {command.epoch} was accepted after its end",
+            )
         self.seen[kind] += 1
         if isinstance(command, c.CommitBatch):
             held.claimed = max(held.claimed, command.upto)
@@ -184,7 +198,13 @@ class Checks:
             broken("a release ends the claim", f"{where}: {answer}")
 
     def _on_expired(
-        self, partition: int, position: int, log_time_ms: int, command: c.Expire, leadership: int, awake_ms: int
+        self,
+        partition: int,
+        position: int,
+        log_time_ms: int,
+        command: c.Expire,
+        leadership: int,
+        awake_ms: int,
     ) -> None:
         where = f"partition {partition}, group {command.group}, position {position}"
         held = next((one for one in self._live[command.group, partition] if one.epoch == command.epoch), None)
@@ -222,9 +242,13 @@ class Checks:
                 broken("claimed before processed", f"{where}: only {held.claimed} is claimed in the log")
         # An owner whose client was started a second time learns of it with its next command, not before.
         if held.ended is not None and held.ended_by != "takeover":
-            broken("a stale owner stops", f"{where}: handed out after the claim's {held.ended_by} at {held.ended}")
+            broken(
+                "a stale owner stops",
+                f"{where}: handed out after the claim's {held.ended_by} at {held.ended}",
+            )
         earlier = self._earlier.get((*place, offset))
-        if earlier is not None and earlier.epoch != epoch:
+        # A twin that was started over a living process is the later owner, and its commits bind only later ones.
+        if earlier is not None and earlier.epoch < epoch:
             self._on_again(earlier, offset, where)
         self._given[place].add(offset)
         self._earlier[(*place, offset)] = held
@@ -244,7 +268,9 @@ class Checks:
                 f"{earlier.sent_ms} ms was accepted",
             )
 
-    def on_processed(self, group: str, partition: int, offset: int, epoch: int, now_ms: int, current: int) -> None:
+    def on_processed(
+        self, group: str, partition: int, offset: int, epoch: int, now_ms: int, current: int
+    ) -> None:
         """A program is done with a message; everything below `current` was processed under this claim, too."""
         self.done[group, partition].add(offset)
         held = self._all[partition, epoch]
@@ -280,6 +306,9 @@ class Checks:
             return
         if mode is Mode.AT_LEAST_ONCE:
             missing = sorted(set(range(end)) - self.done[group, partition])
-            broken("at least once", f"partition {partition}, group {group}: never processed: {missing[:10]} of {end}")
+            broken(
+                "at least once",
+                f"partition {partition}, group {group}: never processed: {missing[:10]} of {end}",
+            )
         left = [offset for offset, byte in enumerate(self.taken(group, partition, end)) if not byte]
         broken("liveness", f"partition {partition}, group {group}: never claimed: {left[:10]} of {end}")

@@ -196,7 +196,9 @@ class SimulatedPartition:
 
     def _append(self, command: Command | None, reply: Reply | None, end: int | None = None) -> None:
         before = self._log[-1].end if self._log else 0
-        entry = Entry(len(self._log) + 1, self._log_time(), command, before if end is None else before + 1, reply)
+        entry = Entry(
+            len(self._log) + 1, self._log_time(), command, before if end is None else before + 1, reply
+        )
         self._log.append(entry)
         self._schedule.after(self._rng.randint(1, 20), self._commit, self._term, entry.position)
 
@@ -272,7 +274,9 @@ class SimulatedPartition:
         awake = [one for one in self._replicas if not one.server.is_stopped(now)]
         if not awake:
             return None
-        replica = self.leader if self.leader in awake and self._rng.random() < 0.7 else self._rng.choice(awake)
+        replica = (
+            self.leader if self.leader in awake and self._rng.random() < 0.7 else self._rng.choice(awake)
+        )
         assert replica is not None
         if replica is not self.leader and self._rng.random() < 0.8:
             self._catch_up(replica)

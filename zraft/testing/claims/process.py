@@ -179,10 +179,18 @@ class Process:
 
     def _hand_out(self, message: Message) -> None:
         self._checks.on_handed_out(
-            self.group.name, message.partition, message.offset, message.epoch, self._schedule.now_ms, self.rate
+            self.group.name,
+            message.partition,
+            message.offset,
+            message.epoch,
+            self._schedule.now_ms,
+            self.rate,
         )
         self._busy += 1
         takes = int(self._rng.expovariate(1 / self._process_ms)) + 1
+        if self._rng.random() < 0.02:
+            # Some are much slower than others, so that those behind them are committed first.
+            takes += self._rng.randint(0, 2 * HEARTBEAT_MS)
         self._schedule.after(takes, self._when_running, self._processed, message)
 
     def _processed(self, message: Message) -> None:
@@ -191,7 +199,7 @@ class Process:
         current = 0
         for one in self.core.consumptions():
             if known and (one.partition, one.epoch) == (message.partition, message.epoch):
-                current = one.current
+                current = one._tracking.current
         self._checks.on_processed(
             self.group.name, message.partition, message.offset, message.epoch, self._schedule.now_ms, current
         )

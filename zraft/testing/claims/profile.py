@@ -87,7 +87,9 @@ def _group(rng: random.Random, name: str, partitions: int, consumers: int) -> Gr
     bounded = not entire and rng.random() < 0.3
     return GroupProfile(
         name=name,
-        mode=Mode.AT_MOST_ONCE if name == "once" or (name == "ranges" and rng.random() < 0.5) else Mode.AT_LEAST_ONCE,
+        mode=Mode.AT_MOST_ONCE
+        if name == "once" or (name == "ranges" and rng.random() < 0.5)
+        else Mode.AT_LEAST_ONCE,
         consumers=consumers,
         range_messages=rng.choice((5, 20)) if name == "ranges" else 0,
         entire_topic=entire,

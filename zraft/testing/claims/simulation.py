@@ -53,7 +53,8 @@ class Simulation:
         profile = self.profile
         rates = (profile.clock_rate, -profile.clock_rate, 0.0)
         self.servers = [
-            Server(number, self.rng.randint(0, 10**9), 1 + self.rng.choice(rates)) for number in range(SERVERS)
+            Server(number, self.rng.randint(0, 10**9), 1 + self.rng.choice(rates))
+            for number in range(SERVERS)
         ]
         self.partitions = [
             SimulatedPartition(number, self.servers, self.schedule, self.rng, self.checks)
@@ -139,7 +140,10 @@ class Simulation:
             process = self.rng.choice(self.processes)
             process.end(release=self.rng.random() < 0.5)
             self.schedule.after(
-                HEARTBEAT_MS + self.rng.randint(0, RESTART_MS_MAX), self._start_again, process.group, process.client
+                HEARTBEAT_MS + self.rng.randint(0, RESTART_MS_MAX),
+                self._start_again,
+                process.group,
+                process.client,
             )
 
     def _start_again(self, group: GroupProfile, client: str) -> None:
@@ -171,7 +175,9 @@ class Simulation:
         for partition in self.partitions:
             leader = partition.leader
             if leader is not None and leader.server in stopped and until - now > 400:
-                self.schedule.after(self.rng.randint(200, 400), self._depose_stopped, partition, partition.leader)
+                self.schedule.after(
+                    self.rng.randint(200, 400), self._depose_stopped, partition, partition.leader
+                )
 
     def _depose_stopped(self, partition: SimulatedPartition, leader: object) -> None:
         if partition.leader is leader and partition.leader is not None:
