@@ -12,8 +12,9 @@ from zraft.claims.values import RANGES_MAX, Claim, Mode
 class Group:
     """`claims` are live and cover nothing twice, sorted by their first offset. A record is replaced, never changed.
 
-    `freed_at` is the position at which a claim last ended unfinished. `last_epoch` is the highest epoch granted. `unconfirmed` counts messages that at-most-once claims took and ended
-    without having confirmed: so many at most are lost.
+    `last_epoch` is the highest epoch granted, `freed_at` the position at which a claim last ended unfinished.
+    `unconfirmed` counts messages that at-most-once claims took and had not confirmed when they ended: so many at
+    most are lost.
     """
 
     name: str

@@ -88,8 +88,8 @@ class Consumer:
     async def consume(self) -> AsyncIterator[Message]:
         """`ConsumeChannel`: messages until the consumer is terminated.
 
-        At least once, `commit` each when it is processed. At most once, committing only tells how far one is. Several
-        tasks may iterate; each message goes to one of them.
+        `commit` each when it is processed, also at most once: there it decides nothing about who gets it, but makes
+        room in the queue and tells how far one is. Several tasks may iterate; each message goes to one of them.
         """
         while True:
             core = self._running()

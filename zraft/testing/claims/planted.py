@@ -1,4 +1,7 @@
-"""Bugs planted into claims, each of which the simulation must notice. First Marshal's own, by their number in docs/CLAIMS.md."""
+"""Bugs planted into claims, each of which the simulation must notice.
+
+First Marshal's own, by their numbers in docs/CLAIMS.md.
+"""
 
 from __future__ import annotations
 
@@ -9,8 +12,8 @@ from typing import Any, Final
 from attrs import evolve, frozen
 
 from zraft.claims import commands as c
-from zraft.claims import snapshot, state, values
-from zraft.claims.answers import Accepted, Answer, Refused, View
+from zraft.claims import snapshot, values
+from zraft.claims.answers import Accepted, Answer, Reason, Refused, View
 from zraft.claims.expiry import ClaimExpiry
 from zraft.claims.group import Group
 from zraft.claims.state import Claims
@@ -256,7 +259,7 @@ def expiry_applied_blindly() -> Sequence[Patch]:
         group = self._groups.get(command.group)
         claim = None if group is None else group.live(command.epoch)
         if group is None or claim is None:
-            return self._refused(state.Reason.FENCED, group)
+            return self._refused(Reason.FENCED, group)
         return self._end(group, claim)
 
     return ((Claims, "_expire", expire),)

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Callable
 from typing import Final
 
 from attrs import frozen
 
 from zraft.claims.answers import Answer
-from zraft.claims.commands import Pause
+from zraft.claims.commands import Command, Pause
 from zraft.testing.broken import BrokenPromiseError
 from zraft.testing.claims.checks import Checks
-from zraft.testing.claims.partition import SERVERS, Server, SimulatedPartition
+from zraft.testing.claims.partition import SERVERS, Replica, Reply, Server, SimulatedPartition
 from zraft.testing.claims.process import CLAIM_INTERVAL_MS, Process
 from zraft.testing.claims.profile import FAULTY_MS, HEARTBEAT_MS, GroupProfile, Profile, roll
 from zraft.testing.schedule import Schedule
@@ -86,8 +87,7 @@ class Simulation:
 
     # Faults -----------------------------------------------------------------------------------------------------
 
-    def _every(self, mean_ms: float, fault: object) -> None:
-        assert callable(fault)
+    def _every(self, mean_ms: float, fault: Callable[[], None]) -> None:
 
         def again() -> None:
             if not self.healed:
@@ -175,14 +175,11 @@ class Simulation:
         for partition in self.partitions:
             leader = partition.leader
             if leader is not None and leader.server in stopped and until - now > 400:
-                self.schedule.after(
-                    self.rng.randint(200, 400), self._depose_stopped, partition, partition.leader
-                )
+                self.schedule.after(self.rng.randint(200, 400), self._depose_stopped, partition, leader)
 
-    def _depose_stopped(self, partition: SimulatedPartition, leader: object) -> None:
-        if partition.leader is leader and partition.leader is not None:
-            if partition.leader.server.is_stopped(self.schedule.now_ms):
-                partition.depose()
+    def _depose_stopped(self, partition: SimulatedPartition, leader: Replica) -> None:
+        if partition.leader is leader and leader.server.is_stopped(self.schedule.now_ms):
+            partition.depose()
 
     def _pause_a_group(self) -> None:
         self.faults += 1
@@ -209,7 +206,7 @@ class Simulation:
             delays.append(rng.randint(1, 3 * HEARTBEAT_MS))
         return delays
 
-    def _to_leader(self, partition: SimulatedPartition, command: object, reply: object) -> None:
+    def _to_leader(self, partition: SimulatedPartition, command: Command, reply: Reply) -> None:
         for delay in self._delays():
             self.schedule.after(delay, partition.submit, command, reply)
 
