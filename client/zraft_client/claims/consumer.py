@@ -50,7 +50,7 @@ class Consumer:
         self.group = group
         self.options = options or ConsumerOptions()
         self._port = port
-        self._topics = tuple(topics)
+        self.topics = tuple(topics)
         self._clock = clock
         self._rng = rng or random.Random()
         self._core: ConsumerCore | None = None
@@ -69,7 +69,7 @@ class Consumer:
             PortError: the service cannot be asked.
         """
         assert self._core is None, "a consumer is started once"
-        counts = {topic: await self._port.partitions(topic) for topic in self._topics}
+        counts = {topic: await self._port.partitions(topic) for topic in self.topics}
         missing = sorted(topic for topic, count in counts.items() if count == 0)
         if missing or not counts:
             raise BadArgumentsError(f"topics: expected some that exist, found {missing or 'none at all'}")
@@ -92,17 +92,23 @@ class Consumer:
         room in the queue and tells how far one is. Several tasks may iterate; each message goes to one of them.
         """
         while True:
-            core = self._running()
-            message = core.next_message(self._clock())
-            self._wake.set()
-            if message is not None:
-                yield message
-                continue
-            if self._closed:
+            message = await self._next()
+            if message is None:
                 return
-            async with self._changed:
-                # A lease that lapses takes messages away, which nobody needs to be told; all else wakes us.
+            yield message
+
+    async def _next(self) -> Message | None:
+        """The next message, None once the consumer is closed."""
+        async with self._changed:
+            # Asked again whenever something happened; a lease that lapses only takes messages away.
+            while not self._closed:
+                message = self._running().next_message(self._clock())
+                if message is not None:
+                    # There is room for another one.
+                    self._wake.set()
+                    return message
                 await self._changed.wait()
+        return None
 
     def commit(self, message: Message) -> None:
         """`Commit`: the message was processed. In any order.
@@ -180,17 +186,22 @@ class Consumer:
     async def topic_claims(self) -> AsyncIterator[frozenset[str]]:
         """`TopicClaims`: the topics claimed entirely, each time they change."""
         last: frozenset[str] | None = None
-        while not self._closed:
-            now = self.current_topic_claims()
-            if now != last:
-                last = now
-                yield now
-            else:
-                async with self._changed:
+        while True:
+            async with self._changed:
+                while not self._closed and self.current_topic_claims() == last:
                     await self._changed.wait()
+                if self._closed:
+                    return
+                last = self.current_topic_claims()
+            yield last
 
     def statistics(self) -> ConsumerStatistics:
         return self._running().statistics()
+
+    @property
+    def is_closed(self) -> bool:
+        """Whether it was terminated, or ended before it began."""
+        return self._closed
 
     # The task ---------------------------------------------------------------------------------------------------
 

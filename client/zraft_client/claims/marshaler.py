@@ -36,8 +36,8 @@ class Marshaler:
 
     def consumer(self, topics: Iterable[str], options: ConsumerOptions | None = None) -> Consumer:
         """`NewConsumer`: one that is not started yet. A process has one per topic at most."""
-        self._consumers = [one for one in self._consumers if not one._closed]
-        taken = {topic for one in self._consumers for topic in one._topics}
+        self._consumers = [one for one in self._consumers if not one.is_closed]
+        taken = {topic for one in self._consumers for topic in one.topics}
         topics = tuple(topics)
         if taken & set(topics):
             raise BadArgumentsError(
