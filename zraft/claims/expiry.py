@@ -44,6 +44,7 @@ class ClaimExpiry:
         self._clock = 0
         self._next_scan = 0
         self._watched: dict[_Key, _Watched] = {}
+        self._awaited: int | None = None
 
     def advance(self, elapsed_ms: int) -> None:
         """Time in which this leader ran; the caller bounds the step."""
@@ -60,16 +61,24 @@ class ClaimExpiry:
             watched = self._watched[key]
             if watched.suspected_in is None and self._is_due(watched, claim):
                 watched.suspected_in = next_round
+                self._awaited = next_round if self._awaited is None else min(self._awaited, next_round)
                 found = True
         return found
 
     def proposals(self, claims: Claims, quorum_round: int) -> tuple[Expire, ...]:
         """What to append, after quorum round `quorum_round`: for suspects who are still silent on a second look."""
+        if self._awaited is None or quorum_round < self._awaited:
+            return ()
+        self._awaited = None
         live = self._take_notice(claims)
         found: list[Expire] = []
         for key, claim in live.items():
             watched = self._watched[key]
-            if watched.suspected_in is None or quorum_round < watched.suspected_in:
+            if watched.suspected_in is None:
+                continue
+            if quorum_round < watched.suspected_in:
+                later = watched.suspected_in
+                self._awaited = later if self._awaited is None else min(self._awaited, later)
                 continue
             watched.suspected_in = None
             if self._is_due(watched, claim) and len(found) < PROPOSALS_MAX:

@@ -122,3 +122,19 @@ def test_what_is_watched_ends_with_its_claim() -> None:
         scene.accepted(scene.release(claim))
     scan(expiry, scene)
     assert not expiry._watched
+
+
+def test_suspects_of_later_rounds_wait_for_theirs() -> None:
+    scene = Scene()
+    scene.granted(scene.claiming_range("a", 0, 10))
+    expiry = watched(scene)
+    expiry.advance(HB)
+    second = scene.granted(scene.claiming_range("b", 10, 20))
+    scan(expiry, scene)
+    expiry.advance(HB)
+    assert scan(expiry, scene, 7)
+    expiry.advance(HB)
+    assert scan(expiry, scene, 8)
+    assert [one.epoch for one in expiry.proposals(scene.claims, 7)] == [1]
+    assert expiry.proposals(scene.claims, 7) == ()
+    assert [one.epoch for one in expiry.proposals(scene.claims, 8)] == [second.epoch]
