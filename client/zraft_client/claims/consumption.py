@@ -76,12 +76,14 @@ class Consumption:
         self._fetch_from = claim.position
         self._beat = claim.beat
         self._beating = self._fetching = self._batching = self._release_sent = False
+        self._urgent = False
         self._next_beat_ms = now_ms
         self._next_fetch_ms = now_ms
         self._next_batch_ms = now_ms
         self._next_release_ms = now_ms
         self._releasing = False
-        self._drain = False
+        self._drain_until_ms: int | None = None
+        self._handed_out = 0
         self._pass_over_skips()
 
     # What the program sees --------------------------------------------------------------------------------------
@@ -109,6 +111,11 @@ class Consumption:
         """Whether its next message is there, as far as is known."""
         return self.current < self.end
 
+    @property
+    def is_stocked(self) -> bool:
+        """Whether it has a message at hand, whatever its lease says."""
+        return bool(self._ready)
+
     def has_ready(self, now_ms: int) -> bool:
         return bool(self._ready) and self.ended is None and self.lease.holds(now_ms)
 
@@ -117,33 +124,46 @@ class Consumption:
         if not self.has_ready(now_ms):
             return None
         record = self._ready.popleft()
+        self._handed_out += 1
         return Message(self.topic, self.partition, record.offset, record.value, self.epoch)
 
     def commit(self, offset: int, now_ms: int) -> bool:
         """The message was processed; False if it was committed before or never given."""
         if not self._tracking.commit(offset):
             return False
+        self._handed_out -= 1
+        if self._releasing and not self._handed_out:
+            self.due_ms = 0
+            self._next_release_ms = min(self._next_release_ms, now_ms)
         if self.claim.upto is not None and self.current >= self.claim.upto:
-            self._next_beat_ms = now_ms
+            self._hurry(now_ms)
         return True
 
     def flush(self, now_ms: int) -> None:
         """Tell the service now how far processing is."""
         self.due_ms = 0
+        self._hurry(now_ms)
+
+    def _hurry(self, now_ms: int) -> None:
+        """A heartbeat at once, or as soon as the one under way is answered, which says less."""
+        self._urgent = True
         self._next_beat_ms = now_ms
 
     def release(self, now_ms: int, *, drain: bool) -> None:
-        """Give the claim up: nothing more is fetched. With `drain`, what was claimed ahead is handed out first.
+        """Give the claim up: nothing more is fetched.
 
-        At least once, nothing needs draining: a successor gets it.
+        With `drain`, what the program has is waited for, for one interval at most; at most once also what was claimed
+        ahead, which nobody else would get. At least once a successor gets what was not handed out.
         """
         self.due_ms = 0
         if not self._releasing:
             self._releasing = True
             self._next_release_ms = now_ms
-        self._drain = drain and self.claim.mode is Mode.AT_MOST_ONCE
+            self._drain_until_ms = now_ms + self.claim.heartbeat_ms
+        if not drain:
+            self._drain_until_ms = None
         self._staged.clear()
-        if not self._drain:
+        if not drain or self.claim.mode is Mode.AT_LEAST_ONCE:
             self._ready.clear()
 
     # Time -------------------------------------------------------------------------------------------------------
@@ -174,7 +194,7 @@ class Consumption:
         if self._releasing:
             if not self._release_sent and not self._batching:
                 due = min(due, self._next_release_ms)
-            if self._drain and holds and self._wants_batch:
+            if self._wants_batch and self._is_draining(now_ms):
                 due = min(due, self._next_batch_ms)
         elif holds:
             if self._wants_fetch:
@@ -195,6 +215,7 @@ class Consumption:
 
     def _send_heartbeat(self, now_ms: int) -> None:
         self._beat += 1
+        self._urgent = False
         beat, committed = self._beat, self.current
         self._beating = True
         # Before it is sent, and so before anybody can have heard it.
@@ -216,7 +237,8 @@ class Consumption:
             return
         self.lease.on_confirmed(beat)
         interval = self.claim.heartbeat_ms
-        self._next_beat_ms = now_ms + self._rng.randint(interval // 4, 3 * interval // 4)
+        wait_ms = self._rng.randint(interval // 4, 3 * interval // 4)
+        self._next_beat_ms = now_ms if self._urgent else now_ms + wait_ms
         behind = self.health.on_beat(now_ms, self.current, self._end_for_health)
         may_release = self._options.release_claims_if_behind and not self._options.claim_entire_topic
         if behind and may_release and self.claim.upto is None:
@@ -296,7 +318,7 @@ class Consumption:
         self._pass_over_skips()
         self._next_fetch_ms = now_ms if fetched.records else now_ms + self._options.poll_ms
         if upto is not None and self.current >= upto:
-            self._next_beat_ms = now_ms
+            self._hurry(now_ms)
 
     def _take(self, record: Record) -> None:
         if self.claim.mode is Mode.AT_MOST_ONCE:
@@ -348,12 +370,12 @@ class Consumption:
         assert self._batch is not None, "an answer about no batch"
         for record in self._batch:
             self._tracking.add(record.offset)
-        if not self._releasing or self._drain:
+        if not self._releasing or self._drain_until_ms is not None:
             self._ready.extend(self._batch)
         self._batch = None
         self._tracking.skip_to(self._batch_upto)
         if self.claim.upto is not None and self.current >= self.claim.upto:
-            self._next_beat_ms = now_ms
+            self._hurry(now_ms)
 
     # Releasing --------------------------------------------------------------------------------------------------
 
@@ -362,17 +384,21 @@ class Consumption:
             # Unheard for so long: it has expired, or will without us.
             self._end(Ended.LOST)
             return
-        holds = self.lease.holds(now_ms)
-        if self._drain and self._wants_batch and self._next_batch_ms <= now_ms and holds:
+        draining = self._is_draining(now_ms)
+        if draining and self._wants_batch and self._next_batch_ms <= now_ms:
             self._send_batch(now_ms)
         if self._release_sent or self._batching or self._next_release_ms > now_ms:
             return
-        if self._drain and holds and (self._ready or self._batch is not None):
+        if draining and (self._handed_out or self._ready or self._batch is not None):
             self._next_release_ms = now_ms + self._retry_wait_ms
             return
         self._release_sent = True
         self._ready.clear()
         self._submit(Release(self.group, self.epoch, self.current), now_ms, self._on_released)
+
+    def _is_draining(self, now_ms: int) -> bool:
+        until = self._drain_until_ms
+        return until is not None and now_ms < until and self.lease.holds(now_ms)
 
     def _on_released(self, answer: Answer | None, now_ms: int) -> None:
         self.due_ms = 0

@@ -175,7 +175,7 @@ class ConsumerCore:
     def next_message(self, now_ms: int) -> Message | None:
         """The next message to process; claims take turns."""
         self._now_ms = now_ms
-        if self._terminating:
+        if self._terminating or not any(one.is_stocked for one in self._consumptions.values()):
             return None
         for _ in range(len(self._turns)):
             key = self._turns[0]

@@ -9,6 +9,7 @@ import pytest
 from tests.client.claims.service import GROUP, HB, LEAST, ONCE, TOPIC, World
 from zraft.claims.answers import Granted
 from zraft.claims.commands import ClaimPartition, Heartbeat, Pause
+from zraft.claims.values import Mode
 from zraft_client.claims.messages import CommitToken
 from zraft_client.claims.requests import Fetch, Submit
 
@@ -467,3 +468,53 @@ def test_a_range_is_completed_by_its_last_commit_at_once() -> None:
     x.step()
     assert world.service.partition(TOPIC, 0).claims.view(GROUP).floor == 10
     assert x.core.statistics().completed == 1
+
+
+def test_a_release_waits_for_what_the_program_has_but_not_for_ever() -> None:
+    """A pause or a slow consumer costs no message twice, unless the program is stuck."""
+    world = World(messages=10)
+    pause_ms = 3 * HB
+    for stuck in (False, True):
+        x = world.consumer("x", str(stuck), fast_reclaim=False)
+        world.run(500)
+        messages = x.take(2)
+        partition = world.service.partition(TOPIC, 0)
+        seen = partition.claims.view(GROUP, world.now_ms)
+        partition.apply(Pause(GROUP, world.now_ms + pause_ms, seen.paused_at), world.now_ms)
+        world.run(3 * HB // 4 + 200)
+        assert x.take() == []
+        assert world.live() == [f"x/{stuck}"]
+        if not stuck:
+            for message in messages:
+                x.core.commit(message.token, world.now_ms)
+        world.run(100 if not stuck else 5 * HB // 4)
+        assert world.live() == []
+        assert partition.claims.view(GROUP).start == 2
+        x.stopped = True
+        world.run(pause_ms)
+
+
+@pytest.mark.parametrize("mode", [LEAST, ONCE])
+def test_a_program_that_no_longer_iterates_gives_the_partition_up(mode: Mode) -> None:
+    """Its health says so: with messages at hand it commits none."""
+    world = World(messages=10)
+    world.consumer("x", mode=mode)
+    world.run(5 * HB)
+    assert world.service.partition(TOPIC, 0).claims.view(GROUP).last is not None
+
+
+def test_a_flush_does_not_wait_for_the_next_interval_when_a_heartbeat_is_under_way() -> None:
+    world = World(messages=3)
+    x = world.consumer()
+    world.run(200)
+    messages = x.take(2)
+    x.core.commit(messages[0].token, world.now_ms)
+    x.core.flush(world.now_ms)
+    (under_way,) = [effect for effect in x.core.take_effects() if isinstance(effect, Submit)]
+    x.core.commit(messages[1].token, world.now_ms)
+    targets = x.core.flush(world.now_ms)
+    assert x.core.take_effects() == []
+    x.core.on_reply(under_way.number, x.answer(under_way), under_way, world.now_ms)
+    assert not x.core.is_flushed(targets)
+    x.step()
+    assert x.core.is_flushed(targets)
