@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Final
 
 import pytest
@@ -63,6 +64,13 @@ SEEDS: Final[Mapping[str, int]] = {
 def test_every_planted_bug_has_a_schedule_or_a_known_seed() -> None:
     assert set(SEEDS) | set(DIRECTED) == set(PLANTS)
     assert not set(SEEDS) & set(DIRECTED)
+
+
+def test_the_documented_table_names_each_bug_with_its_rule_and_what_notices_it() -> None:
+    documented = (Path(__file__).parents[2] / "docs" / "TOPICS.md").read_text()
+    for name, bug in PLANTS.items():
+        by = f"`{DIRECTED[name].__name__}`" if name in DIRECTED else f"seed {SEEDS[name]}"
+        assert f"| `{name}` | {bug.rule} | {bug.text} | {by} | " in documented
 
 
 @pytest.mark.parametrize("name", sorted(SEEDS))
