@@ -22,10 +22,17 @@ ALLOWED: Final[dict[str, tuple[str, ...]]] = {
     "zraft.ids": (),
     "zraft.raft": SHARED,
     "zraft.tree": SHARED,
+    # partitions of topics, each a group of its own; knows neither Raft nor the tree of group 0
+    "zraft.topics": SHARED,
     "zraft.claims": SHARED,
     "zraft.wire": (*SHARED, *STATE),
     "zraft.wire.reconfig": (*SHARED, *STATE, "zraft.wire", "zraft.address"),
     "zraft.storage": (*SHARED, *STATE),
+    # files of partitions: knows neither consensus nor the log that it is fed from
+    "zraft.storage.delivery": (
+        *(*SHARED, "zraft.storage.directory", "zraft.storage.durable", "zraft.storage.errors"),
+        "zraft.storage.filesystem",
+    ),
     "zraft.transport": (*SHARED, *STATE),
     "zraft.address": SHARED,
     "zraft.config": (*SHARED, *SETTINGS, "zraft.tree.features"),
@@ -46,7 +53,7 @@ ALLOWED: Final[dict[str, tuple[str, ...]]] = {
         *(*SHARED, *SETTINGS, *STATE, *EDGES, "zraft.admin"),
         *("zraft.operator.protocol", "zraft.operator.requests"),
     ),
-    "zraft.testing": (*SHARED, *SETTINGS, *STATE, *EDGES, "zraft.server"),
+    "zraft.testing": (*SHARED, *SETTINGS, *STATE, *EDGES, "zraft.server", "zraft.topics"),
     # runs what decides on both sides of a claim
     "zraft.testing.claims": (
         *(*SHARED, "zraft.claims", "zraft_client.claims"),
@@ -65,7 +72,7 @@ ALLOWED: Final[dict[str, tuple[str, ...]]] = {
         "zraft.tree.node",
         "zraft.wire",
     ),
-    "zraft.log_report": (*SHARED, *STATE, "zraft.storage.records"),
+    "zraft.log_report": (*SHARED, *STATE, "zraft.storage.records", "zraft.storage.delivery.values"),
     "zraft.log_command": (*SHARED, *STATE, "zraft.storage", "zraft.log_report"),
     # without a running server: states from files, and directories from states
     "zraft.offline": (*SHARED, *STATE, "zraft.storage", "zraft.wire"),
@@ -165,6 +172,17 @@ PURE: Final = (
         "onyxlog.jobs.transform",
     ),
     *("onyxlog.jobs.triggers", "onyxlog.jobs.validation", "onyxlog.jobs.windows", "onyxlog.jobs.workflow"),
+<<<<<<< HEAD
+    *(
+        "zraft.raft",
+        "zraft.topics",
+        "zraft.tree",
+        "zraft.wire",
+        "zraft.properties",
+        "zraft.zoo_cfg",
+        "zraft.zoo_env",
+    ),
+=======
     *("zraft.raft", "zraft.tree", "zraft.claims", "zraft.wire"),
     *("zraft.properties", "zraft.zoo_cfg", "zraft.zoo_env"),
     *("zraft.operator.requests", "zraft.operator.protocol"),
@@ -308,6 +326,7 @@ def test_the_driver_does_not_know_asyncio() -> None:
         ("zraft.raft.core", "from zraft.tree import txn"),
         ("zraft.raft.core", "from zraft import tree"),
         ("zraft.tree.machine", "import zraft.raft.messages"),
+        ("zraft.topics.leader", "from zraft.raft.core import Raft"),
         ("zraft.wire.jute", "from zraft.storage.frames import Frame"),
         ("zraft.storage.wal", "from zraft.server.node import Node"),
         ("zraft.server.node", "from zraft.main import main"),
