@@ -172,18 +172,7 @@ PURE: Final = (
         "onyxlog.jobs.transform",
     ),
     *("onyxlog.jobs.triggers", "onyxlog.jobs.validation", "onyxlog.jobs.windows", "onyxlog.jobs.workflow"),
-<<<<<<< HEAD
-    *(
-        "zraft.raft",
-        "zraft.topics",
-        "zraft.tree",
-        "zraft.wire",
-        "zraft.properties",
-        "zraft.zoo_cfg",
-        "zraft.zoo_env",
-    ),
-=======
-    *("zraft.raft", "zraft.tree", "zraft.claims", "zraft.wire"),
+    *("zraft.raft", "zraft.tree", "zraft.topics", "zraft.claims", "zraft.wire"),
     *("zraft.properties", "zraft.zoo_cfg", "zraft.zoo_env"),
     *("zraft.operator.requests", "zraft.operator.protocol"),
     *("zraft.log_report", "zraft.offline.founders", "zraft.offline.walking"),
