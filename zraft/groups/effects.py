@@ -31,6 +31,7 @@ class GroupEffects:
     Attributes:
         sends: what goes to whom, one datagram if it fits.
         records: of one frame of the common log; `GroupHost.persisted` when it is durable. None while one is under way.
+        touched: groups that were looked at: only their roles, members and commits can have changed.
         applied: groups whose state machines took entries.
         reads: (group, context): that read may be answered from the state machine as it is now.
         snapshots: what is to be made durable, in order.
@@ -42,6 +43,7 @@ class GroupEffects:
 
     sends: dict[ServerId, list[GroupMessage]] = Factory(dict)
     records: list[Record] | None = None
+    touched: list[GroupId] = Factory(list)
     applied: list[GroupId] = Factory(list)
     reads: list[tuple[GroupId, int]] = Factory(list)
     snapshots: list[SnapshotTask] = Factory(list)

@@ -112,10 +112,8 @@ class GroupHost:
         self._touch(replica)
 
     def remove(self, group: GroupId) -> None:
-        """The group is gone for good, or no longer for this server: its log is forgotten with the next frame."""
-        replica = self.groups.pop(group, None)
-        if replica is None:
-            return
+        """The group is gone for good (D-18): its log is forgotten with the next frame, here or not."""
+        self.groups.pop(group, None)
         for peer in self.peers.values():
             peer.led.pop(group, None)
             peer.given.withdraw(group)
@@ -268,6 +266,7 @@ class GroupHost:
         for peer in self.peers.values():
             self._speak(peer)
         effects, self._effects = self._effects, GroupEffects()
+        effects.touched = list(touched)
         effects.records = self._commit.next_frame()
         effects.wake_in = self._wake_in()
         return effects
@@ -436,12 +435,12 @@ class GroupHost:
         if replica.taken_from is not None and not self._still_follows(replica):
             self._lose(replica)
         leads = raft.role is Role.LEADER
-        shown = (raft.term if leads else 0, raft.members_changed_index)
+        followers = raft.matches if leads else {}
+        shown = (raft.term if leads else 0, raft.members_changed_index, len(followers))
         if shown == replica.shown:
             return
         same_term = shown[0] == replica.shown[0]
         replica.shown = shown
-        followers = raft.matches if leads else {}
         for server in followers:
             self._peer(server)
         for server, peer in self.peers.items():

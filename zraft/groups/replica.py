@@ -68,7 +68,7 @@ class Replica:
         self.snapshot_index = 0
         self.kept_bytes = 0
         self.asleep = False
-        self.shown: tuple[int, int] = (0, 0)
+        self.shown: tuple[int, int, int] = (0, 0, 0)
         self.taken_from: ServerId | None = None
         self.reads: list[tuple[int, int]] = []
 
