@@ -74,7 +74,8 @@ class Leading(Following):
             return contacts.get(voter, 0)
 
         self._rounds.note_contact(self._agreed(contact_of))
-        if everybody:
+        if everybody and self._rounds.confirmed == self._rounds.newest:
+            # One that is not answered is followed by the next: somebody may wait for it, and its answers may be lost.
             self._rounds.next_at = max(self._rounds.next_at, now + self.settings.heartbeat_ticks)
 
     # -- the beginning and the end

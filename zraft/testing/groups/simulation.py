@@ -41,6 +41,8 @@ FAULTS_FROM_MS: Final = 1_200
 FAULTS_UNTIL_MS: Final = 6_000
 HEALED_WITHIN_MS: Final = 9_000
 IDLE_MS: Final = 2_000
+GREETS_EVERY_MS: Final = 150
+GREETS_UNTIL_MS: Final = FAULTS_UNTIL_MS + 700
 
 SERVERS: Final = (3, 3, 3, 5)
 GROUPS: Final = (50, 60, 80, 120)
@@ -120,7 +122,6 @@ class GroupsSimulation:
         self._committed_by: dict[tuple[ServerId, int, GroupId], int] = {}
         self._configured: dict[tuple[ServerId, int, GroupId], tuple[int, Configuration]] = {}
         self._led: dict[tuple[ServerId, int, GroupId], int] = {}
-        self._in_flight: dict[ServerId, Sequence[Record] | None] = {}
         self._commands = 0
         self._reads: dict[int, tuple[GroupId, int, int]] = {}
         self._read_number = 0
@@ -190,6 +191,8 @@ class GroupsSimulation:
 
     def _idle(self) -> tuple[int, int, int]:
         """Nothing happens for a while: what was sent, turned and looked at meanwhile."""
+        # What the faults have delayed most is still on its way.
+        self.schedule.run_until(self.schedule.now_ms + self.profile.late_ms_max + IDLE_MS)
         sent, turns = self.network.sent, sum(p.turns for p in self.processes.values())
         before = self._looked_at()
         self.schedule.run_until(self.schedule.now_ms + IDLE_MS)
@@ -332,11 +335,19 @@ class GroupsSimulation:
         server = process.server
         if self.disks.get(server) != opened.instance:
             self.disks[server] = opened.instance
-        self._in_flight[server] = in_flight
+        self._greet(process, process.boots)
         for group, checks in self.checks.items():
             shadow = checks.shadows.get(server)
             if shadow is not None and shadow.instance == opened.instance:
                 self._recovered(process, opened, group, in_flight)
+
+    def _greet(self, process: GroupsProcess, boot: int) -> None:
+        """What the coordination group says all the time: it makes the disks of the servers known to each other."""
+        if process.up and process.boots == boot and self.schedule.now_ms < GREETS_UNTIL_MS:
+            for server in self.processes:
+                if server != process.server and not process.stopped:
+                    self.network.send(process.sender, server, ())
+            self.schedule.after(GREETS_EVERY_MS, self._greet, process, boot)
 
     def _recovered(
         self, process: GroupsProcess, opened: Opened, group: GroupId, in_flight: Sequence[Record] | None
