@@ -26,6 +26,11 @@ ALLOWED: Final[dict[str, tuple[str, ...]]] = {
     "zraft.wire.reconfig": (*SHARED, *STATE, "zraft.wire", "zraft.address"),
     "zraft.storage": (*SHARED, *STATE),
     "zraft.transport": (*SHARED, *STATE),
+    # many groups of one server; group 0 has its own driver
+    "zraft.groups": (
+        *(*SHARED, "zraft.raft", "zraft.storage.records", "zraft.storage.recovery"),
+        "zraft.transport.messages",
+    ),
     "zraft.address": SHARED,
     "zraft.config": (*SHARED, *SETTINGS, "zraft.tree.features"),
     "zraft.properties": SHARED,
@@ -45,7 +50,7 @@ ALLOWED: Final[dict[str, tuple[str, ...]]] = {
         *(*SHARED, *SETTINGS, *STATE, *EDGES, "zraft.admin"),
         *("zraft.operator.protocol", "zraft.operator.requests"),
     ),
-    "zraft.testing": (*SHARED, *SETTINGS, *STATE, *EDGES, "zraft.server"),
+    "zraft.testing": (*SHARED, *SETTINGS, *STATE, *EDGES, "zraft.groups", "zraft.server"),
     # the outside of a server: they talk to it through its port
     "zraft.status": (*SHARED, *SETTINGS),
     "zraft.command_group": SHARED,
@@ -158,7 +163,15 @@ PURE: Final = (
         "onyxlog.jobs.transform",
     ),
     *("onyxlog.jobs.triggers", "onyxlog.jobs.validation", "onyxlog.jobs.windows", "onyxlog.jobs.workflow"),
-    *("zraft.raft", "zraft.tree", "zraft.wire", "zraft.properties", "zraft.zoo_cfg", "zraft.zoo_env"),
+    *(
+        "zraft.groups",
+        "zraft.raft",
+        "zraft.tree",
+        "zraft.wire",
+        "zraft.properties",
+        "zraft.zoo_cfg",
+        "zraft.zoo_env",
+    ),
     *("zraft.operator.requests", "zraft.operator.protocol"),
     *("zraft.log_report", "zraft.offline.founders", "zraft.offline.walking"),
     *("zraft.admin.commands", "zraft.admin.metrics", "zraft.admin.status", "zraft.admin.summary"),

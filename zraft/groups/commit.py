@@ -17,7 +17,14 @@ from zraft.storage.records import (
 class SharedCommit:
     """What waits for the disk, of all groups, and the newest write of each group in the frame under way."""
 
-    __slots__ = ("_forgotten", "_pending", "_pending_numbers", "_writing", "_writing_forgotten", "waiting_bytes")
+    __slots__ = (
+        "_forgotten",
+        "_pending",
+        "_pending_numbers",
+        "_writing",
+        "_writing_forgotten",
+        "waiting_bytes",
+    )
 
     def __init__(self) -> None:
         self._pending: list[Record] = []

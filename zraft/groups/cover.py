@@ -41,7 +41,7 @@ class _Item:
 
 @frozen
 class Answer:
-    """What an answer taught: groups that the other side now agrees on, groups that it lost, and whether the cover began anew."""
+    """What an answer taught: groups that the other side agrees on now, those it lost, and whether all begins anew."""
 
     agreed: tuple[GroupId, ...] = ()
     lost: tuple[GroupId, ...] = ()
@@ -56,7 +56,17 @@ class GivenCover:
         contact: tick at which the newest answered heartbeat was *sent*; -1 before the first.
     """
 
-    __slots__ = ("_agreed", "_answered", "_items", "_items_max", "_number", "_sent", "_told", "contact", "epoch")
+    __slots__ = (
+        "_agreed",
+        "_answered",
+        "_items",
+        "_items_max",
+        "_number",
+        "_sent",
+        "_told",
+        "contact",
+        "epoch",
+    )
 
     def __init__(self, items_max: int, epoch: int = 1) -> None:
         self.epoch = epoch
@@ -117,7 +127,9 @@ class GivenCover:
         self._agreed.clear()
         self._told.clear()
         self._items = {
-            group: _Item(item.term, item.index) for group, item in self._items.items() if item.term != WITHDRAWN
+            group: _Item(item.term, item.index)
+            for group, item in self._items.items()
+            if item.term != WITHDRAWN
         }
 
     def heartbeat(self, now: int) -> SharedHeartbeat:

@@ -36,9 +36,7 @@ class WalSettings:
         if self.tail_bytes_max < 0:
             raise ConfigError(f"wal.tail_bytes_max is {self.tail_bytes_max}, 0 or more is needed")
         if self.group_tail_bytes_max < 0:
-            raise ConfigError(
-                f"wal.group_tail_bytes_max is {self.group_tail_bytes_max}, 0 or more is needed"
-            )
+            raise ConfigError(f"wal.group_tail_bytes_max is {self.group_tail_bytes_max}, 0 or more is needed")
         if self.index_stride_bytes < 0:
             raise ConfigError(f"wal.index_stride_bytes is {self.index_stride_bytes}, 0 or more is needed")
         if self.index_points_max < 1:

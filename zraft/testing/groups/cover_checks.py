@@ -89,7 +89,10 @@ class CoverChecks:
             checks = self._groups[group]
             if leads.get(group) != term:
                 # What was offered may have ended; it must then be withdrawn by the very same message.
-                self.fail("cover", f"S{process.server} offers group {group} in term {term}, it leads {leads.get(group)}")
+                self.fail(
+                    "cover",
+                    f"S{process.server} offers group {group} in term {term}, it leads {leads.get(group)}",
+                )
             entry = checks.committed[index] if index < len(checks.committed) else None
             holders = [shadow for (server, _), shadow in checks.disks.items() if server == to]
             if entry is None or not any(shadow.holds(index, entry.term) for shadow in holders):

@@ -66,7 +66,10 @@ class GroupsDisk:
             if store.newest is not None:
                 newest[group] = store.newest
         self._wal, recovered = Wal.open(
-            fs, directory, settings=WAL_SETTINGS, snapshots={group: info.meta for group, info in newest.items()}
+            fs,
+            directory,
+            settings=WAL_SETTINGS,
+            snapshots={group: info.meta for group, info in newest.items()},
         )
         for group in recovered.forgotten:
             newest.pop(group, None)

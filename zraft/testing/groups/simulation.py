@@ -83,7 +83,9 @@ class GroupsSimulation:
         self.profile: Profile = evolve(roll(seed), gentle=False)
         self.settings = GroupSettings(
             raft=RaftSettings(
-                election_timeout_ticks=ELECTION_TIMEOUT_MS, heartbeat_ticks=HEARTBEAT_MS, resend_ticks=HEARTBEAT_MS
+                election_timeout_ticks=ELECTION_TIMEOUT_MS,
+                heartbeat_ticks=HEARTBEAT_MS,
+                resend_ticks=HEARTBEAT_MS,
             ),
             items_max=rng.choice((4, 16, 64)),
             snapshot_bytes=rng.choice((400, 1_500, 6_000)),
@@ -95,7 +97,12 @@ class GroupsSimulation:
         )
         self.schedule = Schedule()
         self.network = Network(
-            self.schedule, self.profile, random.Random(f"{name}/network"), self._encode, self._deliver, self._run_of
+            self.schedule,
+            self.profile,
+            random.Random(f"{name}/network"),
+            self._encode,
+            self._deliver,
+            self._run_of,
         )
         self.table: dict[GroupId, TableRow] = {}
         self.disks: dict[ServerId, Instance] = {}
@@ -199,9 +206,13 @@ class GroupsSimulation:
         sent = self.network.sent - sent
         looked_at = self._looked_at() - before
         if sent > self.idle_datagrams_max:
-            raise BrokenPromiseError("idle", f"{sent} datagrams in {IDLE_MS} ms, at most {self.idle_datagrams_max}")
+            raise BrokenPromiseError(
+                "idle", f"{sent} datagrams in {IDLE_MS} ms, at most {self.idle_datagrams_max}"
+            )
         if looked_at > self.strays_max:
-            raise BrokenPromiseError("idle", f"{looked_at} groups were looked at although nothing happened to them")
+            raise BrokenPromiseError(
+                "idle", f"{looked_at} groups were looked at although nothing happened to them"
+            )
         return sent, sum(p.turns for p in self.processes.values()) - turns, looked_at
 
     @property
@@ -214,7 +225,10 @@ class GroupsSimulation:
     def strays_max(self) -> int:
         """Replicas that were moved away stay behind on their disks, and look now and then whether they are wanted."""
         strays = sum(
-            not replica.asleep for p in self.processes.values() if p.host for replica in p.host.groups.values()
+            not replica.asleep
+            for p in self.processes.values()
+            if p.host
+            for replica in p.host.groups.values()
         )
         return strays * (IDLE_MS // ELECTION_TIMEOUT_MS + 1)
 
@@ -479,7 +493,11 @@ class GroupsSimulation:
     ) -> None:
         self._on_the_way.discard((group, follower))
         pair = (process.server, follower)
-        if pair not in self.network.cuts and pair[::-1] not in self.network.cuts and not self.table[group].removed:
+        if (
+            pair not in self.network.cuts
+            and pair[::-1] not in self.network.cuts
+            and not self.table[group].removed
+        ):
             self.processes[follower].install(group, info.meta, image, info.digest)
 
     # -- the network
