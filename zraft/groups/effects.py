@@ -37,6 +37,8 @@ class GroupEffects:
         snapshots: what is to be made durable, in order.
         compactions: (group, index): `Wal.compact`, after `records`.
         needs_snapshot: (group, follower): its log no longer reaches the leader's.
+        placed: groups led here whose committed voters are the wanted disks now: whoever else has a replica may
+            retire it.
         forgotten: groups of which the log knows nothing any more: their files go, before anything is compacted.
         wake_in: ticks until the next turn is due, if nothing arrives before; None if nothing is.
     """
@@ -49,5 +51,6 @@ class GroupEffects:
     snapshots: list[SnapshotTask] = Factory(list)
     compactions: list[tuple[GroupId, int]] = Factory(list)
     needs_snapshot: list[tuple[GroupId, ServerId]] = Factory(list)
+    placed: list[GroupId] = Factory(list)
     forgotten: list[GroupId] = Factory(list)
     wake_in: int | None = None

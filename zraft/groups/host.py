@@ -235,6 +235,7 @@ class GroupHost(Placing):
         if needing:
             self._effects.needs_snapshot += [(group, server) for server in needing]
         if replica.wanted is not None and raft.may_change_membership:
+            self._note_placed(replica)
             self._change_members(replica)
         rests = raft.settled and self._all_agree(replica)
         self._place(replica, settled=raft.settled)
@@ -255,7 +256,7 @@ class GroupHost(Placing):
             and peer.taken.term_of(group) == raft.term
             and raft.role is Role.FOLLOWER
         )
-        if replica.asleep:
+        if replica.asleep or replica.retired:
             self._timers.clear(group)
             if raft.log.bytes_in_memory > self.settings.asleep_log_bytes_max:
                 raft.log.evict_to(replica.applied_index)

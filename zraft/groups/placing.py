@@ -23,7 +23,21 @@ class Placing(Keeping):
     def want_members(self, group: GroupId, wanted: Mapping[ServerId, Instance]) -> None:
         """These disks should be the group's voters: while this server leads it, it makes one safe step after the other."""
         replica = self.groups[group]
-        replica.wanted = dict(wanted)
+        if replica.wanted != wanted:
+            replica.wanted = dict(wanted)
+            replica.placed = False
+        if replica.retired and wanted.get(self.server) == self.instance:
+            replica.retired = replica.raft.holds_back = False
+        self._touch(replica)
+
+    def retire(self, group: GroupId) -> None:
+        """The group has left this server for good or for now: its voters are others, which is committed.
+
+        Its vote and its log are kept, for a disk that forgot them must never vote in that group again (D-1); but it
+        stands for no election, and costs nothing.
+        """
+        replica = self.groups[group]
+        replica.retired = replica.raft.holds_back = True
         self._touch(replica)
 
     def transfer(self, group: GroupId, target: ServerId) -> bool:
@@ -53,6 +67,17 @@ class Placing(Keeping):
             return False
         self._touch(replica)
         return raft.transfer_leadership(target)
+
+    def _note_placed(self, replica: Replica) -> None:
+        """Tell the owner, once in a leadership, that the members are as wanted."""
+        raft = replica.raft
+        membership = raft.membership
+        if replica.placed or membership.joint or not raft.membership_committed:
+            return
+        voters = {server: membership.members[server].instance for server in membership.voters}
+        if voters == replica.wanted:
+            replica.placed = True
+            self._effects.placed.append(replica.group)
 
     def _change_members(self, replica: Replica) -> None:
         raft = replica.raft

@@ -34,6 +34,8 @@ class Replica:
         snapshot_index: what the newest durable snapshot covers.
         kept_bytes: log that was kept before the newest snapshot for slow followers.
         asleep: it has nothing to do, and no alarm of its own.
+        placed: while leading: its owner was told that the members are as wanted.
+        retired: the group has left this server. What is here answers whoever asks, and does nothing by itself.
         shown: what the other servers' covers were last brought in line with.
         taken_from: the server in whose cover this server follows here.
         reads: (context, index) of reads that wait for their index to be applied.
@@ -47,9 +49,11 @@ class Replica:
         "kept_bytes",
         "machine",
         "next_position",
+        "placed",
         "preferred",
         "raft",
         "reads",
+        "retired",
         "shown",
         "snapshot_index",
         "taken_from",
@@ -68,6 +72,8 @@ class Replica:
         self.snapshot_index = 0
         self.kept_bytes = 0
         self.asleep = False
+        self.placed = False
+        self.retired = False
         self.shown: tuple[int, int, int] = (0, 0, 0)
         self.taken_from: ServerId | None = None
         self.reads: list[tuple[int, int]] = []

@@ -106,6 +106,7 @@ class Sharing(HostState):
             return
         same_term = shown[0] == replica.shown[0]
         replica.shown = shown
+        replica.placed = False
         for server in followers:
             self._peer(server)
         for server, peer in self.peers.items():

@@ -36,6 +36,8 @@ class TableRow:
     preferred: ServerId | None
     wanted: Mapping[ServerId, Instance]
     removed: bool = False
+    placed: bool = False
+    """Its leader said that these disks are its voters."""
 
 
 class Observer(Protocol):
@@ -159,6 +161,8 @@ class GroupsProcess:
                 self._observer.created(self, group)
             host.prefer(group, row.preferred)
             host.want_members(group, row.wanted)
+            if row.placed and row.wanted.get(self.server) != host.instance:
+                host.retire(group)
         self._request_turn(self._schedule.now_ms)
 
     def crash(self) -> None:
