@@ -235,7 +235,7 @@ def test_only_the_disk_that_the_creating_entry_names_founds_a_group() -> None:
     [(0, {S1: DISKS[S1]}), (1, {}), (1, {S1: Instance(b"")}), (1, {ServerId(0): DISKS[S1]})],
 )
 def test_what_cannot_be_a_group_is_refused(group: int, founders: dict[ServerId, Instance]) -> None:
-    with pytest.raises(ConfigError, match="cannot be|no founders"):
+    with pytest.raises(ConfigError, match=r"cannot be|no founders"):
         GroupDescription(GroupId(group), founders)
 
 
