@@ -44,6 +44,7 @@ class CoverChecks:
         self._groups = groups
         self._said: dict[tuple[Sender, ServerId], _Said] = {}
         self._rounds: set[tuple[GroupId, int, ServerId, int]] = set()
+        self._looked_at: dict[tuple[str, Sender, Sender], tuple[int, int]] = {}
         self.heartbeats = self.covered = self.counted = self.items = 0
 
     def fail(self, checker: str, found: str) -> None:
@@ -117,10 +118,18 @@ class CoverChecks:
             if replica is not None and replica.raft.role is Role.LEADER:
                 self._counted(process, group, host)
 
+    def _is_news(self, side: str, process: GroupsProcess, other: Sender, epoch: int, number: int) -> bool:
+        """Was a heartbeat or an answer taken since this was looked at? Only these add to a belief."""
+        key = (side, process.sender, other)
+        if self._looked_at.get(key) == (epoch, number):
+            return False
+        self._looked_at[key] = (epoch, number)
+        return True
+
     def _taken(self, process: GroupsProcess, host: GroupHost, other: Sender) -> None:
         """Whoever is not ticked because of a heartbeat was led when that was sent, and follows that leader."""
         taken = host.peers[other.server].taken
-        if not len(taken):
+        if not self._is_news("taken", process, other, taken.epoch, taken._number) or not len(taken):
             return
         leads = self._of(other, process.server).leads.get((taken.epoch, taken._number))
         if leads is None:
@@ -138,7 +147,7 @@ class CoverChecks:
     def _given(self, process: GroupsProcess, host: GroupHost, other: Sender) -> None:
         """Whoever is counted on for check-quorum followed when it answered."""
         given = host.peers[other.server].given
-        if not given._agreed:
+        if not self._is_news("given", process, other, given.epoch, given._answered) or not given._agreed:
             return
         follows = self._of(other, process.server).follows.get((given.epoch, given._answered))
         if follows is None:

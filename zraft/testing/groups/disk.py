@@ -26,7 +26,7 @@ from zraft.testing.disk import ProcessDied, SimulatedDisk, Trouble
 PATH: Final = "/data"
 
 WAL_SETTINGS: Final = WalSettings(
-    segment_bytes_max=192 * 1024, group_tail_bytes_max=2 * 1024, index_stride_bytes=8 * 1024
+    segment_bytes_max=192 * 1024, group_tail_bytes_max=2 * 1024, index_stride_bytes=1024
 )
 """Small enough that a run begins several segments, each of which restates what all groups stand at."""
 

@@ -42,10 +42,10 @@ FAULTS_UNTIL_MS: Final = 6_000
 HEALED_WITHIN_MS: Final = 9_000
 IDLE_MS: Final = 2_000
 GREETS_EVERY_MS: Final = 150
-GREETS_UNTIL_MS: Final = FAULTS_UNTIL_MS + 700
+GREETS_AFTER_HEALING_MS: Final = 700
 
 SERVERS: Final = (3, 3, 3, 5)
-GROUPS: Final = (50, 60, 80, 120)
+GROUPS: Final = (50, 50, 60, 60, 80, 80, 120, 300)
 
 
 @frozen
@@ -76,7 +76,14 @@ class GroupsReport:
 class GroupsSimulation:
     """One seed."""
 
-    def __init__(self, seed: int, *, groups: int | None = None, servers: int | None = None) -> None:
+    def __init__(
+        self,
+        seed: int,
+        *,
+        groups: int | None = None,
+        servers: int | None = None,
+        faults_until_ms: int = FAULTS_UNTIL_MS,
+    ) -> None:
         self.seed = seed
         name = f"zraft/groups/{seed}"
         self.rng = rng = random.Random(name)
@@ -91,7 +98,7 @@ class GroupsSimulation:
             snapshot_bytes=rng.choice((400, 1_500, 6_000)),
             keep_log_bytes_max=rng.choice((1, 1_000, 20_000)),
             wal_bytes_max=rng.choice((12_000, 30_000)),
-            log_bytes_max=rng.choice((200, 4_000)),
+            log_bytes_max=rng.choice((1_000, 4_000)),
             asleep_log_bytes_max=rng.choice((0, 500)),
             transfer_pause_ticks=rng.choice((5, 20)),
         )
@@ -134,7 +141,8 @@ class GroupsSimulation:
         self._read_number = 0
         self._on_the_way: set[tuple[GroupId, ServerId]] = set()
         self.busy = True
-        self.faults = GroupFaults(self, random.Random(f"{name}/faults"), end_ms=FAULTS_UNTIL_MS)
+        self._faults_until_ms = faults_until_ms
+        self.faults = GroupFaults(self, random.Random(f"{name}/faults"), end_ms=faults_until_ms)
 
     # -- the run
     def run(self) -> GroupsReport:
@@ -146,7 +154,7 @@ class GroupsSimulation:
             self.create_group()
         schedule.at(200, self._work)
         self.faults.begin(FAULTS_FROM_MS)
-        schedule.run_until(FAULTS_UNTIL_MS)
+        schedule.run_until(self._faults_until_ms)
         self.faults.heal()
         self._await_health()
         sent, turns, looked_at = self._idle()
@@ -348,7 +356,11 @@ class GroupsSimulation:
 
     def _greet(self, process: GroupsProcess, boot: int) -> None:
         """What the coordination group says all the time: it makes the disks of the servers known to each other."""
-        if process.up and process.boots == boot and self.schedule.now_ms < GREETS_UNTIL_MS:
+        if (
+            process.up
+            and process.boots == boot
+            and self.schedule.now_ms < self._faults_until_ms + GREETS_AFTER_HEALING_MS
+        ):
             for server in self.processes:
                 if server != process.server and not process.stopped:
                     self.network.send(process.sender, server, ())
@@ -523,8 +535,8 @@ class GroupsSimulation:
         seen = {
             "entries per group": (self.entries // len(self.checks), 3),
             "leaders per group": (sum(len(c.leaders) for c in self.checks.values()) // len(self.checks), 1),
-            "covered groups": (self.covers.covered, 1_000),
-            "counted groups": (self.covers.counted, 1_000),
+            "covered groups": (self.covers.covered, 500),
+            "counted groups": (self.covers.counted, 500),
             "offers": (self.covers.items, 50),
             "reads": (self.counts["reads"], 5),
             "faults": (sum(self.faults.counts.values()), 3),
