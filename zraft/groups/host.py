@@ -234,8 +234,7 @@ class GroupHost(Placing):
         needing = raft.followers_needing_snapshot
         if needing:
             self._effects.needs_snapshot += [(group, server) for server in needing]
-        if replica.wanted is not None and raft.may_change_membership:
-            self._note_placed(replica)
+        if replica.wanted is not None and not replica.placed and raft.may_change_membership:
             self._change_members(replica)
         rests = raft.settled and self._all_agree(replica)
         self._place(replica, settled=raft.settled)

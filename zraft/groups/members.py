@@ -1,7 +1,7 @@
 """The next safe step from the members that a group has to those that it should have (D-1, D-18). Pure.
 
 Where replicas should be is somebody else's policy. Steps are values, computed from the group as it is now: whatever
-interrupted the last one, the comparison goes on from there. `Replica`s that lead carry them out.
+interrupted the last one, the comparison goes on from there. `zraft.groups.placing` has leaders carry them out.
 """
 
 from __future__ import annotations

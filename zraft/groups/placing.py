@@ -83,6 +83,8 @@ class Placing(Keeping):
         raft = replica.raft
         assert replica.wanted is not None
         step = next_step(raft.membership, replica.wanted, raft.matches, raft.commit_index)
+        if step is None:
+            self._note_placed(replica)
         if step is None or isinstance(step, Await):
             return
         if raft.change_membership(target_of(step, raft.membership)) is not None:

@@ -254,3 +254,27 @@ def test_an_idle_host_says_when_its_next_turn_is_due() -> None:
     effects: GroupEffects = hosts.hosts[S1].turn(0)
     assert effects.wake_in is not None
     assert 0 < effects.wake_in <= BEAT
+
+
+def test_a_replica_moves_and_the_one_that_is_left_behind_retires_without_forgetting_its_vote() -> None:
+    hosts = Hosts(3)
+    hosts.rest()
+    leader = hosts.leader(1)
+    gone = next(server for server in DISKS if server != leader)
+    wanted = {server: disk for server, disk in DISKS.items() if server != gone}
+    for host in hosts.hosts.values():
+        host.prefer(GroupId(1), None)
+        host.want_members(GroupId(1), wanted)
+    hosts.run(4 * T)
+    placed = [group for effects in hosts.effects[leader] for group in effects.placed]
+    assert placed[-1] == GroupId(1)
+    assert hosts.replica(leader, 1).raft.membership.voters == tuple(sorted(wanted))
+    left = hosts.replica(gone, 1)
+    hosts.hosts[gone].retire(GroupId(1))
+    term = left.raft.term
+    hosts.run(4 * T)
+    before = hosts.touched()
+    hosts.run(4 * T)
+    assert hosts.touched() == before
+    assert left.raft.term == term > 0
+    assert not left.raft.is_voter
