@@ -44,7 +44,7 @@ IDLE_MS: Final = 2_000
 GREETS_EVERY_MS: Final = 150
 GREETS_AFTER_HEALING_MS: Final = 700
 
-SERVERS: Final = (3, 3, 3, 5)
+SERVERS: Final = (3, 3, 4, 5)
 GROUPS: Final = (50, 50, 60, 60, 80, 80, 120, 300)
 
 
@@ -212,22 +212,31 @@ class GroupsSimulation:
         before = self._looked_at()
         self.schedule.run_until(self.schedule.now_ms + IDLE_MS)
         sent = self.network.sent - sent
+        turns = sum(p.turns for p in self.processes.values()) - turns
         looked_at = self._looked_at() - before
         if sent > self.idle_datagrams_max:
             raise BrokenPromiseError(
                 "idle", f"{sent} datagrams in {IDLE_MS} ms, at most {self.idle_datagrams_max}"
             )
+        if turns > self.idle_turns_max:
+            raise BrokenPromiseError("idle", f"{turns} turns in {IDLE_MS} ms, at most {self.idle_turns_max}")
         if looked_at:
             raise BrokenPromiseError(
                 "idle", f"{looked_at} groups were looked at although nothing happened to them"
             )
-        return sent, sum(p.turns for p in self.processes.values()) - turns, looked_at
+        return sent, turns, looked_at
 
     @property
     def idle_datagrams_max(self) -> int:
         """One shared heartbeat and its answer, per ordered pair of servers and interval: however many groups there are."""
         servers = len(self.processes)
         return 2 * servers * (servers - 1) * (IDLE_MS // HEARTBEAT_MS + 1)
+
+    @property
+    def idle_turns_max(self) -> int:
+        """One for each datagram that comes, and one for each heartbeat that is due."""
+        servers = len(self.processes)
+        return 3 * servers * (servers - 1) * (IDLE_MS // HEARTBEAT_MS + 1)
 
     def _looked_at(self) -> int:
         return sum(p.host.statistics().touched_total for p in self.processes.values() if p.host)
