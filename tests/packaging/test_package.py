@@ -113,9 +113,7 @@ def import_each_alone(*names: str) -> subprocess.CompletedProcess[str]:
     )
 
 
-@pytest.mark.timeout(
-    240
-)  # a process for each of some two hundred modules: ten seconds, or minutes on a busy machine
+@pytest.mark.timeout(600)  # a process for each of some seven hundred modules: minutes on a busy machine
 def test_every_module_can_be_imported_alone_and_without_a_warning() -> None:
     names = [name for name in sources() if name != "zraft.__main__"]
     answer = import_each_alone(*names)
