@@ -93,8 +93,8 @@ class Client(AsyncCalls):
         session_timeout_s: how long the servers keep the session without hearing of the client; they may clamp it.
         timeout_s: how long a call may take, reconnects and repeats included; `within` gives another.
         connect_timeout_s: for one server to take the connection and answer.
-        renew_session: make a new session when one expired; writes that no server was asked yet go into it. If not, they
-            and all further calls raise SessionExpiredError until `renew`.
+        renew_session: make a new session when one expired; writes that no server was asked yet go into it. If not, they,
+            reads that wait and all further calls raise SessionExpiredError until `renew`.
         discover: learn the cluster's other servers from the connected one.
         auth: (scheme, credentials) pairs shown on every connection.
         tls: a client's SSLContext, for servers that listen with TLS.

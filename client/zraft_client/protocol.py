@@ -439,14 +439,16 @@ class Calls:
     def session_ended(self, *, renewing: bool) -> list[Settled]:
         """A new session counts anew; the writes of the old one, with what is known of each.
 
-        `renewing`: writes that were never sent are for the next session; if not, they failed, too.
+        `renewing`: writes that were never sent are for the next session, and reads are asked again there; if not, they
+        all failed: nobody knows whether there will be a next one.
         """
         assert not self.ready, "a session ends with its connection"
         settled: list[Settled] = []
         for call in self._unsettled():
-            if call.kind is Kind.WRITE and (call.seq or not renewing):
+            if not renewing or (call.kind is Kind.WRITE and call.seq):
                 call.place = Place.SETTLED
-                error: ClientError = _unknown_of_session(call) if call.doubt else _not_in_session(call)
+                doubtful = call.doubt and call.kind is not Kind.READ
+                error: ClientError = _unknown_of_session(call) if doubtful else _not_in_session(call)
                 settled.append((call, None, error))
         self._next_seq = 1
         self._floor = 0

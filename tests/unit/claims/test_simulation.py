@@ -15,30 +15,30 @@ from zraft.testing.claims.planted import PLANTS, planted
 from zraft.testing.claims.profile import HEARTBEAT_MS
 from zraft.testing.claims.running import MEANS_FROM_SEEDS, Result, emptiness, run_planted, run_seed
 
-QUICK_SEEDS = (1, 2, 4, 6, 8, 10, 12, 15, 18, 19, 20, 24)
+QUICK_SEEDS = (1, 2, 3, 6, 8, 15, 18, 19, 24, 28, 31, 32, 34)
 """Of a second or less each; all seeds are as good."""
 
 KNOWN_SEEDS = {
-    "readers_clock": 2,
-    "future_is_stale": 20,
-    "heartbeat_overwrites": 6,
+    "readers_clock": 31,
+    "future_is_stale": 32,
+    "heartbeat_overwrites": 31,
     "successor_at_committed": 2,
-    "batch_without_epoch": 19,
+    "batch_without_epoch": 32,
     "processed_before_claimed": 2,
-    "no_self_fencing": 6,
-    "fenced_at_two_intervals": 2,
-    "lease_from_answer": 29,
-    "expired_while_unknown": 2,
-    "late_claim_counts": 12,
-    "late_range_counts": 3,
-    "instance_not_checked": 2,
-    "old_claims_left_out": 19,
-    "expiry_on_waking": 6,
-    "expiry_applied_blindly": 18,
+    "no_self_fencing": 32,
+    "fenced_at_two_intervals": 32,
+    "lease_from_answer": 28,
+    "expired_while_unknown": 31,
+    "late_claim_counts": 3,
+    "late_range_counts": 19,
+    "instance_not_checked": 31,
+    "old_claims_left_out": 32,
+    "expiry_on_waking": 31,
+    "expiry_applied_blindly": 3,
     "nobody_expires": 6,
-    "heartbeat_without_offset": 6,
-    "current_behind_last_commit": 6,
-    "fetched_is_processed": 6,
+    "heartbeat_without_offset": 31,
+    "current_behind_last_commit": 24,
+    "fetched_is_processed": 31,
 }
 """When a change moves a schedule, `python -m zraft.testing.claims --planted NAME` finds another seed."""
 
@@ -69,7 +69,7 @@ def test_a_run_that_saw_nothing_is_noticed(results: list[Result]) -> None:
 def test_planted_bug_is_caught(name: str) -> None:
     """The checkers notice this bug in this seed, or, if schedules have moved, in one of the next few."""
     first = KNOWN_SEEDS[name]
-    result, tried = run_planted(name, [first, *(seed for seed in range(60) if seed != first)])
+    result, tried = run_planted(name, [first, *(seed for seed in range(20) if seed != first)])
     assert result is not None, f"{name}: {PLANTS[name].text}: not noticed in {tried} seeds"
 
 
@@ -137,3 +137,14 @@ def test_a_release_that_does_not_end_the_claim_is_noticed(monkeypatch: pytest.Mo
     monkeypatch.setattr(Claims, "_release", Claims._commit)
     with pytest.raises(BrokenPromiseError, match="a release ends the claim"):
         checked(GRANT, Release("g", 1, 50))
+
+
+@pytest.mark.long
+@pytest.mark.timeout(600)
+@pytest.mark.parametrize("seed_of_run", range(3))
+def test_twenty_consumers_share_32_partitions(seed_of_run: int) -> None:
+    """Killed, stopped and restarted: a minute each."""
+    result = run_seed(seed_of_run, partitions=32, consumers=20)
+    assert result.report is not None, f"{result.promise}: {result.reason}"
+    assert result.report.count("granted") > 100
+    assert result.report.faults > 20

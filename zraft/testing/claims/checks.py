@@ -83,7 +83,7 @@ class Checks:
         leadership: int,
         awake_ms: int,
     ) -> None:
-        """A command was applied at a position; `awake_ms`: how long its leader has been awake in this leadership."""
+        """A command was applied at a position; `awake_ms`: how long the leader that appended it had been awake."""
         kind = type(command).__name__
         if isinstance(answer, Granted):
             assert isinstance(command, c.ClaimPartition | c.ClaimMessages)

@@ -49,13 +49,18 @@ class Server:
 
 @frozen
 class Entry:
-    """One entry of the log. `command` None: a message came, or a leader began."""
+    """One entry of the log. `command` None: a message came, or a leader began.
+
+    `awake_ms` is for how long the leader that appended it, in `leadership`, had been awake as such.
+    """
 
     position: int
     log_time_ms: int
     command: Command | None
     end: int
     reply: Reply | None
+    leadership: int
+    awake_ms: int
 
 
 class Replica:
@@ -197,7 +202,13 @@ class SimulatedPartition:
     def _append(self, command: Command | None, reply: Reply | None, end: int | None = None) -> None:
         before = self._log[-1].end if self._log else 0
         entry = Entry(
-            len(self._log) + 1, self._log_time(), command, before if end is None else before + 1, reply
+            len(self._log) + 1,
+            self._log_time(),
+            command,
+            before if end is None else before + 1,
+            reply,
+            self._term,
+            self._awake_ms + min(self._schedule.now_ms - self._looked_ms, AWAKE_STEP_MS),
         )
         self._log.append(entry)
         self._schedule.after(self._rng.randint(1, 20), self._commit, self._term, entry.position)
@@ -227,8 +238,8 @@ class SimulatedPartition:
                 entry.log_time_ms,
                 entry.command,
                 answer,
-                self._term,
-                self._awake_ms + min(self._schedule.now_ms - self._looked_ms, AWAKE_STEP_MS),
+                entry.leadership,
+                entry.awake_ms,
             )
         return answer
 

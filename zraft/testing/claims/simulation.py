@@ -9,7 +9,7 @@ from typing import Final
 from attrs import frozen
 
 from zraft.claims.answers import Answer
-from zraft.claims.commands import Command, Pause
+from zraft.claims.commands import ClaimMessages, ClaimPartition, Command, Pause
 from zraft.testing.broken import BrokenPromiseError
 from zraft.testing.claims.checks import Checks
 from zraft.testing.claims.partition import SERVERS, Replica, Reply, Server, SimulatedPartition
@@ -207,7 +207,12 @@ class Simulation:
         return delays
 
     def _to_leader(self, partition: SimulatedPartition, command: Command, reply: Reply) -> None:
-        for delay in self._delays():
+        delays = self._delays()
+        is_claim = isinstance(command, ClaimPartition | ClaimMessages) and not self.healed
+        # They are few beside heartbeats, and late copies of them are what epochs are for.
+        if is_claim and delays and self.rng.random() < 10 * self.profile.duplicates:
+            delays.append(self.rng.randint(1, 3 * HEARTBEAT_MS))
+        for delay in delays:
             self.schedule.after(delay, partition.submit, command, reply)
 
     def _perform(self, process: Process, effect: Effect) -> None:
