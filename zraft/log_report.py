@@ -17,6 +17,7 @@ from zraft.storage.delivery.values import Delivery
 from zraft.storage.records import (
     BaseRecord,
     EntryRecord,
+    ForgetRecord,
     HardStateRecord,
     Record,
     RestoreRecord,
@@ -81,6 +82,8 @@ def record_value(record: Record | BaseRecord, *, data: bool) -> dict[str, Any]:
             return {"record": "roster", "group": group, "roster": _roster_value(roster)}
         case RestoreRecord(group, meta):
             return {"record": "restore", "group": group, **_meta_value(meta)}
+        case ForgetRecord(group):
+            return {"record": "forget", "group": group}
         case BaseRecord(group, hard_state, roster, log):
             return {
                 "record": "base",

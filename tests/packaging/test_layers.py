@@ -34,6 +34,11 @@ ALLOWED: Final[dict[str, tuple[str, ...]]] = {
         "zraft.storage.filesystem",
     ),
     "zraft.transport": (*SHARED, *STATE),
+    # many groups of one server; group 0 has its own driver
+    "zraft.groups": (
+        *(*SHARED, "zraft.raft", "zraft.storage.records", "zraft.storage.recovery"),
+        "zraft.transport.messages",
+    ),
     "zraft.address": SHARED,
     "zraft.config": (*SHARED, *SETTINGS, "zraft.tree.features"),
     "zraft.properties": SHARED,
@@ -53,7 +58,7 @@ ALLOWED: Final[dict[str, tuple[str, ...]]] = {
         *(*SHARED, *SETTINGS, *STATE, *EDGES, "zraft.admin"),
         *("zraft.operator.protocol", "zraft.operator.requests"),
     ),
-    "zraft.testing": (*SHARED, *SETTINGS, *STATE, *EDGES, "zraft.server", "zraft.topics"),
+    "zraft.testing": (*SHARED, *SETTINGS, *STATE, *EDGES, "zraft.groups", "zraft.server", "zraft.topics"),
     # runs what decides on both sides of a claim
     "zraft.testing.claims": (
         *(*SHARED, "zraft.claims", "zraft_client.claims"),
@@ -172,7 +177,7 @@ PURE: Final = (
         "onyxlog.jobs.transform",
     ),
     *("onyxlog.jobs.triggers", "onyxlog.jobs.validation", "onyxlog.jobs.windows", "onyxlog.jobs.workflow"),
-    *("zraft.raft", "zraft.tree", "zraft.topics", "zraft.claims", "zraft.wire"),
+    *("zraft.groups", "zraft.raft", "zraft.topics", "zraft.tree", "zraft.claims", "zraft.wire"),
     *("zraft.properties", "zraft.zoo_cfg", "zraft.zoo_env"),
     *("zraft.operator.requests", "zraft.operator.protocol"),
     *("zraft.log_report", "zraft.offline.founders", "zraft.offline.walking"),

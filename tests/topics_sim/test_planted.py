@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Final
 
 import pytest
@@ -23,6 +24,7 @@ SEEDS: Final[Mapping[str, int]] = {
     "clear_not_awaited": 6,
     "clock_not_raised": 0,
     "clock_without_max": 0,
+    "clock_one_below": 0,
     "close_checked_by_leader_only": 15,
     "condition_effect_at_delivery": 28,
     "condition_judged_everywhere": 0,
@@ -40,6 +42,7 @@ SEEDS: Final[Mapping[str, int]] = {
     "one_refusal_is_final": 0,
     "plain_watermark": 3,
     "propose_without_floor": 10,
+    "proposed_before_commit": 0,
     "refuse_propose_of_closed": 3,
     "remote_begins_known": 174,
     "retired_not_known": 0,
@@ -61,6 +64,13 @@ SEEDS: Final[Mapping[str, int]] = {
 def test_every_planted_bug_has_a_schedule_or_a_known_seed() -> None:
     assert set(SEEDS) | set(DIRECTED) == set(PLANTS)
     assert not set(SEEDS) & set(DIRECTED)
+
+
+def test_the_documented_table_names_each_bug_with_its_rule_and_what_notices_it() -> None:
+    documented = (Path(__file__).parents[2] / "docs" / "TOPICS.md").read_text()
+    for name, bug in PLANTS.items():
+        by = f"`{DIRECTED[name].__name__}`" if name in DIRECTED else f"seed {SEEDS[name]}"
+        assert f"| `{name}` | {bug.rule} | {bug.text} | {by} | " in documented
 
 
 @pytest.mark.parametrize("name", sorted(SEEDS))

@@ -318,6 +318,41 @@ class Raft(Changing):
             followers=self._replication.statistics(),
         )
 
+    @property
+    def settled(self) -> bool:
+        """While leading: all is committed and durable here, and nobody waits for anything but a follower for its entries."""
+        return (
+            self.role is Role.LEADER
+            and self._has_committed_own()
+            and self.log.last_index == self.commit_index == self.durable_index
+            and self._is_voter
+            and not self.membership.joint
+            and self._handover is None
+            and not self._departures
+            and not len(self._reads)
+            and not self._rounds.wanted
+            and not self._writes.pending
+            and not self._outbox.messages
+            and not self._read_states
+        )
+
+    @property
+    def due_at(self) -> float:
+        """The tick from which `tick` has something to do, as long as nothing else happens."""
+        if self.role is not Role.LEADER:
+            election = self._election
+            waits = self.role is not Role.FOLLOWER
+            return min(election.deadline, election.repeat_at) if waits else election.deadline
+        rounds = self._rounds
+        due = min(rounds.next_at, rounds.silent_at + self.settings.election_timeout_ticks + 1)
+        for progress in self._replication.followers.values():
+            overdue = progress.due_at
+            if overdue is not None and overdue < due:
+                due = overdue
+        if self._handover is not None:
+            due = min(due, self._handover.gives_up_at)
+        return due
+
     # -- who is heard
 
     def _hears(self, sender: ServerId, instance: Instance, message: Message) -> bool:

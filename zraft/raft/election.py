@@ -20,16 +20,17 @@ class Election:
         deadline: tick from which on this server campaigns unless it hears of a leader.
         repeat_at: tick at which voters that have not answered are asked again.
         began_at: tick at which the newest campaign began.
+        heard_leader_at: tick at which a leader was last heard.
         votes: by voter, whether it was granted.
         transfer: the leader asked for the present campaign (section 3.10).
     """
 
     __slots__ = (
-        "_heard_leader_at",
         "_rng",
         "_settings",
         "began_at",
         "deadline",
+        "heard_leader_at",
         "repeat_at",
         "transfer",
         "votes",
@@ -38,7 +39,7 @@ class Election:
     def __init__(self, settings: RaftSettings, rng: random.Random) -> None:
         self._settings = settings
         self._rng = rng
-        self._heard_leader_at = 0
+        self.heard_leader_at = 0
         self.deadline = 0.0
         self.repeat_at = 0
         self.began_at = 0
@@ -51,11 +52,11 @@ class Election:
         self.deadline = now + self._settings.election_timeout_ticks * (1.0 + self._rng.random())
 
     def heard_leader(self, now: int) -> None:
-        self._heard_leader_at = now
+        self.heard_leader_at = now
 
     def trusts_leader(self, now: int) -> bool:
         """Has a leader been heard within the time in which it need not be replaced (section 4.2.3)?"""
-        return now - self._heard_leader_at < self._settings.election_timeout_ticks
+        return now - self.heard_leader_at < self._settings.election_timeout_ticks
 
     def take(self, voter: ServerId, granted: bool) -> None:
         """One vote per voter (section 3.4); a late refusal of an earlier question does not take it back."""

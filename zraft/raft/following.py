@@ -81,6 +81,32 @@ class Following(Voting):
         self._election.heard_leader(self.now)
         return True
 
+    def follows(self, leader: ServerId, term: int) -> bool:
+        """Does this server follow exactly that leadership?"""
+        return self.role is Role.FOLLOWER and self.leader == leader and self.term == term
+
+    def note_leader_heard(self, tick: int) -> None:
+        """The leader that this server follows has said at `tick`, outside of this group, that it still leads.
+
+        For a caller that does not tick this server while it hears that; it says so before it ticks it again.
+        """
+        if self.role is Role.FOLLOWER and self.leader is not None and tick > self._election.heard_leader_at:
+            self._election.heard_leader(tick)
+            self._election.draw_deadline(tick)
+
+    def agrees(self, leader: ServerId, term: int, index: int) -> bool:
+        """`leader`, which knows this log to match its own up to `index`, says that all of that is committed (D-7).
+
+        Returns:
+            Whether this server follows that leadership and holds all of it, durably, its term included. If not,
+            nothing was changed.
+        """
+        writes = self._writes
+        if not self.follows(leader, term) or index > writes.durable_index or writes.hard_state_waits:
+            return False
+        self._commit_to(index)
+        return True
+
     def _on_append_entries(self, sender: ServerId, message: AppendEntries) -> None:
         memberships_changed = check_entries(message)
         if not self._follow(sender, message.term):

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from zraft.errors import ProtocolError
 from zraft.ids import ServerId
 from zraft.raft.following import Following
@@ -43,6 +45,38 @@ class Leading(Following):
         What a leader may still promise is judged by it (D-11c, D-14).
         """
         return self._rounds.contact
+
+    # -- what is known beside this group's own messages (zraft.groups.cover)
+
+    @property
+    def matches(self) -> dict[ServerId, int]:
+        """While leading: how far each member's log is known to agree."""
+        return {progress.server: progress.match_index for progress in self._replication.followers.values()}
+
+    def note_contacts(self, contacts: Mapping[ServerId, int], now: int, *, everybody: bool) -> None:
+        """Followers confirmed that they followed this leadership when they were asked, by the tick of that.
+
+        It counts for check-quorum alone: no round is answered, no read is confirmed (section 6.4), and nothing
+        matches that did not before. `now` is the tick of the caller, which this server's own may be behind.
+        `everybody`: all who can be reached are told by others that this server leads, so that no round is due
+        by the time alone.
+        """
+        if self.role is not Role.LEADER:
+            return
+        for server, tick in contacts.items():
+            progress = self._replication.followers.get(server)
+            if progress is not None and tick > progress.heard_at:
+                progress.heard_at = tick
+
+        def contact_of(voter: ServerId) -> int:
+            if voter == self.server:
+                return now if self._is_voter else 0
+            return contacts.get(voter, 0)
+
+        self._rounds.note_contact(self._agreed(contact_of))
+        if everybody and self._rounds.confirmed == self._rounds.newest:
+            # One that is not answered is followed by the next: somebody may wait for it, and its answers may be lost.
+            self._rounds.next_at = max(self._rounds.next_at, now + self.settings.heartbeat_ticks)
 
     # -- the beginning and the end
 

@@ -161,6 +161,15 @@ class Progress:
         patience = settings.bulk_resend_ticks if self._bulk_inflight else settings.resend_ticks
         return now - self.waiting_since >= patience
 
+    @property
+    def due_at(self) -> int | None:
+        """Tick from which `is_overdue` may say so; None if nothing is on its way, or nothing is heard."""
+        if not self._inflight or self.heard_at <= self.waiting_since:
+            return None
+        settings = self._settings
+        patience = settings.bulk_resend_ticks if self._bulk_inflight else settings.resend_ticks
+        return self.waiting_since + patience
+
     def _forget_all(self) -> None:
         self._inflight.clear()
         self.inflight_bytes = self._bulk_inflight = 0

@@ -47,6 +47,15 @@ class Rounds:
         contact, since = self.contact, self._leading_since
         return now - (contact if contact > since else since)
 
+    def note_contact(self, tick: int) -> None:
+        """A quorum confirmed, outside of these rounds, that the leader led at `tick`. No round is answered by it."""
+        self.contact = max(self.contact, tick)
+
+    @property
+    def silent_at(self) -> int:
+        """Tick of the newest proof that a quorum follows, or of the begin of the leadership."""
+        return max(self.contact, self._leading_since)
+
     def begin(self, now: int, next_at: int) -> int:
         """A round leaves now; returns its number."""
         self.wanted = False

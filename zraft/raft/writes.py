@@ -98,6 +98,11 @@ class Writes:
             or self._restore is not None
         )
 
+    @property
+    def hard_state_waits(self) -> bool:
+        """Is the newest term and vote not durable yet?"""
+        return self.hard_state_write > self._persisted
+
     def take(self, last_index: int) -> Write | None:
         """The next write, if there is anything to write; the log ends at `last_index` once it is durable."""
         if not self.pending:

@@ -64,6 +64,8 @@ from zraft.transport.messages import (
     OriginBatch,
     PeerMessage,
     Sender,
+    SharedHeartbeat,
+    SharedHeartbeatReply,
     SnapshotChunk,
     SnapshotOffer,
     SnapshotRequest,
@@ -429,6 +431,8 @@ class Driver:
                 # Who was away while members changed may not know its leader's disk, and needs its snapshot all the more.
                 if raft is not None and raft.knows(server, instance):
                     self.snapshots.on_message(server, message, raft, self.clock.now)
+            case SharedHeartbeat() | SharedHeartbeatReply():
+                pass  # for the host of other groups, which this server does not have yet
             case _:
                 self._on_consensus(raft, server, instance, message)
 

@@ -14,6 +14,7 @@ from zraft.raft.snapshot import SnapshotMeta
 from zraft.storage.records import (
     BaseRecord,
     EntryRecord,
+    ForgetRecord,
     HardStateRecord,
     Record,
     RestoreRecord,
@@ -86,6 +87,11 @@ class GroupLog:
         return self.term_runs[run - 1][1] if run else self.base.term
 
     @property
+    def is_blank(self) -> bool:
+        """Has nothing been written since the beginning, or since it was forgotten?"""
+        return self.last_index == NO_INDEX and self.roster is None and self.hard_state == HardState()
+
+    @property
     def membership(self) -> bytes:
         """Payload of the newest MEMBERSHIP entry, in the log or before it; empty if there never was one."""
         return self.memberships[-1].payload if self.memberships else self.base.membership
@@ -112,7 +118,7 @@ class GroupLog:
                     return (
                         f"restored to entry {meta.index} of term {meta.term}, position {meta.next_position}"
                     )
-            case RosterRecord():
+            case RosterRecord() | ForgetRecord():
                 pass
         return None
 
@@ -169,6 +175,8 @@ class GroupLog:
                 self.restore(meta)
             case RosterRecord(_, roster):
                 self.roster = roster
+            case ForgetRecord():
+                self.forget()
 
     def append(self, index: int, term: int, next_position: int) -> None:
         """Take an entry that has no problem; the caller adds it to `memberships` if it is one."""
@@ -196,6 +204,12 @@ class GroupLog:
         self.next_position = base.next_position
         self.term_runs = ()
         self.memberships = ()
+
+    def forget(self) -> None:
+        """As if there had never been a record."""
+        self.hard_state = HardState()
+        self.roster = None
+        self.restore(NO_BASE)
 
     def compact(self, base: SnapshotMeta) -> None:
         """Forget the entries up to `base.index`, which are of this log."""

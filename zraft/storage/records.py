@@ -24,6 +24,7 @@ TRUNCATE_KIND: Final = 4
 ROSTER_KIND: Final = 5
 BASE_KIND: Final = 6
 RESTORE_KIND: Final = 7
+FORGET_KIND: Final = 8
 
 RECORD_BYTES_MAX: Final = 256 << 20
 """Largest record and frame body: what recovery may have to hold in memory at once; batches are far smaller."""
@@ -79,6 +80,13 @@ class RestoreRecord:
 
 
 @frozen
+class ForgetRecord:
+    """The group is gone for good: nothing of it is needed or restated any more. Its id never comes back (D-18)."""
+
+    group: GroupId
+
+
+@frozen
 class BaseRecord:
     """What a group stood at when a segment was begun: with it, no older segment is needed to know the rest.
 
@@ -92,7 +100,7 @@ class BaseRecord:
     log: SnapshotMeta
 
 
-Record = EntryRecord | HardStateRecord | TruncateRecord | RosterRecord | RestoreRecord
+Record = EntryRecord | HardStateRecord | TruncateRecord | RosterRecord | RestoreRecord | ForgetRecord
 """What callers of `Wal.append` write."""
 
 
@@ -131,6 +139,8 @@ def encode_records(records: Sequence[Record | BaseRecord]) -> bytes:
                 packer.pack((ROSTER_KIND, group, roster))
             case RestoreRecord(group, meta):
                 packer.pack((RESTORE_KIND, group, *_numbers_of(meta), meta.membership))
+            case ForgetRecord(group):
+                packer.pack((FORGET_KIND, group))
             case BaseRecord(group, hard_state, roster, log):
                 packer.pack(
                     (
@@ -233,6 +243,8 @@ def decode_record(fields: Any) -> Record | BaseRecord:
             return HardStateRecord(
                 GroupId(group), HardState(term, None if voted_for is None else ServerId(voted_for))
             )
+        case (int(kind), int(group)) if kind == FORGET_KIND and group > 0:
+            return ForgetRecord(GroupId(group))
         case (int(kind), int(group), int(from_index)) if kind == TRUNCATE_KIND and group >= 0:
             return TruncateRecord(GroupId(group), from_index)
         case (int(kind), int(group), tuple(rows)) if kind == ROSTER_KIND and group >= 0:
@@ -272,7 +284,10 @@ def decode_record(fields: Any) -> Record | BaseRecord:
                 None if rows is None else tuple(_roster_row(row) for row in rows),
                 SnapshotMeta(last_index, last_term, next_position, membership),
             )
-    known = {ENTRY_KIND, HARD_STATE_KIND, TRUNCATE_KIND, ROSTER_KIND, BASE_KIND, RESTORE_KIND}
+    known = {
+        *(ENTRY_KIND, HARD_STATE_KIND, TRUNCATE_KIND, ROSTER_KIND),
+        *(BASE_KIND, RESTORE_KIND, FORGET_KIND),
+    }
     if type(fields) is tuple and fields and type(fields[0]) is int and fields[0] not in known:
         raise RecordFormatError(f"record of kind {fields[0]}, this release knows {sorted(known)}")
     raise RecordFormatError(f"not a record: {str(fields)[:80]}")

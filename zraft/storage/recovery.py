@@ -30,6 +30,7 @@ from zraft.storage.group_log import GroupLog
 from zraft.storage.records import (
     BaseRecord,
     EntryFields,
+    ForgetRecord,
     RecordFormatError,
     RecordReader,
     RestoreRecord,
@@ -92,10 +93,14 @@ class RecoveryReport:
 
 @frozen
 class Recovered:
-    """Everything that `Wal.open` found. Groups without a record are missing from `groups`."""
+    """Everything that `Wal.open` found. Groups without a record are missing from `groups`.
+
+    `forgotten` are groups that are gone for good: what is left of their files can be removed.
+    """
 
     groups: dict[GroupId, GroupRecovered]
     report: RecoveryReport
+    forgotten: frozenset[GroupId] = frozenset()
 
 
 MISSING_ADVICE = (
@@ -109,12 +114,12 @@ class GroupReplay:
 
     __slots__ = ("_tail_bytes", "_tail_bytes_max", "index", "log", "tail")
 
-    def __init__(self, settings: WalSettings, log: GroupLog | None = None) -> None:
+    def __init__(self, settings: WalSettings, group: GroupId, log: GroupLog | None = None) -> None:
         self.log = log if log is not None else GroupLog()
         self.index = SparseIndex(settings.index_stride_bytes, settings.index_points_max)
         self.tail: deque[EntryFields] = deque()
         self._tail_bytes = 0
-        self._tail_bytes_max = settings.tail_bytes_max
+        self._tail_bytes_max = settings.tail_bytes_max_of(group)
 
     def push(self, fields: EntryFields) -> None:
         tail = self.tail
@@ -163,10 +168,11 @@ class SegmentSpan:
 class Replay:
     """Result of replaying: groups and segments, and what the last segment needs before it can be relied on."""
 
-    __slots__ = ("entries", "groups", "last_frame", "next_frame", "segments", "torn_tail")
+    __slots__ = ("entries", "forgotten", "groups", "last_frame", "next_frame", "segments", "torn_tail")
 
     def __init__(self) -> None:
         self.groups: dict[GroupId, GroupReplay] = {}
+        self.forgotten: set[GroupId] = set()
         self.segments: list[SegmentSpan] = []
         self.next_frame = 1
         self.entries = 0
@@ -302,7 +308,7 @@ def _replay_frame(
             if is_entry(fields):
                 group = groups.get(fields[1])
                 if group is None:
-                    group = groups[fields[1]] = GroupReplay(settings)
+                    group = groups[fields[1]] = GroupReplay(settings, fields[1])
                 _, _, index, term, _, position, count, _ = fields
                 problem = group.log.problem_with_entry(index, term, position)
                 if problem is not None:
@@ -322,7 +328,7 @@ def _replay_frame(
                 raise RecordFormatError("a group is restated in the middle of a segment")
             group = groups.get(record.group)
             if group is None:
-                group = groups[record.group] = GroupReplay(settings)
+                group = groups[record.group] = GroupReplay(settings, record.group)
             problem = group.log.problem(record)
             if problem is not None:
                 raise CorruptionError(
@@ -334,6 +340,9 @@ def _replay_frame(
             elif isinstance(record, RestoreRecord):
                 group.restore(record.meta)
                 span.note_truncation(record.group, NO_INDEX)
+            elif isinstance(record, ForgetRecord):
+                del groups[record.group]
+                result.forgotten.add(record.group)
             else:
                 group.log.apply(record)
     except RecordFormatError as error:
@@ -355,7 +364,7 @@ def _replay_base(
                 raise RecordFormatError(f"expected each group restated once, found {str(fields)[:80]}")
             bases[record.group] = record.log
             if oldest:
-                result.groups[record.group] = GroupReplay(settings, GroupLog.from_base(record))
+                result.groups[record.group] = GroupReplay(settings, record.group, GroupLog.from_base(record))
                 continue
             known = result.groups.get(record.group)
             problem = known.log.problem_with_base(record) if known else "restated, but unknown before"

@@ -33,11 +33,13 @@ from zraft.storage.frames import (
 )
 from zraft.storage.group_log import NO_BASE, GroupLog
 from zraft.storage.records import (
+    FORGET_KIND,
     RESTORE_KIND,
     TRUNCATE_KIND,
     BaseRecord,
     EntryFields,
     EntryRecord,
+    ForgetRecord,
     HardStateRecord,
     Record,
     RecordFormatError,
@@ -353,6 +355,8 @@ class Wal:
         records: list[Record] = []
         restored: list[GroupId] = []
         for group, meta in snapshots.items():
+            if group in replayed.forgotten:
+                continue  # the process ended before the files were removed
             log = self._logs.get(group)
             if log is not None and log.last_index >= meta.index and log.term_at(meta.index) == meta.term:
                 continue
@@ -396,7 +400,7 @@ class Wal:
             replayed.entries,
             restored,
         )
-        return Recovered(groups, report)
+        return Recovered(groups, report, frozenset(replayed.forgotten))
 
     # --- writing
 
@@ -444,6 +448,13 @@ class Wal:
                     span.note_truncation(record.group, NO_INDEX)
                     # The next segment begins after what was dropped, so that the older ones can go.
                     self._roll_due = True
+                elif isinstance(record, ForgetRecord):
+                    index.reset()
+            forgotten = {record.group for record in records if isinstance(record, ForgetRecord)}
+            for group in forgotten:
+                if logs[group].is_blank:
+                    del self._logs[group], self._indexes[group]
+                    self._compacted.pop(group, None)
             span.end += size
             span.frames += 1
             self._next_frame += 1
@@ -597,6 +608,7 @@ class Wal:
                     base.index <= max(self._logs[group].base.index, self._compacted.get(group, NO_INDEX))
                     and base.index < truncated.get(group, base.index + 1)
                     for group, base in span.bases.items()
+                    if group in self._logs
                 )
             ):
                 return span.number
@@ -611,6 +623,8 @@ class Wal:
             assert first.bases is not None
             place = Place(first.number, HEADER_BYTES, first.first_frame)
             for group, base in first.bases.items():
+                if group not in self._logs:
+                    continue  # forgotten since
                 log = self._logs[group]
                 if base.index <= log.base.index:
                     continue
@@ -691,7 +705,7 @@ def _surviving(records: RecordReader, frame: Frame, group: GroupId, path: str) -
                     found.append(fields)
             elif fields[0] == TRUNCATE_KIND and fields[1] == group:
                 found = [entry for entry in found if entry[2] < fields[2]]
-            elif fields[0] == RESTORE_KIND and fields[1] == group:
+            elif fields[0] in (RESTORE_KIND, FORGET_KIND) and fields[1] == group:
                 found = []
     except RecordFormatError as error:
         raise CorruptionError(path, frame.offset, f"frame {frame.number}: {error}") from error

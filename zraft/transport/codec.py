@@ -17,7 +17,7 @@ import msgpack
 from attrs import fields, frozen
 
 from zraft.errors import ProtocolError
-from zraft.ids import INSTANCE_BYTES, SERVER_ID_MAX, SERVER_ID_MIN, Instance, ServerId
+from zraft.ids import INSTANCE_BYTES, SERVER_ID_MAX, SERVER_ID_MIN, GroupId, Instance, ServerId
 from zraft.raft.messages import (
     AppendEntries,
     AppendEntriesReply,
@@ -40,6 +40,8 @@ from zraft.transport.messages import (
     NotMember,
     OriginBatch,
     PeerMessage,
+    SharedHeartbeat,
+    SharedHeartbeatReply,
     SnapshotChunk,
     SnapshotOffer,
     SnapshotRequest,
@@ -72,6 +74,9 @@ SNAPSHOT_ID_BYTES: Final = 16
 
 SNAPSHOT_CHUNK_BYTES_MAX: Final = 1024 * 1024
 """The most that one `SnapshotRequest` asks for: well below the bound of one message, and soon sealed."""
+
+COVER_ITEMS_MAX: Final = 256
+"""Groups named in one shared heartbeat, or in its answer: four datagrams at most."""
 
 DIGEST_BYTES: Final = 16
 DIGESTS_MAX: Final = 64
@@ -191,6 +196,25 @@ def _digests(value: Any, name: str) -> tuple[tuple[int, int], ...]:
     if len(digests) > DIGESTS_MAX:
         raise ProtocolError(f"{name}: expected at most {DIGESTS_MAX}, found {len(digests)}")
     return tuple(digests)
+
+
+def _cover_items(value: Any, name: str) -> tuple[tuple[GroupId, int, int], ...]:
+    if len(_array(value, name)) > COVER_ITEMS_MAX:
+        raise ProtocolError(f"{name}: expected at most {COVER_ITEMS_MAX}, found {len(value)}")
+    for item in value:
+        group, term, index = _array(item, f"{name} item", 3)
+        _from_one(group, f"{name} group")
+        _term(term, f"{name} term")
+        _number(index, f"{name} index")
+    return value  # type: ignore[no-any-return]
+
+
+def _groups(value: Any, name: str) -> tuple[GroupId, ...]:
+    if len(_array(value, name)) > COVER_ITEMS_MAX:
+        raise ProtocolError(f"{name}: expected at most {COVER_ITEMS_MAX}, found {len(value)}")
+    for group in value:
+        _from_one(group, name)
+    return value  # type: ignore[no-any-return]
 
 
 def _wire_entries(message: AppendEntries) -> tuple[tuple[int, int, int, int, bytes], ...]:
@@ -327,6 +351,8 @@ _SHAPES: Final = (
     _shape(41, SnapshotChunk, _number, _term, _snapshot_id, _number, _chunk),
     _shape(42, MemberReport, _number, _digests, values=_report_values),
     _shape(43, Verdict, _digests, values=_verdict_values),
+    _shape(48, SharedHeartbeat, _from_one, _from_one, _number, _cover_items),
+    _shape(49, SharedHeartbeatReply, _number, _from_one, _groups),
 )
 _BY_KIND: Final = {shape.kind: shape for shape in _SHAPES}
 _BY_CLASS: Final = {shape.message: shape for shape in _SHAPES if shape is not _TRANSFER_VOTE}

@@ -144,6 +144,34 @@ class Verdict:
     digests: tuple[tuple[int, int], ...]
 
 
+@frozen
+class SharedHeartbeat:
+    """One server to another, for all groups that the one leads and the other follows (docs/GROUPS.md).
+
+    The sender leads all groups of the cover `epoch`: those of all `items` of the epoch that this server agreed to. An
+    item is (group, term, index): the sender leads it in `term`, and the receiver's log, which it knows to match its own
+    up to there, is committed up to `index`. Term 0 withdraws the group. Items are repeated until they are answered.
+    `answered` is the newest number of this epoch that was, 0 if none.
+    """
+
+    epoch: int
+    number: int
+    answered: int
+    items: tuple[tuple[GroupId, int, int], ...]
+
+
+@frozen
+class SharedHeartbeatReply:
+    """The sender follows, in the terms it agreed to, all groups of the cover `epoch` but those in `lost`.
+
+    As of when it took the heartbeat `number`. Epoch 0: it knows nothing of the cover, which has to begin anew.
+    """
+
+    epoch: int
+    number: int
+    lost: tuple[GroupId, ...]
+
+
 ServerMessage = (
     Hello
     | OriginBatch
@@ -157,6 +185,8 @@ ServerMessage = (
     | SnapshotChunk
     | MemberReport
     | Verdict
+    | SharedHeartbeat
+    | SharedHeartbeatReply
 )
 PeerMessage = RaftMessage | ServerMessage
 

@@ -8,7 +8,7 @@ from collections.abc import Iterable
 import pytest
 from attrs import asdict
 
-from zraft.ids import COORDINATION_GROUP, Instance, ServerId
+from zraft.ids import COORDINATION_GROUP, GroupId, Instance, ServerId
 from zraft.raft.log import Log
 from zraft.raft.messages import (
     AppendEntries,
@@ -31,6 +31,8 @@ from zraft.transport.messages import (
     NotMember,
     PeerMessage,
     Sender,
+    SharedHeartbeat,
+    SharedHeartbeatReply,
     SnapshotOffer,
     TouchAck,
     TouchReport,
@@ -342,3 +344,18 @@ def test_what_the_snapshot_disk_is_to_do_wakes_nobody() -> None:
     effects = place.turn(1)
     assert [type(task) for task in effects.tasks] == [Read]
     assert effects.wake_at > place.now + 1
+
+
+def test_what_hosts_of_other_groups_say_to_each_other_is_ignored() -> None:
+    """A release that hosts groups may speak first (D-5)."""
+    place = Place(1, 2, 3)
+    sender = Sender(ServerId(2), INSTANCES[ServerId(2)], 1)
+    place.turn()
+    place.sent.clear()
+    group = GroupId(7)
+    place.driver.receive(
+        sender, [SharedHeartbeat(1, 1, 0, ((group, 1, 1),)), SharedHeartbeatReply(1, 1, (group,))]
+    )
+    place.turn()
+    assert place.sent == []
+    assert place.driver.peer_mistakes == 0

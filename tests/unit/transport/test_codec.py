@@ -34,6 +34,8 @@ from zraft.transport.messages import (
     NotMember,
     OriginBatch,
     PeerMessage,
+    SharedHeartbeat,
+    SharedHeartbeatReply,
     SnapshotChunk,
     SnapshotOffer,
     SnapshotRequest,
@@ -47,6 +49,7 @@ numbers = st.integers(0, codec.NUMBER_MAX)
 terms = st.integers(0, codec.TERM_MAX)
 sessions = st.integers(codec.SESSION_MIN, codec.SESSION_MAX)
 booleans = st.booleans()
+groups = st.integers(1, codec.NUMBER_MAX)
 clusters = st.binary(min_size=1, max_size=codec.CLUSTER_ID_BYTES_MAX)
 snapshot_ids = st.binary(min_size=codec.SNAPSHOT_ID_BYTES, max_size=codec.SNAPSHOT_ID_BYTES)
 addresses = st.text(st.characters(min_codepoint=0x21, max_codepoint=0x7E), max_size=codec.ADDRESS_BYTES_MAX)
@@ -116,6 +119,19 @@ messages: dict[type[Any], st.SearchStrategy[Any]] = {
         MemberReport,
         numbers,
         st.lists(st.tuples(numbers, st.integers(0, 2**128 - 1)), max_size=5).map(tuple),
+    ),
+    SharedHeartbeat: st.builds(
+        SharedHeartbeat,
+        st.integers(1, codec.NUMBER_MAX),
+        st.integers(1, codec.NUMBER_MAX),
+        numbers,
+        st.lists(st.tuples(groups, terms, numbers), max_size=5).map(tuple),
+    ),
+    SharedHeartbeatReply: st.builds(
+        SharedHeartbeatReply,
+        numbers,
+        st.integers(1, codec.NUMBER_MAX),
+        st.lists(groups, max_size=5).map(tuple),
     ),
     Verdict: st.builds(
         Verdict, st.lists(st.tuples(numbers, st.integers(0, 2**128 - 1)), max_size=5).map(tuple)
@@ -286,7 +302,7 @@ def test_a_message_of_a_newer_release_costs_only_itself() -> None:
     decoded, errors = codec.decode_sequence(body)
     assert decoded == [known, known]
     assert [str(error) for error in errors] == [
-        f"message: expected one of the kinds {[*range(1, 13), *range(32, 44)]}, found int 120"
+        f"message: expected one of the kinds {[*range(1, 13), *range(32, 44), 48, 49]}, found int 120"
     ]
 
 

@@ -11,7 +11,7 @@ from attrs import frozen
 from zraft.storage.delivery.log import DeliveryLog
 from zraft.storage.delivery.manifest import Manifest, Segment, wanted
 from zraft.storage.delivery.recovery import PART_SUFFIX
-from zraft.storage.delivery.scanning import verify_segment
+from zraft.storage.delivery.scanning import SegmentVerifier
 from zraft.storage.durable import sync_file, writing
 from zraft.storage.errors import CorruptionError, DiskFullError, SnapshotRejectedError
 from zraft.storage.filesystem import FileSystem
@@ -49,6 +49,7 @@ class Fetch:
         self._here: dict[bytes, str] = {}  # names of the files that are whole, by segment
         self._length = 0  # of the file that arrives now
         self._file: int | None = None
+        self._verifier: SegmentVerifier | None = None
 
     @property
     def next(self) -> Piece | None:
@@ -84,13 +85,15 @@ class Fetch:
                     self._file = self._fs.create(path)
                     # A disk that is too small says so before anything was transferred.
                     self._fs.fallocate(self._file, segment.size)
+                    at = self._shipped.segments.index(segment)
+                    start, group = self._shipped.start_of(at), self._shipped.group
+                    self._verifier = SegmentVerifier(self._fs, self._file, path, group, start, segment)
                 self._fs.pwrite(self._file, data, offset)
         except DiskFullError:
             self.give_up()
             raise
         self._length += len(data)
-        if self._length == segment.size:
-            self._accept(segment, path)
+        self._check(segment, path)
         return self.next
 
     def complete(self) -> None:
@@ -101,9 +104,7 @@ class Fetch:
 
     def give_up(self) -> None:
         """Remove what was fetched and is not part of the log."""
-        if self._file is not None:
-            self._fs.close(self._file)
-            self._file = None
+        self._end_file()
         present = set(self._fs.listdir(self._log.path))
         for segment in self._shipped.segments:
             name = _part_name(segment)
@@ -111,30 +112,34 @@ class Fetch:
                 with writing(f"{self._log.path}/{name}"):
                     self._fs.unlink(f"{self._log.path}/{name}")
         self._here.clear()
-        self._length = 0
 
     def _current(self) -> Segment | None:
         return next((segment for segment in self._wanted if segment.id not in self._here), None)
 
-    def _accept(self, segment: Segment, path: str) -> None:
+    def _check(self, segment: Segment, path: str) -> None:
+        """Check what is here of it, a piece at a time: all of it at its end would hold up others for seconds."""
         assert self._file is not None
+        assert self._verifier is not None
         try:
+            if self._length < segment.size:
+                self._verifier.advance(self._length)
+                return
             sync_file(self._fs, self._file, path)
-            shipped = self._shipped
-            start = shipped.start_of(shipped.segments.index(segment))
-            for _ in verify_segment(self._fs, self._file, path, shipped.group, start, segment):
-                pass
+            self._verifier.finish()
+            self._here[segment.id] = _part_name(segment)
         except CorruptionError as error:
+            self._end_file()
             raise SnapshotRejectedError(
                 f"{self._log.path}: segment {segment.id.hex()} arrived damaged (at offset {error.offset}: {error.found}); "
                 "it is fetched again; if that goes on, check the disk of the server that sends it"
             ) from error
-        else:
-            self._here[segment.id] = _part_name(segment)
-        finally:
+        self._end_file()
+
+    def _end_file(self) -> None:
+        if self._file is not None:
             self._fs.close(self._file)
-            self._file = None
-            self._length = 0
+        self._file = self._verifier = None
+        self._length = 0
 
 
 def _part_name(segment: Segment) -> str:

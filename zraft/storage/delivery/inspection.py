@@ -19,12 +19,13 @@ from zraft.storage.delivery.recovery import (
     scan_open,
     without_gone,
 )
-from zraft.storage.delivery.scanning import FrameScanner, follow, verify_segment
+from zraft.storage.delivery.scanning import FrameScanner, SegmentVerifier, follow
 from zraft.storage.delivery.values import Delivery
 from zraft.storage.durable import reading
 from zraft.storage.errors import CorruptionError
 from zraft.storage.filesystem import FileSystem
 
+_STEP_BYTES: Final = 4 << 20
 _ATTEMPTS: Final = 3
 """A running server removes segments and writes frames while we read; what looks wrong is looked at again."""
 
@@ -182,8 +183,12 @@ def _verify_once(
             scan = scan_open(fs, file, path, manifest)
             torn = scan.torn
             segment = scan.segment
-        for done in verify_segment(fs, file, path, group, manifest.start_of(at), segment):
-            on_bytes(done)
+        verifier = SegmentVerifier(fs, file, path, group, manifest.start_of(at), segment)
+        for limit in range(_STEP_BYTES, segment.size, _STEP_BYTES):
+            verifier.advance(limit)
+            on_bytes(verifier.position)
+        verifier.finish()
+        on_bytes(verifier.position)
         return DeliveryFinding(group, path, segment.first, segment.end.offset, segment.size, None, torn)
     finally:
         fs.close(file)

@@ -219,55 +219,99 @@ def read_header(fs: FileSystem, file: int, path: str, group: int, segment: Segme
     return header
 
 
-def verify_segment(
-    fs: FileSystem, file: int, path: str, group: int, start: Mark, segment: Segment
-) -> Iterator[int]:
-    """Check all of a file that counts: header, checksums, digests, and that it ends as the manifest says.
+class SegmentVerifier:
+    """Checks all of a file that counts: header, checksums, digests, and that it ends as the manifest says.
 
-    Gives how many bytes were checked so far.
+    In steps, so that a file can be checked while it arrives. Memory is bounded by a frame.
 
-    Raises:
+    Raises (from all methods):
         CorruptionError: something is not what was written; names the offset in the file.
         StorageError: the file cannot be read.
     """
-    header = read_header(fs, file, path, group, segment)
-    if header.chain != start.chain:
-        raise CorruptionError(
-            path,
-            0,
-            f"begins with digest {header.chain.hex()}, what precedes it ends with {start.chain.hex()}",
-        )
-    scanner = FrameScanner(fs, file, seed=header.seed, position=HEADER_BYTES, limit=segment.size)
-    mark, end = start, segment.end
-    reached: tuple[object, object] | None = (mark.stamp, mark.chain) if end.offset == mark.offset else None
-    with reading(path):
-        for frame in scanner:
-            mark, found = follow(mark, frame, path)
-            for one, digest in found:
-                if one.offset + 1 == end.offset:
-                    reached = one.stamp, digest
-            yield scanner.position
-        crc = checksum(fs, file, segment.size)
-    if scanner.position != segment.size:
-        raise CorruptionError(path, scanner.position, scanner.damage or "zeros where a frame was written")
-    if reached != (end.stamp, end.chain):
-        raise CorruptionError(
-            path,
-            scanner.position,
-            f"ends at delivery {mark.offset} with digest {mark.chain.hex()}, the manifest says at {end.offset} with "
-            f"{end.chain.hex()}",
-        )
-    if crc != segment.crc:
-        raise CorruptionError(path, 0, f"checksum {crc:08x} of the file, the manifest says {segment.crc:08x}")
 
+    __slots__ = (
+        "_crc",
+        "_damage",
+        "_file",
+        "_fs",
+        "_group",
+        "_mark",
+        "_path",
+        "_reached",
+        "_segment",
+        "_start",
+        "position",
+    )
 
-def checksum(fs: FileSystem, file: int, size: int) -> int:
-    """CRC-32C of the file's first `size` bytes."""
-    crc = at = 0
-    while at < size:
-        data = fs.pread(file, min(READ_BYTES, size - at), at)
-        if not data:
-            break
-        crc = crc32c(data, crc)
-        at += len(data)
-    return crc
+    def __init__(
+        self, fs: FileSystem, file: int, path: str, group: int, start: Mark, segment: Segment
+    ) -> None:
+        """`start`: where the segment begins, as what precedes it says."""
+        self._fs = fs
+        self._file = file
+        self._path = path
+        self._group = group
+        self._start = self._mark = start
+        self._segment = segment
+        self._reached = start if segment.end.offset == start.offset else None
+        self._damage: str | None = None
+        self._crc = 0
+        self.position = 0
+        """Up to where it was checked."""
+
+    def advance(self, limit: int) -> None:
+        """Check the frames that lie wholly before `limit`; the bytes up to there are written."""
+        limit = min(limit, self._segment.size)
+        if self.position == 0 and limit >= HEADER_BYTES:
+            self._check_header()
+        if self.position == 0:
+            return
+        fs, file, path = self._fs, self._file, self._path
+        scanner = FrameScanner(fs, file, seed=crc32c(self._segment.id), position=self.position, limit=limit)
+        with reading(path):
+            for frame in scanner:
+                self._mark, found = follow(self._mark, frame, path)
+                last = self._segment.end.offset - 1
+                if found[0][0].offset <= last <= found[-1][0].offset:
+                    one, digest = found[last - found[0][0].offset]
+                    self._reached = Mark(last + 1, one.stamp, digest, 0)
+                self._count(scanner.position)
+        self._damage = scanner.damage
+
+    def finish(self) -> None:
+        """All of it was written: it is whole, and is what the manifest lists."""
+        segment, end, path = self._segment, self._segment.end, self._path
+        self.advance(segment.size)
+        if self.position != segment.size:
+            raise CorruptionError(path, self.position, self._damage or "zeros where a frame was written")
+        reached = self._reached
+        if reached is None or (reached.stamp, reached.chain) != (end.stamp, end.chain):
+            raise CorruptionError(
+                path,
+                self.position,
+                f"ends at delivery {self._mark.offset} with digest {self._mark.chain.hex()}, the manifest says at "
+                f"{end.offset} with {end.chain.hex()}",
+            )
+        if self._crc != segment.crc:
+            raise CorruptionError(
+                path, 0, f"checksum {self._crc:08x} of the file, the manifest says {segment.crc:08x}"
+            )
+
+    def _check_header(self) -> None:
+        header = read_header(self._fs, self._file, self._path, self._group, self._segment)
+        if header.chain != self._start.chain:
+            raise CorruptionError(
+                self._path,
+                0,
+                f"begins with digest {header.chain.hex()}, what precedes it ends with {self._start.chain.hex()}",
+            )
+        with reading(self._path):
+            self._count(HEADER_BYTES)
+
+    def _count(self, upto: int) -> None:
+        while self.position < upto:
+            data = self._fs.pread(self._file, min(READ_BYTES, upto - self.position), self.position)
+            if not data:
+                raise CorruptionError(self._path, self.position, "the file is shorter than its size said")
+            self._crc = crc32c(data, self._crc)
+            self.position += len(data)

@@ -14,6 +14,7 @@ from attrs import evolve, frozen
 from zraft.testing.multicast.profile import Mode
 from zraft.testing.planted_registry import Patch, replaced
 from zraft.topics.applied import Verdict
+from zraft.topics.chain import message_digest
 from zraft.topics.leader import PartitionLeader
 from zraft.topics.merger import Merger
 from zraft.topics.messages import Answer, Propose, Told
@@ -71,6 +72,35 @@ def clock_without_max() -> Sequence[Patch]:
             self.clock = time
 
     return [(Partition, "_raise_clock", raise_clock)]
+
+
+@plant(
+    "I4",
+    "the clock is raised to below a final time, so that it may be proposed again, as in the thesis' second algorithm",
+)
+def clock_one_below() -> Sequence[Patch]:
+    def raise_clock(self: Partition, time: int) -> None:
+        self.clock = max(self.clock, time - 1)
+
+    return [(Partition, "_raise_clock", raise_clock)]
+
+
+@plant("I1", "a proposal is told before it is committed")
+def proposed_before_commit() -> Sequence[Patch]:
+    original = PartitionLeader._start
+
+    def start(self: PartitionLeader, request: Any) -> None:
+        original(self, request)
+        message = request.message
+        time = self.partition.clock + len(self._started)
+        for group in message.destinations:
+            if group != self.group:
+                digest = message_digest(message)
+                self._send(
+                    group, Propose(message.mid, self.group, time, None, request.floor, digest, message)
+                )
+
+    return [(PartitionLeader, "_start", start)]
 
 
 @plant("I2", "ties are broken by who decides, not by who proposed")

@@ -1,0 +1,280 @@
+"""Hosts of many groups: what an idle one does, what wakes it, and what shared heartbeats never do."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.unit.groups.hosts import DISKS, S1, S2, S3, SETTINGS, Hosts
+from zraft.groups.effects import GroupEffects
+from zraft.groups.settings import GroupSettings
+from zraft.ids import GroupId
+from zraft.raft.messages import Heartbeat, TimeoutNow
+from zraft.raft.role import Role
+from zraft.storage.records import EntryRecord
+from zraft.transport.messages import Sender
+
+T = SETTINGS.raft.election_timeout_ticks
+BEAT = SETTINGS.raft.heartbeat_ticks
+
+
+@pytest.mark.parametrize("groups", [3, 60])
+def test_idle_groups_cost_a_heartbeat_and_an_answer_per_pair_of_servers_and_no_look(groups: int) -> None:
+    hosts = Hosts(groups)
+    hosts.rest()
+    hosts.run(2 * BEAT)
+    hosts.sent.clear()
+    before = hosts.touched()
+    hosts.run(10 * BEAT)
+    assert len(hosts.sent) == 10 * 2 * 6
+    assert set(hosts.kinds()) == {"SharedHeartbeat", "SharedHeartbeatReply"}
+    assert hosts.touched() == before
+
+
+def test_a_proposal_wakes_its_group_alone_and_it_rests_again() -> None:
+    hosts = Hosts(12)
+    hosts.rest()
+    before = hosts.touched()
+    assert hosts.hosts[S2].propose(GroupId(1), b"x", 1) is not None
+    hosts.run(4 * BEAT)
+    assert [hosts.replica(server, 1).machine.digest() for server in DISKS].count(
+        hosts.replica(S1, 1).machine.digest()
+    ) == 3
+    assert hosts.replica(S3, 1).applied_index == hosts.replica(S2, 1).raft.log.last_index
+    assert all(hosts.replica(server, 1).asleep for server in DISKS)
+    assert hosts.touched() - before < 40
+
+
+def test_followers_learn_a_commit_by_the_offer_if_the_groups_own_message_is_lost() -> None:
+    """The leader rests only when everybody has said that they know the commit."""
+    hosts = Hosts(3)
+    hosts.rest()
+    leader = hosts.leader(1)
+    hosts.hosts[leader].propose(GroupId(1), b"x", 1)
+    for _ in range(3 * BEAT):
+        hosts.step()
+        for box in hosts._boxes.values():
+            for _, messages in box:
+                messages[:] = [m for m in messages if not (isinstance(m, Heartbeat) and m.round == 0)]
+    assert {hosts.replica(server, 1).applied_index for server in DISKS} == {
+        hosts.replica(leader, 1).raft.log.last_index
+    }
+    assert hosts.replica(leader, 1).asleep
+
+
+def test_a_dead_servers_groups_get_other_leaders_and_do_not_all_campaign_in_one_turn() -> None:
+    hosts = Hosts(90)
+    hosts.rest()
+    hosts.stopped.add(S1)
+    campaigns: list[int] = []
+    for _ in range(4 * T):
+        hosts.sent.clear()
+        hosts.step()
+        campaigns.append(
+            len({m.group for _, _, ms in hosts.sent for m in ms if type(m).__name__ == "RequestVote"})
+        )
+    assert all(hosts.leader(group) != S1 for group in range(1, 91))
+    assert max(campaigns) <= 6, "30 groups over an election timeout"
+    # Nobody speaks to the dead server for each group again and again.
+    hosts.run(T)
+    hosts.sent.clear()
+    before = hosts.touched()
+    hosts.run(4 * BEAT)
+    assert set(hosts.kinds()) <= {"SharedHeartbeat", "SharedHeartbeatReply"}
+    assert hosts.touched() == before
+
+
+def test_a_server_that_comes_back_is_caught_up_and_gets_its_leaderships_again() -> None:
+    hosts = Hosts(30)
+    hosts.rest()
+    hosts.isolate(S1)
+    hosts.run(4 * T)
+    for group in range(1, 31):
+        hosts.hosts[hosts.leader(group)].propose(GroupId(group), b"x", 1)
+    hosts.run(T)
+    hosts.cut.clear()
+    hosts.rest()
+    assert [hosts.leader(group) for group in range(1, 31)] == [
+        (S1, S2, S3)[group % 3] for group in range(1, 31)
+    ]
+    assert all(
+        hosts.replica(S1, group).machine.digest() == hosts.replica(S2, group).machine.digest()
+        for group in range(1, 31)
+    )
+
+
+def test_a_resting_leader_without_a_quorum_steps_down_in_every_group() -> None:
+    hosts = Hosts(9)
+    hosts.rest()
+    hosts.isolate(S1)
+    hosts.run(2 * T)
+    assert all(replica.raft.role is not Role.LEADER for replica in hosts.hosts[S1].groups.values())
+
+
+def test_one_dead_follower_does_not_wake_the_groups_for_good() -> None:
+    hosts = Hosts(9)
+    hosts.rest()
+    hosts.stopped.add(S3)
+    hosts.run(4 * T)
+    assert all(replica.asleep for replica in hosts.hosts[S1].groups.values())
+
+
+def test_a_resting_follower_refuses_its_vote_while_its_leader_lives() -> None:
+    """Stickiness (4.2.3) holds for a group whose clock was not looked at for long."""
+    hosts = Hosts(3)
+    hosts.rest()
+    hosts.run(10 * T)
+    group = 1
+    leader = hosts.leader(group)
+    third = next(server for server in DISKS if server != leader)
+    term = hosts.replica(leader, group).raft.term
+    hosts.hosts[third]._touch(hosts.replica(third, group))
+    hosts.replica(third, group).raft._pre_campaign()
+    hosts.run(10)
+    assert hosts.leader(group) == leader
+    assert hosts.replica(leader, group).raft.term == term
+
+
+def test_a_deposed_leader_that_sleeps_on_keeps_nobody_from_campaigning() -> None:
+    """The old leader goes on beating for its other groups; for this one nobody takes it for alive."""
+    hosts = Hosts(9)
+    hosts.rest()
+    old = hosts.leader(1)
+    new = next(server for server in DISKS if server != old)
+    third = next(server for server in DISKS if server not in (old, new))
+    term = hosts.replica(old, 1).raft.term
+    # The old leader does not hear of its end in this group: what is about group 1 does not reach it.
+    hosts.hosts[new].receive(Sender(old, DISKS[old], 1), [TimeoutNow(GroupId(1), term)])
+    for _ in range(3 * T):
+        hosts.step()
+        hosts._boxes[old] = [
+            (sender, [m for m in messages if getattr(m, "group", None) != 1])
+            for sender, messages in hosts._boxes[old]
+        ]
+    assert hosts.leader(1) == new
+    assert hosts.hosts[third].peers[old].taken.term_of(GroupId(1)) is None
+    assert hosts.replica(third, 1).raft.leader == new
+    assert hosts.replica(old, 1).raft.role is not Role.LEADER, "check-quorum: nobody confirms it any more"
+    others = [group for group in range(2, 10) if hosts.leader(group) == old]
+    assert others, "its other leaderships are not concerned"
+
+
+def test_a_read_is_confirmed_by_a_round_of_its_group_and_by_no_shared_heartbeat() -> None:
+    hosts = Hosts(3)
+    hosts.rest()
+    leader = hosts.leader(1)
+    hosts.hosts[leader].read_index(GroupId(1), 77)
+    for _ in range(4 * BEAT):
+        hosts.step()
+        for box in hosts._boxes.values():
+            for _, messages in box:
+                messages[:] = [m for m in messages if not isinstance(m, Heartbeat)]
+    answered = [read for effects in hosts.effects[leader] for read in effects.reads]
+    assert not answered, "shared heartbeats were answered all the while"
+    hosts.run(3 * BEAT)
+    answered = [read for effects in hosts.effects[leader] for read in effects.reads]
+    assert answered == [(GroupId(1), 77)]
+
+
+def test_all_groups_of_a_turn_share_one_frame_of_the_log() -> None:
+    hosts = Hosts(30)
+    hosts.rest()
+    led = [group for group in range(1, 31) if hosts.leader(group) == S1]
+    for group in led:
+        hosts.hosts[S1].propose(GroupId(group), b"x", 1)
+    hosts.effects[S1].clear()
+    hosts.run(3)
+    frames = [effects.records for effects in hosts.effects[S1] if effects.records]
+    assert len(frames) == 1
+    assert {record.group for record in frames[0] if isinstance(record, EntryRecord)} == set(led)
+
+
+def test_a_message_for_a_group_that_is_not_here_is_counted_and_harms_nobody() -> None:
+    hosts = Hosts(3)
+    hosts.rest()
+    hosts.hosts[S1].remove(GroupId(1))
+    hosts.run(2 * T)
+    assert hosts.hosts[S1].statistics().strangers_total > 0
+    assert hosts.hosts[S1].statistics().groups == 2
+    forgotten = [group for effects in hosts.effects[S1] for group in effects.forgotten]
+    assert forgotten == [GroupId(1)]
+
+
+def test_a_server_that_starts_again_is_not_believed_to_remember_what_it_agreed_to() -> None:
+    hosts = Hosts(9)
+    hosts.rest()
+    host = hosts.hosts[S1]
+    assert len(host.peers[S3].given) == len(host.peers[S3].taken) == 3
+    host.receive(Sender(S3, DISKS[S3], 2), [])
+    assert len(host.peers[S3].given) == len(host.peers[S3].taken) == 0
+    host.turn(0)
+    followed = [replica for replica in host.groups.values() if replica.raft.leader == S3]
+    assert followed
+    assert not any(replica.asleep for replica in followed), "they look to their own timers again"
+
+
+def test_what_a_server_said_before_it_started_again_counts_for_nothing() -> None:
+    hosts = Hosts(3)
+    hosts.rest()
+    host = hosts.hosts[S1]
+    late = [messages for sender, to, messages in hosts.sent if (sender, to) == (S3, S1)][-1]
+    host.receive(Sender(S3, DISKS[S3], 2), [])
+    host.receive(Sender(S3, DISKS[S3], 1), late)
+    assert host.peers[S3].run == (DISKS[S3], 2)
+    assert host.peers[S3].silent
+    assert host.peers[S3].unheard
+
+
+def test_a_mistake_of_a_peer_costs_that_message_only() -> None:
+    hosts = Hosts(3)
+    hosts.rest()
+    leader = hosts.leader(1)
+    other, third = [server for server in DISKS if server != leader]
+    term = hosts.replica(leader, 1).raft.term
+    hosts.hosts[third].receive(Sender(other, DISKS[other], 1), [Heartbeat(GroupId(1), term, 1, 0)])
+    assert "claims to lead group 1" in hosts.hosts[third].mistakes[0][1]
+    hosts.run(2 * BEAT)
+    assert hosts.leader(1) == leader
+
+
+def test_a_group_in_memory_is_bounded_by_what_may_stay_of_its_log() -> None:
+    settings = GroupSettings(asleep_log_bytes_max=0, snapshot_bytes=1 << 20)
+    hosts = Hosts(3, settings)
+    hosts.rest()
+    leader = hosts.leader(1)
+    for _ in range(20):
+        hosts.hosts[leader].propose(GroupId(1), bytes(1_000), 1)
+        hosts.run(10)
+    hosts.run(4 * BEAT)
+    assert all(hosts.replica(server, 1).raft.log.bytes_in_memory == 0 for server in DISKS)
+
+
+def test_an_idle_host_says_when_its_next_turn_is_due() -> None:
+    hosts = Hosts(3)
+    hosts.rest()
+    effects: GroupEffects = hosts.hosts[S1].turn(0)
+    assert effects.wake_in is not None
+    assert 0 < effects.wake_in <= BEAT
+
+
+def test_a_replica_moves_and_the_one_that_is_left_behind_retires_without_forgetting_its_vote() -> None:
+    hosts = Hosts(3)
+    hosts.rest()
+    leader = hosts.leader(1)
+    gone = next(server for server in DISKS if server != leader)
+    wanted = {server: disk for server, disk in DISKS.items() if server != gone}
+    for host in hosts.hosts.values():
+        host.prefer(GroupId(1), None)
+        host.want_members(GroupId(1), wanted)
+    hosts.run(4 * T)
+    placed = [group for effects in hosts.effects[leader] for group in effects.placed]
+    assert placed[-1] == GroupId(1)
+    assert hosts.replica(leader, 1).raft.membership.voters == tuple(sorted(wanted))
+    left = hosts.replica(gone, 1)
+    hosts.hosts[gone].retire(GroupId(1))
+    term = left.raft.term
+    hosts.run(4 * T)
+    before = hosts.touched()
+    hosts.run(4 * T)
+    assert hosts.touched() == before
+    assert left.raft.term == term > 0
+    assert not left.raft.is_voter

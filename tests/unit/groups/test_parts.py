@@ -1,0 +1,259 @@
+"""The small parts of a host of groups: timers, the common frame, retention, moves, members, descriptions."""
+
+from __future__ import annotations
+
+import pytest
+
+from zraft.errors import ConfigError
+from zraft.groups.commit import SharedCommit
+from zraft.groups.description import GroupDescription, preferred_leaders
+from zraft.groups.leadership import Moves
+from zraft.groups.members import AddLearner, Await, Exchange, RemoveLearner, Step, next_step, target_of
+from zraft.groups.retention import Retention
+from zraft.groups.settings import GroupSettings
+from zraft.groups.timers import Timers
+from zraft.ids import GroupId, Instance, ServerId
+from zraft.raft.membership import Membership
+from zraft.raft.messages import Entry, EntryKind, HardState, Member, MemberRole
+from zraft.raft.ready import Write
+from zraft.storage.records import EntryRecord, ForgetRecord, HardStateRecord
+
+S1, S2, S3, S4 = (ServerId(number) for number in (1, 2, 3, 4))
+DISKS = {server: Instance(bytes([server]) * 16) for server in (S1, S2, S3, S4)}
+OTHER = Instance(b"x" * 16)
+G1, G2, G3 = GroupId(1), GroupId(2), GroupId(3)
+
+
+# -- timers
+
+
+def test_only_groups_whose_time_has_come_are_due() -> None:
+    timers = Timers()
+    timers.set(G1, 10)
+    timers.set(G2, 20.5)
+    assert list(timers.take_due(9)) == []
+    assert list(timers.take_due(10)) == [G1]
+    assert list(timers.take_due(20)) == []
+    assert list(timers.take_due(21)) == [G2]
+    assert timers.next_due() is None
+
+
+def test_an_alarm_that_is_put_off_or_taken_back_does_not_ring() -> None:
+    timers = Timers()
+    timers.set(G1, 10)
+    timers.set(G2, 10)
+    timers.set(G1, 30)
+    timers.clear(G2)
+    assert list(timers.take_due(29)) == []
+    assert timers.next_due() == 30
+    timers.set(G1, 5)
+    assert timers.next_due() == 5
+
+
+def test_alarms_that_are_set_again_and_again_take_no_memory() -> None:
+    timers = Timers()
+    for tick in range(10_000, 0, -1):
+        timers.set(G1, tick)
+    assert len(timers._heap) < 100
+    assert timers.next_due() == 1
+
+
+# -- the common frame
+
+
+def entry(index: int, size: int = 3) -> Entry:
+    return Entry(index, 1, EntryKind.COMMANDS, index, 1, b"x" * size)
+
+
+def test_writes_of_all_groups_share_one_frame_and_each_hears_of_its_own_newest() -> None:
+    commit = SharedCommit()
+    commit.add(G1, Write(1, HardState(1, S1), None, (entry(1),)))
+    commit.add(G2, Write(4, None, None, (entry(9),)))
+    commit.add(G1, Write(2, None, None, (entry(2),)))
+    assert commit.next_frame() == [
+        HardStateRecord(G1, HardState(1, S1)),
+        EntryRecord(G1, entry(1)),
+        EntryRecord(G2, entry(9)),
+        EntryRecord(G1, entry(2)),
+    ]
+    assert commit.durable() == ({G1: 2, G2: 4}, [])
+
+
+def test_what_comes_while_a_frame_is_written_waits_for_the_next_and_does_not_count_with_it() -> None:
+    commit = SharedCommit()
+    commit.add(G1, Write(1, None, None, (entry(1),)))
+    commit.next_frame()
+    commit.add(G1, Write(2, None, None, (entry(2),)))
+    assert commit.next_frame() is None
+    assert commit.waiting_bytes == 3
+    assert commit.durable() == ({G1: 1}, [])
+    assert commit.next_frame() == [EntryRecord(G1, entry(2))]
+
+
+def test_a_group_that_is_gone_is_written_no_more_and_nobody_hears_of_its_writes() -> None:
+    commit = SharedCommit()
+    commit.add(G1, Write(1, None, None, (entry(1),)))
+    commit.next_frame()
+    commit.add(G1, Write(2, None, None, (entry(2),)))
+    commit.forget(G1)
+    assert commit.durable() == ({}, [])
+    assert commit.next_frame() == [ForgetRecord(G1)]
+    assert commit.durable() == ({}, [G1])
+
+
+# -- retention
+
+
+SMALL = GroupSettings(snapshot_bytes=100, wal_bytes_max=300, snapshots_at_once=2)
+
+
+def test_a_group_that_wrote_much_is_snapshotted() -> None:
+    retention = Retention(SMALL)
+    retention.wrote(G1, 101)
+    retention.wrote(G2, 99)
+    assert list(retention.due()) == [G1]
+    retention.begun(G1)
+    assert list(retention.due()) == []
+    retention.ended(G1, durable=True, needs_more=False)
+    assert list(retention.due()) == []
+
+
+def test_the_group_that_keeps_the_oldest_log_is_snapshotted_however_little_it_wrote() -> None:
+    retention = Retention(SMALL)
+    retention.wrote(G1, 1)
+    for _ in range(4):
+        retention.wrote(G2, 90)
+        retention.begun(G2)
+        retention.ended(G2, durable=True, needs_more=False)
+    assert list(retention.due()) == [G1]
+    retention.begun(G1)
+    retention.ended(G1, durable=True, needs_more=False)
+    assert retention.needed_bytes == 0
+
+
+def test_a_snapshot_that_failed_is_due_again_and_what_came_meanwhile_stays_needed() -> None:
+    retention = Retention(SMALL)
+    retention.wrote(G1, 150)
+    retention.begun(G1)
+    retention.wrote(G1, 40)
+    retention.ended(G1, durable=False, needs_more=False)
+    assert list(retention.due()) == [G1]
+    retention.begun(G1)
+    retention.wrote(G1, 10)
+    retention.ended(G1, durable=True, needs_more=True)
+    assert retention.needed_bytes == 10
+    assert list(retention.due()) == []
+
+
+# -- moves
+
+
+def test_leaderships_are_moved_one_after_the_other_and_few_at_a_time() -> None:
+    moves = Moves(GroupSettings(transfer_pause_ticks=10, transfers_at_once=2))
+    for group in (G1, G2, G3):
+        moves.add(group, 0)
+    begun: list[tuple[int, GroupId]] = []
+    for now in range(40):
+        moves.begin(now, lambda group, now=now: begun.append((now, group)) is None)  # type: ignore[misc]
+    assert begun == [(10, G1), (20, G2)]
+    moves.discard(G1)
+    moves.begin(40, lambda group: begun.append((40, group)) is None)
+    assert begun[2] == (40, G3)
+
+
+def test_a_move_that_cannot_be_begun_is_tried_ever_less_often() -> None:
+    moves = Moves(GroupSettings(transfer_pause_ticks=10))
+    moves.add(G1, 0)
+    tries: list[int] = []
+    for now in range(200):
+        moves.begin(now, lambda group, now=now: tries.append(now) is not None)  # type: ignore[misc]
+    assert tries == [10, 20, 40, 70, 110, 160]
+
+
+# -- members
+
+
+def members(*voters: ServerId) -> Membership:
+    return Membership({server: Member(DISKS[server]) for server in voters})
+
+
+def steps_to(present: Membership, wanted: dict[ServerId, Instance], *, caught_up: bool = True) -> list[Step]:
+    """All of them, each carried out as the leader does it."""
+    steps: list[Step] = []
+    while (step := next_step(present, wanted, dict.fromkeys(present.members, 5 * caught_up), 5)) is not None:
+        steps.append(step)
+        if isinstance(step, Await):
+            break
+        present = Membership(target_of(step, present))
+    else:
+        assert {server: member.instance for server, member in present.members.items()} == wanted
+    return steps
+
+
+def test_a_replica_is_moved_by_adding_first_and_exchanging_once_it_has_caught_up() -> None:
+    wanted = {server: DISKS[server] for server in (S2, S3, S4)}
+    assert steps_to(members(S1, S2, S3), wanted) == [AddLearner(S4, DISKS[S4]), Exchange((S2, S3, S4))]
+
+
+def test_nobody_is_taken_out_for_who_has_not_caught_up() -> None:
+    wanted = {server: DISKS[server] for server in (S2, S3, S4)}
+    assert steps_to(members(S1, S2, S3), wanted, caught_up=False) == [AddLearner(S4, DISKS[S4]), Await((S4,))]
+
+
+def test_a_new_disk_of_a_voter_comes_when_the_old_one_has_left() -> None:
+    wanted = {S1: DISKS[S1], S2: DISKS[S2], S3: OTHER}
+    assert steps_to(members(S1, S2, S3), wanted) == [
+        Exchange((S1, S2)),
+        AddLearner(S3, OTHER),
+        Exchange((S1, S2, S3)),
+    ]
+
+
+def test_a_learner_that_is_not_wanted_goes() -> None:
+    present = Membership({S1: Member(DISKS[S1]), S4: Member(DISKS[S4], MemberRole.LEARNER)})
+    assert steps_to(present, {S1: DISKS[S1]}) == [RemoveLearner(S4)]
+
+
+def test_members_as_wanted_need_no_step() -> None:
+    assert steps_to(members(S1, S2, S3), {server: DISKS[server] for server in (S1, S2, S3)}) == []
+
+
+# -- descriptions
+
+
+def test_only_the_disk_that_the_creating_entry_names_founds_a_group() -> None:
+    description = GroupDescription(G1, {S1: DISKS[S1], S2: DISKS[S2]})
+    assert description.membership_for(S1, DISKS[S1]).voters == (S1, S2)
+    for server, disk in ((S1, OTHER), (S3, DISKS[S3])):
+        started_with = description.membership_for(server, disk)
+        assert started_with.voters == ()
+        assert started_with.members[server].role is MemberRole.LEARNER
+
+
+@pytest.mark.parametrize(
+    ("group", "founders"),
+    [(0, {S1: DISKS[S1]}), (1, {}), (1, {S1: Instance(b"")}), (1, {ServerId(0): DISKS[S1]})],
+)
+def test_what_cannot_be_a_group_is_refused(group: int, founders: dict[ServerId, Instance]) -> None:
+    with pytest.raises(ConfigError, match=r"cannot be|no founders"):
+        GroupDescription(GroupId(group), founders)
+
+
+def test_leaders_are_spread_evenly_and_stay_where_they_may() -> None:
+    groups = {GroupId(number): (S1, S2, S3) for number in range(1, 10)}
+    spread = preferred_leaders(groups, {})
+    assert sorted(spread.values()) == [S1] * 3 + [S2] * 3 + [S3] * 3
+    assert preferred_leaders(groups, spread) == spread
+    without = preferred_leaders(dict.fromkeys(groups, (S1, S2)), spread)
+    assert sorted(without.values()) in ([S1] * 5 + [S2] * 4, [S1] * 4 + [S2] * 5)
+    assert all(without[group] == server for group, server in spread.items() if server == S1)
+
+
+def test_settings_that_contradict_each_other_are_refused_by_the_knobs_name() -> None:
+    with pytest.raises(ConfigError, match=r"groups\.wal_bytes_max"):
+        GroupSettings(snapshot_bytes=100, wal_bytes_max=150).validate()
+    with pytest.raises(ConfigError, match=r"groups\.items_max"):
+        GroupSettings(items_max=1000).validate()
+    with pytest.raises(ConfigError, match=r"groups\.transfers_at_once"):
+        GroupSettings(transfers_at_once=0).validate()
+    GroupSettings().validate()

@@ -1,0 +1,295 @@
+"""All groups of one server but the coordination group: what arrived, what is due, and what follows from it in one turn.
+
+No clock, socket, disk or asyncio: an owner feeds messages and finished writes and calls `turn`, and carries out the
+`GroupEffects`. A turn looks at the groups that something happened to, or that have something due, and at no other:
+hundreds that are idle cost what one costs. Source: rules D-7, D-13 and D-18, and docs/GROUPS.md.
+
+One class in layers, each a module of its own and knowing only those before it: `hosting`, `sharing`, `keeping`,
+`placing`. Here is what ties them together.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from zraft.errors import ProtocolError
+from zraft.groups.description import GroupDescription
+from zraft.groups.effects import GroupEffects, GroupMessage
+from zraft.groups.machine import StateMachine
+from zraft.groups.placing import Placing
+from zraft.groups.replica import Replica, StoredGroup
+from zraft.groups.statistics import GroupsStatistics
+from zraft.ids import GroupId, Instance, ServerId
+from zraft.raft.core import Raft
+from zraft.raft.role import Role
+from zraft.transport.messages import Sender, SharedHeartbeat, SharedHeartbeatReply
+
+
+class GroupHost(Placing):
+    """The groups of one server. Not thread-safe: one owner calls it.
+
+    Args:
+        server, instance: who this is (D-1).
+        rng: draws election timeouts; nothing else is random.
+
+    Raises:
+        ConfigError: the settings contradict each other.
+
+    Attributes:
+        now: ticks of 1 ms that the turns were told, in which this process ran.
+    """
+
+    # -- which groups there are
+
+    def create(self, description: GroupDescription, machine: StateMachine, stored: StoredGroup) -> None:
+        """Take part in a group from now on, with what the disk holds of it.
+
+        A disk that knows nothing of the group votes for itself only if it is one of the founders; any other starts as a
+        learner and is told by the leader who the members are (D-18).
+
+        Raises:
+            StorageError: hard state and log contradict each other.
+            ProtocolError: a membership, or the snapshot's image, cannot be read.
+        """
+        group = description.group
+        assert group not in self.groups, f"group {group} is here already"
+        raft = Raft(
+            group=group,
+            server=self.server,
+            instance=self.instance,
+            settings=self.settings.raft,
+            hard_state=stored.hard_state,
+            log=stored.log,
+            membership=description.membership_for(self.server, self.instance),
+            rng=self._rng,
+        )
+        for server, instance in {**description.founders, **self._vouched}.items():
+            raft.vouch(server, instance)
+        replica = Replica(group, raft, machine, self.now)
+        replica.preferred = description.preferred
+        if stored.snapshot is not None:
+            meta, image = stored.snapshot
+            replaced = raft.restore(meta)
+            assert not replaced, f"group {group}: its log does not reach its newest snapshot"
+            replica.restored(meta, image)
+        self._retention.recovered(group, stored.log.bytes_in_memory)
+        self.groups[group] = replica
+        if description.preferred == self.server and stored.log.last_index == 0 and raft.is_voter:
+            # Nobody leads a group that was founded this moment: who should need not wait to find that out.
+            raft.hasten_election()
+        self._touch(replica)
+
+    def remove(self, group: GroupId) -> None:
+        """The group is gone for good (D-18): its log is forgotten with the next frame, here or not."""
+        self.groups.pop(group, None)
+        for peer in self.peers.values():
+            peer.led.pop(group, None)
+            peer.given.withdraw(group)
+            peer.taken.lose(group)
+        self._touched.pop(group, None)
+        self._timers.clear(group)
+        self._moves.discard(group)
+        self._retention.removed(group)
+        self._commit.forget(group)
+
+    def vouch(self, server: ServerId, instance: Instance) -> None:
+        """That disk belongs to the same cluster (the coordination group says so): see `Raft.vouch`."""
+        self._vouched[server] = instance
+        for replica in self.groups.values():
+            replica.raft.vouch(server, instance)
+
+    # -- what happened
+
+    def receive(self, sender: Sender, messages: Sequence[GroupMessage]) -> None:
+        """Messages of one authenticated peer, in the order they came."""
+        peer = self._peer(sender.server)
+        if peer.is_late(sender.instance, sender.boot):
+            return
+        if peer.begins_anew(sender.instance, sender.boot):
+            self._touch_all(peer.led)
+            self._touch_all(peer.taken.groups)
+            peer.restart()
+        peer.run = (sender.instance, sender.boot)
+        for message in messages:
+            if isinstance(message, SharedHeartbeat):
+                self._on_heartbeat(peer, message)
+            elif isinstance(message, SharedHeartbeatReply):
+                self._on_reply(peer, message)
+            else:
+                replica = self.groups.get(message.group)
+                if replica is None:
+                    self._strangers += 1
+                    continue
+                self._touch(replica)
+                try:
+                    replica.raft.step(sender.server, sender.instance, message)
+                except ProtocolError as error:
+                    # It costs that one message: whoever sends it must not be able to end this server.
+                    self._mistakes += 1
+                    self.mistakes.append((sender.server, str(error)))
+
+    def persisted(self) -> None:
+        """The frame of the last `GroupEffects.records` is durable."""
+        numbers, forgotten = self._commit.durable()
+        self._effects.forgotten += forgotten
+        for group, number in numbers.items():
+            replica = self.groups.get(group)
+            if replica is not None:
+                self._touch(replica)
+                replica.raft.persisted(number)
+
+    def propose(self, group: GroupId, payload: bytes, count: int) -> tuple[int, int] | None:
+        """Append one batch of `count` commands: see `Raft.propose`. (index, term) of its entry; None: keep it."""
+        replica = self.groups.get(group)
+        if replica is None or replica.raft.role is not Role.LEADER:
+            return None
+        self._touch(replica)
+        index = replica.raft.propose(payload, count)
+        return None if index is None else (index, replica.raft.term)
+
+    def read_index(self, group: GroupId, context: int) -> None:
+        """Ask for a linearizable read: see `Raft.read_index`. It takes a round of that group, no shared heartbeat."""
+        replica = self.groups.get(group)
+        if replica is not None:
+            self._touch(replica)
+            replica.raft.read_index(context)
+
+    @property
+    def wants_turn(self) -> bool:
+        """Does what arrived since the last turn give one something to do now?"""
+        return (
+            bool(self._touched)
+            or self._commit.due
+            or bool(self._effects.forgotten)
+            or any(peer.taken.answer_due for peer in self.peers.values())
+        )
+
+    # -- one turn
+
+    def turn(self, elapsed: int) -> GroupEffects:
+        """Everything that follows from what arrived, and from `elapsed` more ticks in which this process ran."""
+        assert elapsed >= 0
+        self.now += elapsed
+        self._turns += 1
+        for group in self._timers.take_due(self.now):
+            self._touch(self.groups[group])
+        for peer in self.peers.values():
+            self._watch(peer)
+        self._moves.begin(self.now, self._begin_move)
+        if self._retention.is_due:
+            self._keep_log_short()
+        touched, self._touched = self._touched, {}
+        self._touches += len(touched)
+        for replica in touched.values():
+            self._settle(replica)
+        for peer in self.peers.values():
+            self._speak(peer)
+        effects, self._effects = self._effects, GroupEffects()
+        effects.touched = list(touched)
+        effects.records = self._commit.next_frame()
+        effects.wake_in = self._wake_in()
+        return effects
+
+    def _wake_in(self) -> int | None:
+        if self._touched:
+            return 0
+        due: list[float] = [tick for peer in self.peers.values() if (tick := peer.due_at()) is not None]
+        for alarm in (self._timers.next_due(), self._moves.next_due()):
+            if alarm is not None:
+                due.append(alarm)
+        if not due:
+            return None
+        left = min(due) - self.now
+        return 0 if left <= 0 else int(left) + (left > int(left))
+
+    # -- what became of a group in this turn
+
+    def _settle(self, replica: Replica) -> None:
+        raft, group = replica.raft, replica.group
+        ready = raft.ready()
+        for to, message in ready.messages:
+            self._send(to, message)
+        if ready.write is not None:
+            size = self._commit.add(group, ready.write)
+            if ready.write.entries:
+                self._retention.wrote(group, size)
+        if ready.read_states:
+            replica.reads += ready.read_states
+        if replica.apply(self.settings.apply_bytes_max):
+            self._effects.applied.append(group)
+        if replica.reads:
+            self._effects.reads += [(group, context) for context in replica.take_reads()]
+        if raft.log.bytes_in_memory > self.settings.log_bytes_max:
+            raft.log.evict_to(replica.applied_index)
+        self._show(replica)
+        if replica.has_more_to_apply:
+            self._touched[group] = replica
+        if raft.role is Role.LEADER:
+            self._rest_leading(replica)
+        else:
+            self._rest_following(replica)
+
+    def _rest_leading(self, replica: Replica) -> None:
+        raft, group, now = replica.raft, replica.group, self.now
+        needing = raft.followers_needing_snapshot
+        if needing:
+            self._effects.needs_snapshot += [(group, server) for server in needing]
+        if replica.wanted is not None and not replica.placed and raft.may_change_membership:
+            self._change_members(replica)
+        rests = raft.settled and self._all_agree(replica)
+        self._place(replica, settled=raft.settled)
+        replica.asleep = rests
+        if rests:
+            self._timers.clear(group)
+            if raft.log.bytes_in_memory > self.settings.asleep_log_bytes_max:
+                raft.log.evict_to(replica.applied_index)
+        else:
+            self._timers.set(group, max(now + 1, replica.born + raft.due_at))
+
+    def _rest_following(self, replica: Replica) -> None:
+        raft, group = replica.raft, replica.group
+        peer = self.peers.get(raft.leader) if raft.leader is not None else None
+        replica.asleep = (
+            peer is not None
+            and not peer.unheard
+            and peer.taken.term_of(group) == raft.term
+            and raft.role is Role.FOLLOWER
+        )
+        if replica.asleep or replica.retired:
+            self._timers.clear(group)
+            if raft.log.bytes_in_memory > self.settings.asleep_log_bytes_max:
+                raft.log.evict_to(replica.applied_index)
+        else:
+            self._timers.set(group, max(self.now + 1, replica.born + raft.due_at))
+
+    # -- what others see
+
+    def statistics(self) -> GroupsStatistics:
+        """Counts of this moment; looks at every group, so it is for who scrapes metrics and not for a turn."""
+        leading = campaigning = learning = leaderless = asleep = 0
+        for replica in self.groups.values():
+            raft = replica.raft
+            leading += raft.role is Role.LEADER
+            campaigning += raft.role in (Role.PRE_CANDIDATE, Role.CANDIDATE)
+            learning += not raft.is_voter
+            leaderless += raft.leader is None
+            asleep += replica.asleep
+        count = len(self.groups)
+        return GroupsStatistics(
+            groups=count,
+            leading=leading,
+            following=count - leading - campaigning,
+            campaigning=campaigning,
+            learning=learning,
+            leaderless=leaderless,
+            asleep=asleep,
+            misplaced=len(self._moves),
+            silent_servers=sum(peer.silent for peer in self.peers.values() if peer.led),
+            log_needed_bytes=self._retention.needed_bytes,
+            turns_total=self._turns,
+            touched_total=self._touches,
+            mistakes_total=self._mistakes,
+            strangers_total=self._strangers,
+            moves_total=self._moves.begun,
+            snapshots_total=self._snapshots,
+        )

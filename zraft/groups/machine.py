@@ -1,0 +1,27 @@
+"""What a group replicates: the small face that every state machine of a group shows to its host."""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+from zraft.raft.messages import Entry
+
+
+class StateMachine(Protocol):
+    """The replicated state of one group. It changes by committed entries alone, and alike on every server (D-5)."""
+
+    def apply(self, entry: Entry) -> None:
+        """Take the next COMMANDS entry. What its leader is to do about it, the machine keeps for its owner."""
+
+    def snapshot(self) -> bytes:
+        """All of the state, as `restore` takes it. Small: what is large lies in files of its own (D-13)."""
+
+    def restore(self, image: bytes) -> None:
+        """Become what a machine was when it gave `image`.
+
+        Raises:
+            ProtocolError: the bytes are no image; nothing was changed.
+        """
+
+    def digest(self) -> int:
+        """128 bits that are equal where the states are equal (D-26)."""

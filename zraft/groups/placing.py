@@ -1,0 +1,91 @@
+"""How a host follows what is wanted of its groups: who should lead them, and who should belong to them. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from zraft.groups.keeping import Keeping
+from zraft.groups.members import Await, next_step, target_of
+from zraft.groups.replica import Replica
+from zraft.ids import GroupId, Instance, ServerId
+from zraft.raft.role import Role
+
+
+class Placing(Keeping):
+    """Leaders and members. Part of `zraft.groups.host.GroupHost`."""
+
+    def prefer(self, group: GroupId, server: ServerId | None) -> None:
+        """That server should lead the group; None if it does not matter."""
+        replica = self.groups[group]
+        replica.preferred = server
+        self._touch(replica)
+
+    def want_members(self, group: GroupId, wanted: Mapping[ServerId, Instance]) -> None:
+        """These disks should be the group's voters: while this server leads it, it makes one safe step after the other."""
+        replica = self.groups[group]
+        if replica.wanted != wanted:
+            replica.wanted = dict(wanted)
+            replica.placed = False
+        if replica.retired and wanted.get(self.server) == self.instance:
+            replica.retired = replica.raft.holds_back = False
+        self._touch(replica)
+
+    def retire(self, group: GroupId) -> None:
+        """The group has left this server for good or for now: its voters are others, which is committed.
+
+        Its vote and its log are kept, for a disk that forgot them must never vote in that group again (D-1); but it
+        stands for no election, and costs nothing.
+        """
+        replica = self.groups[group]
+        replica.retired = replica.raft.holds_back = True
+        self._touch(replica)
+
+    def transfer(self, group: GroupId, target: ServerId) -> bool:
+        """Hand the group over to `target`; False if that cannot be begun."""
+        replica = self.groups.get(group)
+        if replica is None:
+            return False
+        self._touch(replica)
+        return replica.raft.transfer_leadership(target)
+
+    def _place(self, replica: Replica, *, settled: bool) -> None:
+        preferred = replica.preferred
+        if preferred is None or preferred == self.server or preferred not in replica.raft.membership.voters:
+            self._moves.discard(replica.group)
+        elif settled and not self._peer(preferred).silent:
+            self._moves.add(replica.group, self.now)
+
+    def _begin_move(self, group: GroupId) -> bool:
+        replica = self.groups[group]
+        target = replica.preferred
+        raft = replica.raft
+        if target is None or raft.role is not Role.LEADER:
+            return False
+        peer = self._peer(target)
+        steady = self.now - peer.steady_since >= self.settings.raft.election_timeout_ticks
+        if peer.silent or not steady or raft.matches.get(target) != raft.log.last_index:
+            return False
+        self._touch(replica)
+        return raft.transfer_leadership(target)
+
+    def _note_placed(self, replica: Replica) -> None:
+        """Tell the owner, once in a leadership, that the members are as wanted."""
+        raft = replica.raft
+        membership = raft.membership
+        if replica.placed or membership.joint or not raft.membership_committed:
+            return
+        voters = {server: membership.members[server].instance for server in membership.voters}
+        if voters == replica.wanted:
+            replica.placed = True
+            self._effects.placed.append(replica.group)
+
+    def _change_members(self, replica: Replica) -> None:
+        raft = replica.raft
+        assert replica.wanted is not None
+        step = next_step(raft.membership, replica.wanted, raft.matches, raft.commit_index)
+        if step is None:
+            self._note_placed(replica)
+        if step is None or isinstance(step, Await):
+            return
+        if raft.change_membership(target_of(step, raft.membership)) is not None:
+            self._touched[replica.group] = replica

@@ -1,0 +1,121 @@
+"""One group on this server: its core, its state machine, and how far the one was applied to the other. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from attrs import frozen
+
+from zraft.groups.machine import StateMachine
+from zraft.ids import GroupId, Instance, ServerId
+from zraft.raft.core import Raft
+from zraft.raft.log import Log
+from zraft.raft.messages import EntryKind, HardState
+from zraft.raft.snapshot import SnapshotMeta
+
+
+@frozen
+class StoredGroup:
+    """A group as its server's disk has it. `snapshot` is the newest good one and its image, which the log reaches."""
+
+    hard_state: HardState
+    log: Log
+    snapshot: tuple[SnapshotMeta, bytes] | None = None
+
+
+class Replica:
+    """A member of a group, with its state machine.
+
+    Attributes:
+        born: tick of the host at which the core's clock stood at 0.
+        preferred: who should lead the group.
+        wanted: the disks that should be its members; None if that is not known here.
+        applied_index, next_position: how far the state machine is.
+        snapshot_index: what the newest durable snapshot covers.
+        kept_bytes: log that was kept before the newest snapshot for slow followers.
+        asleep: it has nothing to do, and no alarm of its own.
+        placed: while leading: its owner was told that the members are as wanted.
+        retired: the group has left this server. What is here answers whoever asks, and does nothing by itself.
+        shown: what the other servers' covers were last brought in line with.
+        taken_from: the server in whose cover this server follows here.
+        reads: (context, index) of reads that wait for their index to be applied.
+    """
+
+    __slots__ = (
+        "applied_index",
+        "asleep",
+        "born",
+        "group",
+        "kept_bytes",
+        "machine",
+        "next_position",
+        "placed",
+        "preferred",
+        "raft",
+        "reads",
+        "retired",
+        "shown",
+        "snapshot_index",
+        "taken_from",
+        "wanted",
+    )
+
+    def __init__(self, group: GroupId, raft: Raft, machine: StateMachine, born: int) -> None:
+        self.group = group
+        self.raft = raft
+        self.machine = machine
+        self.born = born
+        self.preferred: ServerId | None = None
+        self.wanted: Mapping[ServerId, Instance] | None = None
+        self.applied_index = 0
+        self.next_position = 1
+        self.snapshot_index = 0
+        self.kept_bytes = 0
+        self.asleep = False
+        self.placed = False
+        self.retired = False
+        self.shown: tuple[int, int, int] = (0, 0, 0)
+        self.taken_from: ServerId | None = None
+        self.reads: list[tuple[int, int]] = []
+
+    def restored(self, meta: SnapshotMeta, image: bytes) -> None:
+        """A durable snapshot is the state from now on."""
+        self.machine.restore(image)
+        self.applied_index = self.snapshot_index = meta.index
+        self.next_position = meta.next_position
+        self.kept_bytes = 0
+
+    def apply(self, bytes_max: int) -> bool:
+        """Apply what is committed and durable here (D-7), at most about so much at once; True if anything was."""
+        raft = self.raft
+        applicable = raft.applicable_index
+        if self.applied_index >= applicable:
+            return False
+        left = bytes_max
+        while self.applied_index < applicable and left > 0:
+            for entry in raft.log.slice(self.applied_index + 1, applicable + 1, left):
+                if entry.kind is EntryKind.COMMANDS:
+                    self.machine.apply(entry)
+                self.applied_index = entry.index
+                self.next_position = entry.next_position
+                left -= len(entry.payload) + 1
+        return True
+
+    @property
+    def has_more_to_apply(self) -> bool:
+        return self.applied_index < self.raft.applicable_index
+
+    def where_applied(self) -> SnapshotMeta:
+        """Where the log stands at the state machine's index, which is not 0."""
+        log, index = self.raft.log, self.applied_index
+        membership = log.membership_at(index)
+        assert membership is not None, f"group {self.group}: no membership at or before entry {index} (D-1)"
+        return SnapshotMeta(index, log.term_at(index), self.next_position, membership)
+
+    def take_reads(self) -> list[int]:
+        """Contexts of the reads that may be answered from the state machine as it is."""
+        applied = self.applied_index
+        done = [context for context, index in self.reads if index <= applied]
+        if done:
+            self.reads = [read for read in self.reads if read[1] > applied]
+        return done

@@ -1,0 +1,170 @@
+"""The command that simulates servers with many groups: seeds, or planted bugs that must be caught.
+
+    python -m zraft.testing.groups --seeds 20
+    python -m zraft.testing.groups --seed 7
+    python -m zraft.testing.groups --planted all
+
+A seed and a commit decide everything. See docs/GROUPS.md, "Simulation".
+"""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import time
+import traceback
+from collections.abc import Iterable
+from typing import Final
+
+import click
+from attrs import frozen
+from rich.console import Console
+from rich.table import Table
+
+from zraft.testing.broken import BrokenPromiseError
+from zraft.testing.groups.planted import PLANTS, planted
+from zraft.testing.groups.simulation import GroupsReport, GroupsSimulation
+
+PLANTED_SEEDS_MAX: Final = 40
+"""A planted bug that so many seeds do not notice counts as missed."""
+
+PLANTED_GROUPS: Final = 25
+"""Of a seed that looks for a planted bug: fewer groups show the same and cost less."""
+
+console = Console(highlight=False)
+
+
+@frozen
+class Result:
+    """One seed's end: a report, or what broke. `cpu_s` is processor time in seconds."""
+
+    seed: int
+    report: GroupsReport | None
+    checker: str
+    reason: str
+    cpu_s: float
+
+
+def run_seed(seed: int, groups: int | None = None) -> Result:
+    """Run one seed; every error, of checkers or of the product itself, is a failure of the seed."""
+    began = time.process_time()
+    simulation = GroupsSimulation(seed, groups=groups)
+    try:
+        report = simulation.run()
+    except BrokenPromiseError as error:
+        reason = f"at {simulation.schedule.now_ms} ms: {error.found}"
+        return Result(seed, None, error.checker, reason, time.process_time() - began)
+    except Exception as error:
+        # The product raised what no input may make it raise; where is the first thing to know.
+        frame = traceback.extract_tb(error.__traceback__)[-1]
+        where = f"{os.path.basename(frame.filename)}:{frame.lineno}"
+        reason = f"at {simulation.schedule.now_ms} ms: {type(error).__name__}: {error} ({where})"
+        return Result(seed, None, "no crash", reason, time.process_time() - began)
+    return Result(seed, report, "", "", time.process_time() - began)
+
+
+def run_planted(name: str, seeds: Iterable[int]) -> tuple[Result | None, int]:
+    """Seeds until one notices the planted bug that is sound without it: its result, or None, and how many it took."""
+    tried = 0
+    for seed in seeds:
+        tried += 1
+        with planted(name):
+            result = run_seed(seed, PLANTED_GROUPS)
+        if result.report is None and run_seed(seed, PLANTED_GROUPS).report is not None:
+            return result, tried
+    return None, tried
+
+
+def _search(arguments: tuple[str, int]) -> tuple[str, Result | None, int]:
+    name, start = arguments
+    result, tried = run_planted(name, range(start, start + PLANTED_SEEDS_MAX))
+    return name, result, tried
+
+
+def _planted(names: list[str], start: int, jobs: int) -> int:
+    missed = 0
+    with multiprocessing.get_context("fork").Pool(jobs) as pool:
+        for name, result, tried in pool.imap_unordered(_search, [(name, start) for name in names]):
+            plant = PLANTS[name]
+            if result is None:
+                missed += 1
+                console.print(f"[red]missed[/red] {name} ({plant.rule}): {plant.text}, {tried} seeds")
+            else:
+                console.print(
+                    f"caught {name} ({plant.rule}) after {tried}: {result.checker}: {result.reason[:150]}"
+                )
+    return 1 if missed else 0
+
+
+def _seeds(start: int, seeds: int, jobs: int) -> int:
+    began = time.monotonic()
+    failed: list[Result] = []
+    reports: list[GroupsReport] = []
+    with multiprocessing.get_context("fork").Pool(jobs) as pool:
+        for result in pool.imap_unordered(run_seed, range(start, start + seeds)):
+            if result.report is not None:
+                reports.append(result.report)
+                continue
+            failed.append(result)
+            console.print(f"[red]seed {result.seed}[/red] {result.checker}: {result.reason}")
+            console.print(f"    python -m zraft.testing.groups --seed {result.seed}")
+    if reports:
+        table = Table(title=f"{len(reports)} seeds in {time.monotonic() - began:.0f} s")
+        for column in ("per seed", "mean", "least", "most"):
+            table.add_column(column, justify="right")
+        for name in (
+            *(
+                "groups",
+                "created",
+                "removed",
+                "entries",
+                "leaders",
+                "faults",
+                "moves",
+                "exchanges",
+                "snapshots",
+            ),
+            *(
+                "installed",
+                "recoveries",
+                "reads",
+                "covered",
+                "idle_datagrams",
+                "idle_datagrams_max",
+                "idle_turns",
+            ),
+        ):
+            values = [getattr(report, name) for report in reports]
+            table.add_row(
+                name.replace("_", " "), f"{sum(values) / len(values):.1f}", str(min(values)), str(max(values))
+            )
+        console.print(table)
+    if not failed:
+        console.print(f"[green]no promise broken[/green] in seeds {start} to {start + seeds - 1}")
+    return 1 if failed else 0
+
+
+@click.command()
+@click.option("--seeds", default=10, show_default=True, help="How many seeds.")
+@click.option("--start", default=0, show_default=True, help="The first seed.")
+@click.option("--jobs", default=os.cpu_count() or 1, show_default=True, help="Processes.")
+@click.option("--seed", type=int, help="Run this one seed only.")
+@click.option("--groups", type=int, help="With --seed: so many groups, instead of what the seed rolls.")
+@click.option("--planted", "plant", help="Plant this bug (or `all`) and demand that a seed catches it.")
+def main(seeds: int, start: int, jobs: int, seed: int | None, groups: int | None, plant: str | None) -> None:
+    """Simulate servers that host many groups, with faults, and check every promise for every group."""
+    if plant is not None:
+        if plant != "all" and plant not in PLANTS:
+            raise click.BadParameter(f"{plant!r}; known are: {', '.join(PLANTS)}", param_hint="--planted")
+        raise SystemExit(_planted(list(PLANTS) if plant == "all" else [plant], start, jobs))
+    if seed is None:
+        raise SystemExit(_seeds(start, seeds, jobs))
+    result = run_seed(seed, groups)
+    if result.report is None:
+        console.print(f"[red]seed {seed}[/red] {result.checker}: {result.reason}")
+        raise SystemExit(1)
+    console.print(result.report)
+
+
+if __name__ == "__main__":
+    main()
