@@ -22,6 +22,7 @@ from zraft.claims.values import (
     HEARTBEAT_MS_DEFAULT,
     HEARTBEAT_MS_MAX,
     HEARTBEAT_MS_MIN,
+    PARTITION_RANGES_MAX,
     PAUSE_MS_MAX,
     RANGE_MESSAGES_MAX,
     Claim,
@@ -35,7 +36,7 @@ from zraft.claims.values import (
 class Claims:
     """All groups of one partition. `position` and `log_time_ms` are those of the last command applied."""
 
-    __slots__ = ("_digest", "_groups", "heartbeat_ms", "log_time_ms", "position")
+    __slots__ = ("_digest", "_groups", "_size", "heartbeat_ms", "log_time_ms", "position")
 
     def __init__(
         self,
@@ -49,6 +50,7 @@ class Claims:
         self.position = position
         self.log_time_ms = log_time_ms
         self._groups = {group.name: group for group in groups}
+        self._size = sum(group.size for group in self._groups.values())
         self._digest = Digest(self._groups)
 
     def apply(self, command: c.Command, position: int, log_time_ms: int, end: int) -> Answer:
@@ -170,7 +172,7 @@ class Claims:
             return Granted(repeated, group.skips(repeated), self.log_time_ms)
         if self.log_time_ms < group.paused_until_ms:
             return self._refused(Reason.PAUSED, group)
-        return group
+        return self._refused(Reason.FULL, group) if self._size >= PARTITION_RANGES_MAX else group
 
     @staticmethod
     def _begun(group: Group, start: int, end: int) -> Group:
@@ -321,6 +323,7 @@ class Claims:
         if command.after != group.last_epoch:
             return self._refused(Reason.MOVED, group)
         del self._groups[group.name]
+        self._size -= group.size
         self._digest.mark(group.name)
         return self._accepted(group, None, ended=False)
 
@@ -333,6 +336,8 @@ class Claims:
     # Answers ----------------------------------------------------------------------------------------------------
 
     def _put(self, group: Group) -> None:
+        before = self._groups.get(group.name)
+        self._size += group.size - (0 if before is None else before.size)
         self._groups[group.name] = group
         self._digest.mark(group.name)
 

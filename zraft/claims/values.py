@@ -21,6 +21,8 @@ GROUPS_MAX: Final = 1_024
 """Consumer groups that one partition knows; `Forget` makes room."""
 RANGES_MAX: Final = 256
 """Live claims, and finished ranges above the first unfinished message, of one group: what its record may grow to."""
+PARTITION_RANGES_MAX: Final = 8_192
+"""The same of all groups of a partition together: a few megabytes, and as much in its snapshot."""
 RANGE_MESSAGES_MAX: Final = 1_000_000
 FUTURE_MESSAGES_MAX: Final = 1_000_000
 """How far beyond the partition's end a range may reach that is claimed in advance."""

@@ -5,8 +5,11 @@ from __future__ import annotations
 import pytest
 
 from tests.unit.claims.scene import HB, LEAST, G, Scene
-from zraft.claims.answers import Accepted, Reason, Refused
-from zraft.claims.commands import ClaimPartition, Configure, Forget, Pause
+from zraft.claims import state
+from zraft.claims.answers import Accepted, Answer, Granted, Reason, Refused
+from zraft.claims.commands import ClaimMessages, ClaimPartition, Commit, Configure, Forget, Pause, Release
+from zraft.claims.snapshot import decode_snapshot, encode_snapshot
+from zraft.claims.state import Claims
 from zraft.claims.values import GROUPS_MAX, PAUSE_MS_MAX
 
 
@@ -97,3 +100,28 @@ def test_a_new_interval_is_for_new_claims() -> None:
 @pytest.mark.parametrize("heartbeat_ms", [99, 3_600_001])
 def test_the_interval_is_bounded(heartbeat_ms: int) -> None:
     assert Scene().refused(Configure(heartbeat_ms)) is Reason.INVALID
+
+
+def test_all_groups_together_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Many groups with many ranges each: the bound counts claims and islands as they are, also after a restart."""
+    monkeypatch.setattr(state, "PARTITION_RANGES_MAX", 6)
+
+    def claim(claims: Claims, group: str, first: int) -> Answer:
+        command = ClaimMessages(group, "x", "i", first, 0, LEAST, first, first + 1, claims.position)
+        return claims.apply(command, claims.position + 1, 0, 100)
+
+    before = Claims(HB)
+    granted = [claim(before, group, first) for group in ("g", "h") for first in (2, 4, 6)]
+    assert all(isinstance(one, Granted) for one in granted)
+    for claims in (decode_snapshot(encode_snapshot(before)), before):
+        full = claim(claims, "g", 8)
+        assert isinstance(full, Refused)
+        assert full.reason is Reason.FULL
+        # One that ends half-way leaves nothing, one that is finished an island, a group that is forgotten no more.
+        claims.apply(Release("g", 1, 0), claims.position + 1, 0, 100)
+        assert isinstance(claim(claims, "g", 8), Granted)
+        for held in claims.view("h").claims:
+            claims.apply(Commit("h", held.epoch, held.first + 1), claims.position + 1, 0, 100)
+        assert isinstance(claim(claims, "g", 10), Refused)
+        claims.apply(Forget("h", claims.view("h").last_epoch), claims.position + 1, 0, 100)
+        assert isinstance(claim(claims, "g", 12), Granted)
