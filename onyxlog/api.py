@@ -182,7 +182,7 @@ class Client:
             if job not in replica.killed and job not in replica.completed:
                 raise UnknownJobError(f"job {job}: the log knows no such job; known are {_some(replica)}")
             return False
-        await self._follower.say(KillJob(job, reason))
+        await self._follower.say(KillJob(job, replica.jobs[job].submitted, reason))
         return job in self.replica.killed
 
     async def job_state(self, job: JobId) -> JobStatus:

@@ -13,6 +13,9 @@ Instance = NewType("Instance", bytes)
 GroupId = NewType("GroupId", int)
 """A Raft group. Group 0 is the coordination group; topic partitions get zxids of group 0 as ids."""
 
+ProducerId = NewType("ProducerId", int)
+"""Who multicasts: the zxid of group 0 that registered it, so never reused; 0 is group 0 itself."""
+
 COORDINATION_GROUP: Final = GroupId(0)
 SERVER_ID_MIN: Final = 1
 SERVER_ID_MAX: Final = 254

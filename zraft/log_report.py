@@ -1,4 +1,4 @@
-"""What `zraft log dump` prints of a record: as a value for JSON, and as lines for people. Pure.
+"""What `zraft log dump` prints of a record or a delivery: as a value for JSON, and as lines for people. Pure.
 
 Payloads of clients may be secret, so data is shown as its length unless it is asked for, and what authenticates
 somebody (session passwords, digests of passwords) never is.
@@ -13,6 +13,7 @@ from zraft.errors import ProtocolError
 from zraft.raft.membership import Membership
 from zraft.raft.messages import Entry, EntryKind, HardState
 from zraft.raft.snapshot import SnapshotMeta
+from zraft.storage.delivery.values import Delivery
 from zraft.storage.records import (
     BaseRecord,
     EntryRecord,
@@ -217,6 +218,30 @@ def _plain(field: Any, *, data: bool) -> Any:
         case dict():
             return {str(key): _plain(item, data=data) for key, item in field.items()}
     return field
+
+
+def delivery_value(one: Delivery, group: int, chain: bytes, *, data: bool) -> dict[str, Any]:
+    """A delivery and the digest after it as what JSON can hold; its payload only if `data`, as hexadecimal text."""
+    value: dict[str, Any] = {
+        "record": "delivery",
+        "group": group,
+        "offset": one.offset,
+        "stamp": list(one.stamp),
+        "producer": one.producer,
+        "number": one.number,
+        "index": one.index,
+        "time": one.time,
+        "bytes": len(one.payload),
+        "chain": chain.hex(),
+    }
+    if data:
+        value["payload"] = one.payload.hex()
+    return value
+
+
+def delivery_line(value: dict[str, Any]) -> str:
+    """The same for people."""
+    return _words({name: item for name, item in value.items() if name != "record"})
 
 
 def _hard_state_value(hard_state: HardState) -> dict[str, Any]:

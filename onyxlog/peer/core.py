@@ -29,7 +29,7 @@ from onyxlog.replica.effects import Effect, RestartGroup, RestartPeer, StoreOrig
 from onyxlog.replica.kind import Viewer
 from onyxlog.replica.membership import is_known
 from onyxlog.replica.playing import Step, effects, jump_effects, owed, play, reactions
-from onyxlog.replica.replica import JoinMode, Replica
+from onyxlog.replica.replica import Replica
 
 UNSEEN_MAX: Final = 10_000
 """Records that wait for the log. A group that has more is cut off, and better begins again than grows."""
@@ -61,7 +61,6 @@ class GroupCore:
         """A restart was decided: nothing is played, said or done any more."""
         self._group = group
         self._site: Site = ""
-        self._join_once = join_once
         self._tags: dict[PeerId, tuple[str, ...]] = {}
         self._peers_made = 0
         self._unseen: dict[int, Sent] = {}
@@ -98,9 +97,7 @@ class GroupCore:
     def begin(self, site: Site, now_ms: int) -> Turn:
         """Ask to be taken in, and offer the virtual peers, reached at `site`. The pulse, or the will, must stand."""
         self._site = site
-        ring = self.replica.parameters.join is JoinMode.RING
-        join = PrepareJoin(self._group) if ring else JoinDirect(self._group)
-        turn = self.say(join, now_ms)
+        turn = Turn(self._append(owed(self.replica, self._viewer), None, now_ms))
         for tags in self._offers:
             turn += self._offer(tags, now_ms)
         return turn
@@ -131,10 +128,18 @@ class GroupCore:
 
     # -- what comes from the log
 
-    def accepted(self, number: int, position: Position) -> None:
-        """The log took an append, at this position."""
-        if number in self._unseen:
+    def accepted(self, number: int, position: Position, now_ms: int) -> Turn:
+        """The log took an append, at this position.
+
+        That may be told after this group went on from an origin that has it: what became of it is looked at then.
+        """
+        if self.over or number not in self._unseen:
+            return Turn()
+        if position > self.replica.version:
             self._unseen[number] = evolve(self._unseen[number], position=position)
+            return Turn()
+        del self._unseen[number]
+        return self._unread(self.replica, now_ms)
 
     def take(self, entry: Entry, now_ms: int) -> Turn:
         """Play the next entry. One that was played already does nothing."""
@@ -162,15 +167,7 @@ class GroupCore:
             for number, sent in self._unseen.items()
             if sent.position is None or sent.position > origin.position
         }
-        wanted = self._jump_effects(before)
-        commands = (
-            () if any(isinstance(e, RestartGroup) for e in wanted) else owed(self.replica, self._viewer)
-        )
-        under_way = {sent.record.command for sent in self._unseen.values()}
-        appends = self._append(
-            [command for command in commands if command not in under_way], origin.position, now_ms
-        )
-        return self._settled(Turn(appends, tuple(Act(origin.position, effect) for effect in wanted)))
+        return self._unread(before, now_ms)
 
     def _jump_effects(self, before: Replica) -> tuple[Effect, ...]:
         """With what only this core can know: that something of its own was both said and undone in the entries it missed."""
@@ -183,6 +180,17 @@ class GroupCore:
         return wanted
 
     # -- inside
+
+    def _unread(self, before: Replica, now_ms: int) -> Turn:
+        """What follows for this group from entries that led from `before` to the replica, and that it could not read."""
+        wanted = self._jump_effects(before)
+        commands = () if RestartGroup() in wanted else owed(self.replica, self._viewer)
+        under_way = {sent.record.command for sent in self._unseen.values()}
+        position = self.replica.version
+        appends = self._append(
+            [command for command in commands if command not in under_way], position, now_ms
+        )
+        return self._settled(Turn(appends, tuple(Act(position, effect) for effect in wanted)))
 
     def _offer(self, tags: tuple[str, ...], now_ms: int) -> Turn:
         peer = f"{self._group}.{self._peers_made}"

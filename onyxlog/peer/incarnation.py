@@ -330,7 +330,7 @@ class Incarnation:
         changed.set_result(None)
 
     def _accepted(self, append: Append, position: Position, took_s: float) -> None:
-        self.core.accepted(append.number, position)
+        self._carry_out(self.core.accepted(append.number, position, _now_ms()))
         self._metrics.written.labels(name_of(append.record.command)).inc()
         self._metrics.write_log_entry.observe(took_s)
         assert self._source is not None

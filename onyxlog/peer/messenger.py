@@ -80,6 +80,7 @@ class GossipSource:
         self._news = asyncio.Event()
         self._failure: BaseException | None = None
         self._timer: asyncio.TimerHandle | None = None
+        self._due = 0.0
         self._tail: asyncio.Task[None] | None = None
         self._tasks: set[asyncio.Task[None]] = set()
         self._name = ""
@@ -309,10 +310,11 @@ class GossipSource:
                 self._do(output)
         due = messenger.deadline() / 1000
         if self._timer is not None:
-            if self._timer.when() == due:
+            # Asked of nobody else: uvloop's handle of a moment that is over does not tell it.
+            if self._due == due:
                 return
             self._timer.cancel()
-        self._timer = self._loop.call_at(due, self._tick)
+        self._timer, self._due = self._loop.call_at(due, self._tick), due
 
     def _tick(self) -> None:
         self._timer = None

@@ -20,7 +20,7 @@ from onyxlog.replica.digests import CHAIN_BYTES, digest
 from onyxlog.replica.forms import read, wrong
 from onyxlog.replica.replica import VERSION, Replica
 
-FORMAT: Final = 1
+FORMAT: Final = 2
 """Of entries and origins. A peer refuses what has another: it would compute another replica than those who wrote it."""
 
 NAMES: Final[Mapping[str, type[Any]]] = {

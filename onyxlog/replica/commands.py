@@ -80,9 +80,13 @@ class SubmitJob:
 
 @frozen
 class KillJob:
-    """Written by a client, or by a worker whose task raised what its job does not handle; `reason` is for people."""
+    """Written by a client, or by a worker whose task raised what its job does not handle; `reason` is for people.
+
+    `submitted`, here and below: where the job stands that is meant. Its id may be another's when the entry comes.
+    """
 
     job: JobId
+    submitted: Position
     reason: str = ""
 
 
@@ -91,6 +95,7 @@ class CompleteJob:
     """All inputs are exhausted and all outputs sealed. Written by the job's coordinator."""
 
     job: JobId
+    submitted: Position
 
 
 @frozen
@@ -98,6 +103,7 @@ class ExhaustInput:
     """All that an input task's source had was read and is done with. Written by the job's coordinator."""
 
     job: JobId
+    submitted: Position
     task: TaskName
 
 
@@ -106,6 +112,7 @@ class SealOutput:
     """An output task wrote its last. Written by the job's coordinator."""
 
     job: JobId
+    submitted: Position
     task: TaskName
 
 

@@ -2,8 +2,14 @@
 
 from __future__ import annotations
 
-from onyxlog.ids import JobId, TaskName
+from onyxlog.ids import JobId, Position, TaskName
 from onyxlog.replica.replica import Replica
+
+
+def is_meant(replica: Replica, job: JobId, submitted: Position) -> bool:
+    """Whether this very job is not over: not one that was submitted under its id after it was, and collected."""
+    known = replica.jobs.get(job)
+    return known is not None and known.submitted == submitted
 
 
 def inputs(replica: Replica, job: JobId) -> tuple[TaskName, ...]:

@@ -125,11 +125,11 @@ class Coordination:
         job = self._job
         for task in job.catalog:
             if task.kind is TaskKind.INPUT:
-                self._append(ExhaustInput(job.id, task.name))
+                self._append(ExhaustInput(job.id, self._layout.submitted, task.name))
         for task in job.catalog:
             if task.kind is TaskKind.OUTPUT:
-                self._append(SealOutput(job.id, task.name))
-        self._append(CompleteJob(job.id))
+                self._append(SealOutput(job.id, self._layout.submitted, task.name))
+        self._append(CompleteJob(job.id, self._layout.submitted))
 
 
 def _key(seat: Seat) -> WorkerKey:

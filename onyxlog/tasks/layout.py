@@ -22,9 +22,13 @@ class Seat:
 
 @frozen
 class Layout:
-    """All workers of a job while its allocations are as they became at `version`; sorted by task and slot."""
+    """All workers of a job while its allocations are as they became at `version`; sorted by task and slot.
+
+    `submitted`: where the job stands in the log.
+    """
 
     job: JobId
+    submitted: Position
     version: Position
     seats: tuple[Seat, ...]
     coordinator: PeerId
@@ -67,4 +71,6 @@ def layout_of(replica: Replica, job: JobId) -> Layout | None:
                 virtual = replica.peers[peer]
                 seats.append(Seat(task, replica.slots[of, task, peer], peer, virtual.group, virtual.site))
     seats.sort(key=lambda seat: (seat.task, seat.slot))
-    return Layout(job, replica.allocation_versions[job], tuple(seats), coordinator)
+    return Layout(
+        job, replica.jobs[job].submitted, replica.allocation_versions[job], tuple(seats), coordinator
+    )

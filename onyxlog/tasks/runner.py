@@ -181,7 +181,7 @@ class JobRunner:
                 self._host.failed(worker.seat.peer, error)
                 return
             log.warning("job is killed", job=worker.job.id, reason=str(error))
-            self._host.append(KillJob(worker.job.id, str(error)[:REASON_MAX]))
+            self._host.append(KillJob(worker.job.id, worker.layout.submitted, str(error)[:REASON_MAX]))
         except Exception as error:
             log.exception("task failed", job=worker.job.id, task=worker.task.name, peer=worker.seat.peer)
             self._host.failed(worker.seat.peer, error)

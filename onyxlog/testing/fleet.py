@@ -1,4 +1,4 @@
-"""A deterministic simulation of many groups around one log: the shipped replica code, without clocks or sockets.
+"""A deterministic simulation of many groups around one log: the shipped cores of groups, without clocks or sockets.
 
 One seed decides who plays how far, whose appends arrive when, who dies, whose session ends, who calls garbage
 collection. A referee plays the log as it grows and checks every invariant after every entry; every player's chain is
@@ -15,11 +15,12 @@ from typing import Final
 from attrs import define, field, frozen
 
 from onyxlog.ids import GroupId
+from onyxlog.peer.core import GroupCore
+from onyxlog.peer.log_port import Origin
 from onyxlog.replica import commands
 from onyxlog.replica.collection import unwatched
 from onyxlog.replica.commands import Record
-from onyxlog.replica.playing import owed
-from onyxlog.replica.replica import JoinMode, Parameters
+from onyxlog.replica.replica import JoinMode, Parameters, Replica
 from onyxlog.scheduling.requirements import (
     FluxPolicy,
     JobRequirements,
@@ -27,6 +28,7 @@ from onyxlog.scheduling.requirements import (
     TaskRequirements,
     TaskScheduler,
 )
+from onyxlog.testing.caller import Caller
 from onyxlog.testing.player import Player
 from onyxlog.testing.simulated_log import FleetError, SimulatedLog, insist
 
@@ -55,7 +57,8 @@ class Fleet:
     workers_max: int = 2
     rng: Random = field(init=False)
     log: SimulatedLog = field(init=False)
-    players: dict[str, Player] = field(factory=dict)
+    players: dict[GroupId, Player] = field(factory=dict)
+    callers: list[Caller] = field(factory=list)
     gone_jumps: int = 0
     made: int = 0
     deaths: int = 0
@@ -82,7 +85,7 @@ class Fleet:
             (3, self.kill_process),
             (2, self.end_session_of_the_living),
             (5, self.end_dead_session),
-            (4, self.add_worker),
+            (4, self.begin_worker_again),
             (2, self.stop_worker),
             (2, self.stop_group),
             (4, self.submit),
@@ -97,12 +100,12 @@ class Fleet:
     def start_group(self) -> None:
         if len(self.living()) >= self.groups_max:
             return
-        player = self._player(f"g{self._number()}", group=True)
-        for _ in range(self.rng.randint(0, self.workers_max)):
-            self._offer_worker(player)
-        # A worker may offer itself before its group is in, and after.
-        player.outbox.extend(owed(player.replica, player.viewer))
-        self.rng.shuffle(player.outbox)
+        workers = range(self.rng.randint(0, self.workers_max))
+        offers = tuple(("gpu",) if self.rng.random() < 0.3 else () for _ in workers)
+        replica, chain = self.log.origin()
+        core = GroupCore(f"g{self._number()}", Origin(replica.version, replica, chain), offers=offers)
+        player = self.players[core.group] = Player(core, self.log)
+        player.carry_out(core.begin(f"host{self.rng.randint(0, 2)}:1", 0))
 
     def kill_process(self) -> None:
         """What it had appended may arrive still, what it had not does not."""
@@ -122,21 +125,21 @@ class Fleet:
 
     def stop_group(self) -> None:
         """In order: its leave is its last entry."""
-        if (player := self._some(self.living())) is not None and player.group is not None:
-            player.outbox.append(commands.GroupLeave(player.group))
+        if (player := self._some(self.living())) is not None:
+            player.carry_out(player.core.leave(0))
             while player.outbox:
                 player.append_one()
             player.alive = False
 
-    def add_worker(self) -> None:
-        if (player := self._some(self.living())) is not None and len(player.peers) < self.workers_max:
-            self._offer_worker(player)
+    def begin_worker_again(self) -> None:
+        """A back-off is over."""
+        if (player := self._some([each for each in self.living() if each.again])) is not None:
+            player.carry_out(player.core.peer_again(player.again.pop(0), 0))
 
     def stop_worker(self) -> None:
-        player = self._some(self.living())
-        if player is not None and player.group is not None and player.peers:
+        if (player := self._some([each for each in self.living() if each.peers])) is not None:
             peer = self.rng.choice(sorted(player.peers))
-            player.outbox.append(commands.Leave(peer, player.group))
+            player.carry_out(player.core.peer_failed(peer, 0))
 
     def submit(self) -> None:
         names = ["in", "map", "out"][: self.rng.randint(2, 3)]
@@ -167,7 +170,10 @@ class Fleet:
         self.jobs += 1
 
     def kill_job(self) -> None:
-        self.log.append(Record(commands.KillJob(f"job{self.rng.randint(0, 12)}"), "client"))
+        """A job that somebody sees; whoever lags may mean one that is over, and whose id is another's by now."""
+        seen = [(job, at.submitted) for p in self.living() for job, at in p.replica.jobs.items()]
+        if seen:
+            self.log.append(Record(commands.KillJob(*self.rng.choice(sorted(seen))), "client"))
 
     def work(self) -> None:
         """A worker says what its task came to."""
@@ -176,16 +182,17 @@ class Fleet:
             return
         player, peer = self.rng.choice(workers)
         task = player.running[peer]
-        player.outbox.append(
+        submitted = player.replica.jobs[task.job].submitted
+        player.say(
             self.rng.choice(
                 (
                     commands.SignalReady(peer, task.version),
                     commands.SignalReady(peer, task.version),
                     commands.BackpressureOn(peer),
                     commands.BackpressureOff(peer),
-                    commands.ExhaustInput(task.job, task.task),
-                    commands.SealOutput(task.job, task.task),
-                    commands.CompleteJob(task.job)
+                    commands.ExhaustInput(task.job, submitted, task.task),
+                    commands.SealOutput(task.job, submitted, task.task),
+                    commands.CompleteJob(task.job, submitted)
                     if self.rng.random() < 0.2
                     else commands.Leave(peer, "nobody"),
                 )
@@ -195,29 +202,38 @@ class Fleet:
     def collect_garbage(self) -> None:
         """By a group, or by a client that plays the log for it."""
         player = self._some(self.living())
-        if player is None or self.rng.random() < 0.5:
-            player = self._player(f"c{self._number()}", group=False)
-            self._play(player, self.log.end)
-        gone = tuple(each for each in unwatched(player.replica) if not self.has_pulse(each))
-        player.outbox.append(commands.Gc(player.name, gone))
+        if player is not None and self.rng.random() < 0.5:
+            player.say(commands.Gc(player.name, self._gone(player.replica)))
+            return
+        caller = Caller(f"c{self._number()}", self.log)
+        caller.play(self.log.end)
+        caller.gone = self._gone(caller.replica)
+        self.callers.append(caller)
 
     def play_some(self) -> None:
-        if (player := self._some([each for each in self._players() if each.alive])) is not None:
-            self._play(player, self.rng.randint(1, 8))
+        if playing := self._playing():
+            self._play(self.rng.choice(playing), self.rng.randint(1, 8))
 
     def append_some(self) -> None:
-        """An append arrives; also one that a process sent before it died."""
-        waiting = [each for each in self._players() if each.outbox and each.session]
-        if (player := self._some(waiting)) is not None:
-            player.append_one()
+        """An append arrives; also one that a process sent before it died. Its answer may take a while."""
+        waiting: list[Player | Caller] = [
+            *(each for each in self._players() if each.outbox and each.session),
+            *(each for each in self.callers if each.asked is None),
+        ]
+        if waiting:
+            one = self.rng.choice(waiting)
+            one.append_one()
+            if isinstance(one, Player) and self.rng.random() < 0.7:
+                one.hear()
 
     def notice_some(self) -> None:
         """A group looks at the pulses that it watches; a back-off ends."""
         player = self._some(self.living())
         if player is None:
             return
+        player.hear()
         if player.later and self.rng.random() < 0.5:
-            player.outbox.append(player.later.pop(0))
+            player.say(player.later.pop(0))
         self._look(player)
 
     # the end
@@ -231,11 +247,13 @@ class Fleet:
             self.end_dead_session()
             self.append_some()
             for player in self.living():
-                player.outbox.extend(player.later)
-                player.later.clear()
+                player.hear()
+                while player.later:
+                    player.say(player.later.pop(0))
+                self.begin_worker_again()
                 self._look(player)
-            for player in [each for each in self._players() if each.alive]:
-                self._play(player, 5)
+            for one in self._playing():
+                self._play(one, 5)
             if not self.restless():
                 break
         else:
@@ -246,12 +264,14 @@ class Fleet:
         """What is still to happen."""
         dead = [each.name for each in self._players() if each.session and not each.alive]
         found = [f"the session of {name} is to end" for name in dead]
+        found.extend(f"{caller.name} is to collect" for caller in self.callers)
         for player in self._players():
-            if player.alive and player.group is not None and player.applied != self.log.end - 1:
+            if player.alive and player.applied != self.log.end - 1:
                 found.append(f"{player.name} is at {player.applied}, the log at {self.log.end - 1}")
         for player in self.living():
-            if player.outbox or player.later:
-                found.append(f"{player.name} is to append {player.outbox or player.later}")
+            if player.outbox or player.later or player.again:
+                waits = player.outbox or player.later or player.again
+                found.append(f"{player.name} is to append {waits}")
             gone = [each for each in player.watched if not self.has_pulse(each)]
             found.extend(f"{player.name} is to notice that {each} is gone" for each in gone)
         return found
@@ -263,19 +283,20 @@ class Fleet:
         insist(
             set(referee.groups) == living, f"the log has {sorted(referee.groups)}, alive are {sorted(living)}"
         )
-        unaware = [each.name for each in self._players() if each.alive and each.group in referee.left]
+        unaware = [each.name for each in self._players() if each.alive and each.name in referee.left]
         insist(not unaware, f"{unaware} have read that they are out, and go on")
         for player in self.living():
-            same = player.chain == self.log.chain and player.replica == referee
+            same = player.core.chain == self.log.chain and player.replica == referee
             insist(same, f"{player.name} has another replica")
-            known = {peer for peer, each in referee.peers.items() if each.group == player.group}
+            known = {peer for peer, each in referee.peers.items() if each.group == player.name}
             insist(known == player.peers, f"of {player.peers}, {known} are in")
+            insist(not player.core.unseen, f"{player.name} waits for {player.core.unseen}, which the log has")
 
     # how it works
 
     def living(self) -> list[Player]:
         """Groups whose process and session live."""
-        return [each for each in self._players() if each.alive and each.session and each.group is not None]
+        return [each for each in self._players() if each.alive and each.session]
 
     def has_pulse(self, group: GroupId) -> bool:
         player = self.players.get(group)
@@ -283,6 +304,9 @@ class Fleet:
 
     def _players(self) -> list[Player]:
         return list(self.players.values())
+
+    def _playing(self) -> list[Player | Caller]:
+        return [*(each for each in self._players() if each.alive), *self.callers]
 
     def _some(self, players: list[Player]) -> Player | None:
         return self.rng.choice(players) if players else None
@@ -292,20 +316,14 @@ class Fleet:
         # Not in the order of the strings: a group that comes later must not always be the last.
         return self.made * 7_919 % 9_973
 
-    def _player(self, name: str, group: bool) -> Player:
-        player = Player(name, name if group else None, self.log, *self.log.origin())
-        self.players[name] = player
-        return player
-
-    def _offer_worker(self, player: Player) -> None:
-        tags = ("gpu",) if self.rng.random() < 0.3 else ()
-        player.offer(f"p{self._number()}", f"host{self.rng.randint(0, 2)}:1", tags)
+    def _gone(self, replica: Replica) -> tuple[GroupId, ...]:
+        return tuple(each for each in unwatched(replica) if not self.has_pulse(each))
 
     def _end_session(self, player: Player) -> None:
         """The pulse goes, and the will is carried out."""
         player.end_session()
-        if self.parameters.join is JoinMode.DIRECT and player.group is not None:
-            self.log.append(Record(commands.GroupLeave(player.group), player.group))
+        if self.parameters.join is JoinMode.DIRECT:
+            self.log.append(Record(commands.GroupLeave(player.name), player.name))
         if not player.alive:
             self._forget(player)
 
@@ -314,17 +332,22 @@ class Fleet:
         del self.players[player.name]
 
     def _look(self, player: Player) -> None:
-        """At all pulses that it watches; who is gone is written once."""
+        """At all pulses that it watches."""
         for watched in player.watched:
-            leave = commands.GroupLeave(watched)
-            if not self.has_pulse(watched) and leave not in player.outbox:
-                player.outbox.append(leave)
+            if not self.has_pulse(watched):
+                player.carry_out(player.core.pulse_gone(watched, 0))
         player.looks.clear()
 
-    def _play(self, player: Player, entries: int) -> None:
-        player.play(entries)
-        if not player.out:
+    def _play(self, one: Player | Caller, entries: int) -> None:
+        one.play(entries)
+        if isinstance(one, Caller):
+            if one.done:
+                self.callers.remove(one)
             return
+        if one.out:
+            self._begin_again(one)
+
+    def _begin_again(self, player: Player) -> None:
         # A new id, a new session, new workers.
         player.alive = False
         if player.session:

@@ -1,18 +1,18 @@
-"""A simulated process that plays the log: what a group's runtime is, without clocks, sockets and tasks."""
+"""A simulated process around a group's core as it ships: what `onyxlog.peer.incarnation` is, without clock and tasks."""
 
 from __future__ import annotations
+
+from typing import assert_never
 
 from attrs import define, field
 
 from onyxlog.ids import GroupId, PeerId, Position
-from onyxlog.replica import commands, effects
+from onyxlog.peer.core import GroupCore
+from onyxlog.peer.log_port import Origin
+from onyxlog.peer.turns import Act, Append, Truncate, Turn
+from onyxlog.replica import effects
 from onyxlog.replica.assignments import assignments
-from onyxlog.replica.commands import Command, Record
-from onyxlog.replica.effects import Effect
-from onyxlog.replica.kind import Viewer
-from onyxlog.replica.playing import effects as effects_of
-from onyxlog.replica.playing import jump_effects, owed, play
-from onyxlog.replica.playing import reactions as reactions_of
+from onyxlog.replica.commands import Command
 from onyxlog.replica.replica import Replica
 from onyxlog.replica.ring import helped, helper, subject
 from onyxlog.testing.simulated_log import SimulatedLog, insist
@@ -20,19 +20,18 @@ from onyxlog.testing.simulated_log import SimulatedLog, insist
 
 @define(eq=False)
 class Player:
-    """A group, or a client that calls garbage collection (`group` None).
+    """`outbox`: to be appended, in order; `answers`: positions of what was, not heard of yet.
 
-    `outbox`: to be appended, in order; `later`: after a back-off; `looks`: pulses to look at once.
+    `later`: to be said after a back-off; `again`: virtual peers that begin again after one; `looks`: pulses to look at
+    once.
     """
 
-    name: str
-    group: GroupId | None
+    core: GroupCore
     log: SimulatedLog
-    replica: Replica
-    chain: bytes
-    peers: set[PeerId] = field(factory=set)
-    outbox: list[Command] = field(factory=list)
+    outbox: list[Append] = field(factory=list)
+    answers: list[tuple[int, Position]] = field(factory=list)
     later: list[Command] = field(factory=list)
+    again: list[PeerId] = field(factory=list)
     looks: list[GroupId] = field(factory=list)
     alive: bool = True
     """The process lives."""
@@ -44,39 +43,55 @@ class Player:
     joiner: GroupId | None = None
     detecting: GroupId | None = None
     running: dict[PeerId, effects.StartTask] = field(factory=dict)
-    offered: dict[PeerId, Position] = field(factory=dict)
-    """Where the log has their add-virtual-peer."""
     jumps: int = 0
 
     @property
-    def viewer(self) -> Viewer:
-        return Viewer(self.group, frozenset(self.peers), self.name if self.group is None else None)
+    def name(self) -> GroupId:
+        return self.core.group
+
+    @property
+    def replica(self) -> Replica:
+        return self.core.replica
 
     @property
     def applied(self) -> Position:
-        return self.replica.version
+        return self.core.version
+
+    @property
+    def peers(self) -> frozenset[PeerId]:
+        """Its virtual peers, in the log or on their way there."""
+        return self.core.viewer.peers
 
     @property
     def watched(self) -> list[GroupId]:
         """All pulses that it looks at, sorted."""
         return sorted({each for each in (self.subject, self.joiner, self.detecting, *self.looks) if each})
 
-    def offer(self, peer: PeerId, site: str, tags: tuple[str, ...]) -> None:
-        insist(self.group is not None, "clients have no workers")
-        self.peers.add(peer)
-        self.outbox.append(commands.AddVirtualPeer(peer, self.group or "", site, tags))
+    def say(self, command: Command) -> None:
+        self.carry_out(self.core.say(command, 0))
+
+    def carry_out(self, turn: Turn) -> None:
+        for act in turn.acts:
+            self._do(act)
+        if self.session:
+            self.outbox.extend(turn.appends)
 
     def append_one(self) -> None:
-        command = self.outbox.pop(0)
-        if isinstance(command, commands.AddVirtualPeer):
-            self.offered[command.peer] = self.log.end
-        self.log.append(Record(command, self.name))
+        append = self.outbox.pop(0)
+        self.answers.append((append.number, self.log.append(append.record)))
+
+    def hear(self) -> None:
+        """The answers to its appends arrive; that may be after it read the entries, or learned that they are truncated."""
+        for number, position in self.answers:
+            self.carry_out(self.core.accepted(number, position, 0))
+        self.answers.clear()
 
     def end_session(self) -> None:
         """The pulse goes, and so does what was not appended."""
         self.session = False
         self.outbox.clear()
         self.later.clear()
+        self.again.clear()
 
     def play(self, entries: int) -> None:
         """So many, or to the end of the log, or until it is out."""
@@ -85,36 +100,19 @@ class Player:
                 return
             entry = self.log.entry(self.applied + 1)
             if entry is None:
-                self._jump()
-                continue
-            step = play(self.replica, entry, self.chain)
-            self.replica, self.chain = step.replica, step.chain
-            insist(
-                self.chain == self.log.chains[self.applied], f"{self.name} differs after entry {self.applied}"
-            )
-            # both before anything is carried out, as a runtime does: the viewer is who it was
-            reactions, found = reactions_of(step, self.viewer), effects_of(step, self.viewer)
-            if self.session:
-                self.outbox.extend(reactions)
-            self._carry_out(found)
-
-    def _jump(self) -> None:
-        old = self.replica
-        self.replica, self.chain = self.log.origin()
-        self.jumps += 1
-        offered = [peer for peer, position in self.offered.items() if position <= self.applied]
-        self._carry_out(jump_effects(old, self.replica, self.viewer, offered))
-        if self.session:
-            self.outbox.extend(owed(self.replica, self.viewer))
-
-    def _carry_out(self, found: tuple[Effect, ...]) -> None:
-        for effect in found:
-            self._do(effect)
-        if not self.out and self.group is not None and self.group not in self.replica.left:
-            self._check()
+                replica, chain = self.log.origin()
+                self.jumps += 1
+                turn = self.core.jump(Origin(replica.version, replica, chain), 0)
+            else:
+                turn = self.core.take(entry, 0)
+            same = self.core.chain == self.log.chains[self.applied]
+            insist(same, f"{self.name} differs after entry {self.applied}")
+            self.carry_out(turn)
+            if not self.out and self.name not in self.replica.left:
+                self._check()
 
     def _check(self) -> None:
-        """What the effects led to is what the replica says."""
+        """What the acts led to is what the replica says."""
         running = {
             peer: (task.job, task.task, task.slot, task.version) for peer, task in self.running.items()
         }
@@ -123,17 +121,16 @@ class Player:
             for peer, each in assignments(self.replica, self.peers).items()
         }
         insist(running == expected, f"{self.name} runs {running}, expected {expected}")
-        group = self.group or ""
         watches = (self.subject, self.joiner, self.detecting)
         should = (
-            subject(self.replica, group),
-            helped(self.replica, group),
-            helper(self.replica.prepared, group),
+            subject(self.replica, self.name),
+            helped(self.replica, self.name),
+            helper(self.replica.prepared, self.name),
         )
         insist(watches == should, f"{self.name} watches {watches}, expected {should}")
 
-    def _do(self, effect: Effect) -> None:
-        match effect:
+    def _do(self, act: Act) -> None:
+        match act.what:
             case effects.WatchPulse(watched):
                 self.subject = watched
             case effects.WatchNobody():
@@ -154,14 +151,19 @@ class Player:
             case effects.RestartGroup():
                 self.out = True
             case effects.RestartPeer(peer):
-                self.peers.discard(peer)
                 self.running.pop(peer, None)
+                if self.session:
+                    self.again.append(peer)
             case effects.StartTask(peer):
-                self.running[peer] = effect
+                self.running[peer] = act.what
             case effects.StopTask(peer):
                 self.running.pop(peer, None)
-            case effects.StoreOrigin():
-                insist(effect.position == self.applied, "the origin is stored late")
-                self.log.store_origin(self.replica, self.chain)
+            case Truncate(origin):
+                insist(act.position == origin.position == self.applied, "the origin is stored late")
+                self.log.store_origin(origin.replica, origin.chain)
             case effects.ForgetJob():
-                insist(self.log.origin_position >= self.applied, "a job is forgotten before the origin")
+                insist(self.log.origin_position >= act.position, "a job is forgotten before the origin")
+            case effects.StoreOrigin():
+                raise AssertionError("the core hands out origins as Truncate")
+            case _:
+                assert_never(act.what)

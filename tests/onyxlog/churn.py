@@ -34,6 +34,7 @@ from onyxlog.status import is_closed
 from tests.onyxlog.peer.jobs import a_job
 from tests.onyxlog.peer_processes import Nursery, Processes
 from tests.processes.cluster import Cluster
+from zraft.transport.keys import create_key_file
 from zraft_client.errors import DeadlineError
 
 POLL_S: Final = 0.1
@@ -57,6 +58,8 @@ class Size:
     session_timeout_s: float = 10.0
     fork: bool = False
     """Peers are forked from one process that has imported everything."""
+    gossip: str = "off"
+    """As `onyxlog peer` has it; sealed."""
 
 
 @frozen
@@ -161,7 +164,7 @@ class Churn:
                 step = Step(what, ring_s, time.monotonic() - began, len(replica.groups), replica.version)
                 self.outcome.steps.append(step)
                 return step
-        raise AssertionError(f"{what}: not after {DEADLINE_S:g} s: {why}")
+        raise AssertionError(f"{what}: not after {DEADLINE_S:g} s: {why} {self._processes.mistakes()[:1]}")
 
     def _disagreement(self, replica: Replica, published: dict[GroupId, Published]) -> str:
         for group in replica.groups:
@@ -207,6 +210,8 @@ class Churn:
         await self._collect_while_one_is_paused(steady)
         await self._collect_while_one_is_declared_dead(names[0])
         assert not self.outcome.wrong, "\n".join(self.outcome.wrong)
+        mistakes = self._processes.mistakes()
+        assert not mistakes, f"{len(mistakes)} tracebacks, the first: {mistakes[0]}"
         return self.outcome
 
     def _group_of(self, name: str) -> GroupId:
@@ -221,7 +226,7 @@ class Churn:
             await self._client.submit_job(a_job("waiting"))
             await self._client.kill_job("waiting")
             for _ in range(OVERFLOW):
-                await self._client.append(KillJob("nobody", "." * OVERFLOW_BYTES))
+                await self._client.append(KillJob("nobody", 0, "." * OVERFLOW_BYTES))
             collected = await self._client.gc()
         finally:
             process.signal(signal.SIGCONT)
@@ -260,6 +265,10 @@ async def churn(size: Size, directory: Path, hosts: str) -> Outcome:
         *("--idle", "--join", size.join.value, "--digests-every", "100"),
         *("--digest-after-quiet", str(QUIET_S), "--session-timeout", str(size.session_timeout_s)),
     ]
+    if size.gossip != "off":
+        key = directory / "peers.key"
+        create_key_file(key)
+        options += ["--gossip", size.gossip, "--key", str(key)]
     open_port = native_ports(hosts, "default", session_timeout_s=30)
     port = await open_port()
     await port.begin(Parameters(join=size.join))
@@ -297,9 +306,16 @@ def main() -> None:
     parser.add_argument(
         "--fork", action="store_true", help="fork peers: fifty interpreters take minutes to start"
     )
+    parser.add_argument("--gossip", choices=["off", "pool", "plumtree"], default="off")
     found = parser.parse_args()
     size = Size(
-        found.peers, found.killed, found.more, JoinMode(found.join), found.session_timeout, found.fork
+        found.peers,
+        found.killed,
+        found.more,
+        JoinMode(found.join),
+        found.session_timeout,
+        found.fork,
+        found.gossip,
     )
     with tempfile.TemporaryDirectory() as name, Cluster(Path(name), servers=found.servers) as cluster:
         cluster.start_all()

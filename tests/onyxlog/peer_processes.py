@@ -160,6 +160,15 @@ class Processes:
                 f"{peer.name} ended with code {peer.process.returncode}:\n{peer.tail()}"
             )
 
+    def mistakes(self) -> list[str]:
+        """What any of them logged with a traceback, also those that were ended meanwhile."""
+        return [
+            f"{path.name}: {line}"
+            for path in sorted(self._directory.glob("*.log"))
+            for line in path.read_text(errors="replace").splitlines()
+            if " exception=" in line
+        ]
+
     def __enter__(self) -> Processes:
         return self
 

@@ -32,6 +32,16 @@ def test_peers_join_die_and_are_overtaken_by_gc_and_agree(
     run(start_cluster, tmp_path, Size(peers=4, killed=1, more=1, join=join, session_timeout_s=4), 1)
 
 
+@pytest.mark.timeout(300)
+@pytest.mark.parametrize("gossip", ["pool", "plumtree"])
+def test_gossiping_peers_join_die_are_paused_and_are_overtaken_by_gc_and_agree(
+    start_cluster: StartCluster, tmp_path: Path, gossip: str
+) -> None:
+    """Datagrams come to who is stopped and are lost, entries are too large for any, and the log is truncated meanwhile."""
+    size = Size(peers=4, killed=1, more=1, join=JoinMode.DIRECT, session_timeout_s=4, gossip=gossip)
+    run(start_cluster, tmp_path, size, 1)
+
+
 @pytest.mark.long
 @pytest.mark.timeout(1_800)
 @pytest.mark.parametrize("join", list(JoinMode))

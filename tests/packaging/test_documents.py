@@ -17,7 +17,12 @@ NODE_ID = re.compile(r"`tests/([a-z_/]+\.py)::(test_[a-z0-9_]+)`")
 
 @pytest.mark.parametrize(
     ("document", "form", "least"),
-    [("THREATS.md", PAIR, 30), ("ZATT.md", NODE_ID, 15), ("ONYXLOG.md", NODE_ID, 5)],
+    [
+        ("THREATS.md", PAIR, 30),
+        ("ZATT.md", NODE_ID, 15),
+        ("ONYXLOG.md", NODE_ID, 5),
+        ("CLAIMS.md", NODE_ID, 30),
+    ],
 )
 def test_every_test_that_a_document_names_exists(document: str, form: re.Pattern[str], least: int) -> None:
     named = form.findall((ROOT / "docs" / document).read_text())

@@ -22,9 +22,17 @@ ALLOWED: Final[dict[str, tuple[str, ...]]] = {
     "zraft.ids": (),
     "zraft.raft": SHARED,
     "zraft.tree": SHARED,
+    # partitions of topics, each a group of its own; knows neither Raft nor the tree of group 0
+    "zraft.topics": SHARED,
+    "zraft.claims": SHARED,
     "zraft.wire": (*SHARED, *STATE),
     "zraft.wire.reconfig": (*SHARED, *STATE, "zraft.wire", "zraft.address"),
     "zraft.storage": (*SHARED, *STATE),
+    # files of partitions: knows neither consensus nor the log that it is fed from
+    "zraft.storage.delivery": (
+        *(*SHARED, "zraft.storage.directory", "zraft.storage.durable", "zraft.storage.errors"),
+        "zraft.storage.filesystem",
+    ),
     "zraft.transport": (*SHARED, *STATE),
     # many groups of one server; group 0 has its own driver
     "zraft.groups": (
@@ -50,7 +58,12 @@ ALLOWED: Final[dict[str, tuple[str, ...]]] = {
         *(*SHARED, *SETTINGS, *STATE, *EDGES, "zraft.admin"),
         *("zraft.operator.protocol", "zraft.operator.requests"),
     ),
-    "zraft.testing": (*SHARED, *SETTINGS, *STATE, *EDGES, "zraft.groups", "zraft.server"),
+    "zraft.testing": (*SHARED, *SETTINGS, *STATE, *EDGES, "zraft.groups", "zraft.server", "zraft.topics"),
+    # runs what decides on both sides of a claim
+    "zraft.testing.claims": (
+        *(*SHARED, "zraft.claims", "zraft_client.claims"),
+        *("zraft.testing.broken", "zraft.testing.planted_registry", "zraft.testing.schedule"),
+    ),
     # the outside of a server: they talk to it through its port
     "zraft.status": (*SHARED, *SETTINGS),
     "zraft.command_group": SHARED,
@@ -64,7 +77,7 @@ ALLOWED: Final[dict[str, tuple[str, ...]]] = {
         "zraft.tree.node",
         "zraft.wire",
     ),
-    "zraft.log_report": (*SHARED, *STATE, "zraft.storage.records"),
+    "zraft.log_report": (*SHARED, *STATE, "zraft.storage.records", "zraft.storage.delivery.values"),
     "zraft.log_command": (*SHARED, *STATE, "zraft.storage", "zraft.log_report"),
     # without a running server: states from files, and directories from states
     "zraft.offline": (*SHARED, *STATE, "zraft.storage", "zraft.wire"),
@@ -134,6 +147,7 @@ ALLOWED: Final[dict[str, tuple[str, ...]]] = {
     "onyxlog.__main__": ("onyxlog.main",),
     # what people import, and what measures through it: the outside of a server, in packages of their own
     "zraft_client": (*SHARED, "zraft.address", "zraft.wire"),
+    "zraft_client.claims": (*SHARED, "zraft.claims", "zraft_client.errors"),
     "zraft_bench": (
         *(*SHARED, *SETTINGS, "zraft.command_group", "zraft.status", "zraft_client"),
         "onyxlog.gossip",
@@ -163,21 +177,18 @@ PURE: Final = (
         "onyxlog.jobs.transform",
     ),
     *("onyxlog.jobs.triggers", "onyxlog.jobs.validation", "onyxlog.jobs.windows", "onyxlog.jobs.workflow"),
-    *(
-        "zraft.groups",
-        "zraft.raft",
-        "zraft.tree",
-        "zraft.wire",
-        "zraft.properties",
-        "zraft.zoo_cfg",
-        "zraft.zoo_env",
-    ),
+    *("zraft.groups", "zraft.raft", "zraft.topics", "zraft.tree", "zraft.claims", "zraft.wire"),
+    *("zraft.properties", "zraft.zoo_cfg", "zraft.zoo_env"),
     *("zraft.operator.requests", "zraft.operator.protocol"),
     *("zraft.log_report", "zraft.offline.founders", "zraft.offline.walking"),
     *("zraft.admin.commands", "zraft.admin.metrics", "zraft.admin.status", "zraft.admin.summary"),
     *("zraft_client.calls", "zraft_client.errors", "zraft_client.pacing", "zraft_client.protocol"),
     "zraft_client.requests",
     "zraft_client.values",
+    *("zraft_client.claims.claiming", "zraft_client.claims.consumption", "zraft_client.claims.core"),
+    *("zraft_client.claims.health", "zraft_client.claims.lease", "zraft_client.claims.messages"),
+    *("zraft_client.claims.options", "zraft_client.claims.port", "zraft_client.claims.requests"),
+    "zraft_client.claims.tracking",
 )
 IMPURE: Final = frozenset(
     (
@@ -309,6 +320,7 @@ def test_the_driver_does_not_know_asyncio() -> None:
         ("zraft.raft.core", "from zraft.tree import txn"),
         ("zraft.raft.core", "from zraft import tree"),
         ("zraft.tree.machine", "import zraft.raft.messages"),
+        ("zraft.topics.leader", "from zraft.raft.core import Raft"),
         ("zraft.wire.jute", "from zraft.storage.frames import Frame"),
         ("zraft.storage.wal", "from zraft.server.node import Node"),
         ("zraft.server.node", "from zraft.main import main"),

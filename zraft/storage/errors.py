@@ -1,7 +1,8 @@
 """What can go wrong between us and the disk.
 
-One rule for callers: `DiskFullError` may be waited out, and `CompactedError`, `SnapshotGoneError` and
-`SnapshotRejectedError` concern one request; every other `StorageError` ends the process.
+One rule for callers: `DiskFullError` may be waited out, and `CompactedError`, `SnapshotGoneError`, `SnapshotRejectedError`,
+`DeliveriesGoneError` and `SegmentGoneError` concern one request, `DeliveriesDifferError` one partition; every other
+`StorageError` ends the process.
 """
 
 from __future__ import annotations
@@ -42,6 +43,29 @@ class SnapshotGoneError(StorageError):
 
 class SnapshotRejectedError(StorageError):
     """What another server sent is not the snapshot that it offered; nothing of it was kept, it has to be fetched anew."""
+
+    retriable = True
+
+
+class DeliveriesGoneError(StorageError):
+    """Retention removed these deliveries: the log of the partition begins at `first_offset`."""
+
+    def __init__(self, path: str, group: int, offset: int, first_offset: int) -> None:
+        self.group = group
+        self.offset = offset
+        self.first_offset = first_offset
+        super().__init__(
+            f"{path}: group {group}: delivery {offset} was removed by retention, the log begins at {first_offset}; "
+            "go on from there, or keep more (retention_bytes, retention_ms of the topic)"
+        )
+
+
+class DeliveriesDifferError(StorageError):
+    """What the state machine delivers is not what was delivered at that offset before: one of the two is wrong (D-26)."""
+
+
+class SegmentGoneError(StorageError):
+    """A delivery segment that another server wants is not here (any more): the list is to be asked for anew."""
 
     retriable = True
 

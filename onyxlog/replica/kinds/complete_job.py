@@ -11,6 +11,7 @@ from onyxlog.replica.commands import CompleteJob, Entry
 from onyxlog.replica.endings import completed
 from onyxlog.replica.kind import Kind
 from onyxlog.replica.kinds.silence import no_effects, no_reactions
+from onyxlog.replica.progress import is_meant
 from onyxlog.replica.replica import Replica
 from onyxlog.replica.rescheduling import rescheduled
 
@@ -21,7 +22,7 @@ class Completed:
 
 
 def apply(replica: Replica, entry: Entry, command: CompleteJob) -> Replica:
-    if command.job not in replica.jobs:
+    if not is_meant(replica, command.job, command.submitted):
         return replica
     return rescheduled(completed(replica, command.job, entry.position), entry.position)
 

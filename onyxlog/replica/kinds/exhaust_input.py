@@ -10,7 +10,7 @@ from onyxlog.ids import JobId, TaskName
 from onyxlog.replica.commands import Entry, ExhaustInput
 from onyxlog.replica.kind import Kind
 from onyxlog.replica.kinds.silence import no_effects, no_reactions
-from onyxlog.replica.progress import all_exhausted, inputs
+from onyxlog.replica.progress import all_exhausted, inputs, is_meant
 from onyxlog.replica.replica import Replica
 
 
@@ -26,6 +26,8 @@ class Exhausted:
 def apply(replica: Replica, entry: Entry, command: ExhaustInput) -> Replica:
     key = (command.job, command.task)
     if key in replica.exhausted or command.task not in inputs(replica, command.job):
+        return replica
+    if not is_meant(replica, command.job, command.submitted):
         return replica
     return evolve(replica, exhausted=replica.exhausted.set(key, entry.position))
 

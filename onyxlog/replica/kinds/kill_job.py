@@ -11,6 +11,7 @@ from onyxlog.replica.commands import Entry, KillJob
 from onyxlog.replica.endings import killed
 from onyxlog.replica.kind import Kind
 from onyxlog.replica.kinds.silence import no_effects, no_reactions
+from onyxlog.replica.progress import is_meant
 from onyxlog.replica.replica import Replica
 from onyxlog.replica.rescheduling import rescheduled
 
@@ -22,7 +23,7 @@ class Killed:
 
 
 def apply(replica: Replica, entry: Entry, command: KillJob) -> Replica:
-    if command.job not in replica.jobs:
+    if not is_meant(replica, command.job, command.submitted):
         return replica
     return rescheduled(killed(replica, [command.job], entry.position), entry.position)
 

@@ -11,7 +11,7 @@ from onyxlog.replica.commands import Entry, SealOutput
 from onyxlog.replica.endings import completed
 from onyxlog.replica.kind import Kind
 from onyxlog.replica.kinds.silence import no_effects, no_reactions
-from onyxlog.replica.progress import all_sealed, outputs
+from onyxlog.replica.progress import all_sealed, is_meant, outputs
 from onyxlog.replica.replica import Replica
 from onyxlog.replica.rescheduling import rescheduled
 
@@ -26,6 +26,8 @@ class Sealed:
 def apply(replica: Replica, entry: Entry, command: SealOutput) -> Replica:
     key = (command.job, command.task)
     if key in replica.sealed or command.task not in outputs(replica, command.job):
+        return replica
+    if not is_meant(replica, command.job, command.submitted):
         return replica
     sealed = evolve(replica, sealed=replica.sealed.set(key, entry.position))
     if not all_sealed(sealed, command.job):

@@ -88,7 +88,7 @@ def pump(log: Log, core: GroupCore, turn: Turn) -> list[object]:
     while waiting:
         one: Append = waiting.pop(0)
         entry = log.append(one.record)
-        core.accepted(one.number, entry.position)
+        core.accepted(one.number, entry.position, 0)
         while core.version < log.replica.version:
             turn = core.take(log.entries[core.version + 1], 0)
             found += effects(turn)
@@ -124,7 +124,7 @@ def test_what_was_appended_is_unseen_until_it_is_read_in_the_log() -> None:
     turn = core.begin("", 0)
     assert [sent.record.command for sent in core.unseen] == commands(turn)
     entry = log.append(turn.appends[0].record)
-    core.accepted(0, entry.position)
+    core.accepted(0, entry.position, 0)
     assert core.unseen[0].position == 0
     core.take(entry, 0)
     assert [sent.record.command for sent in core.unseen] == commands(turn)[1:]
@@ -159,7 +159,7 @@ def test_a_group_that_the_log_declares_gone_is_over_and_plays_nothing_more() -> 
     assert core.over
     assert core.take(log.say(GroupLeave("b")), 0) == Turn()
     assert core.version < log.replica.version
-    assert core.say(KillJob("job"), 0) == Turn()
+    assert core.say(KillJob("job", 0), 0) == Turn()
 
 
 def test_a_group_that_goes_on_purpose_is_not_told_to_begin_again() -> None:
@@ -199,9 +199,9 @@ def test_the_one_who_asked_for_gc_stores_the_replica_as_of_that_entry() -> None:
 def test_a_group_whose_records_the_log_does_not_take_is_cut_off_instead_of_growing() -> None:
     core = GroupCore("a", first_origin(Parameters()))
     for _ in range(UNSEEN_MAX):
-        core.say(KillJob("job"), 0)
+        core.say(KillJob("job", 0), 0)
     with pytest.raises(OnyxlogError, match="wait for the log, expected at most"):
-        core.say(KillJob("job"), 0)
+        core.say(KillJob("job", 0), 0)
 
 
 # -- after a jump
@@ -222,13 +222,13 @@ def test_a_jump_gives_the_tasks_that_the_missed_entries_gave() -> None:
     log.say(SubmitJob(alone("one")))
     turn = core.take(log.entries[-1], 0)
     assert effects(turn) == [StartTask("a.0", "one", "task-0", 0, log.replica.version)]
-    log.say(KillJob("one"))
+    log.say(KillJob("one", log.replica.jobs["one"].submitted))
     log.say(SubmitJob(alone("two")))
     given = log.replica.version
     log.say(Gc("client"))
     turn = core.jump(log.as_origin(), 0)
     assert effects(turn) == [StartTask("a.0", "two", "task-0", 0, given)]
-    log.say(KillJob("two"))
+    log.say(KillJob("two", log.replica.jobs["two"].submitted))
     log.say(Gc("client"))
     (stopped,) = effects(core.jump(log.as_origin(), 0))
     assert isinstance(stopped, StopTask)
@@ -249,7 +249,7 @@ def test_a_joiner_that_missed_the_answer_accepts_it_after_the_jump() -> None:
     a_member(log)
     core = GroupCore("b", log.as_origin())
     (asked,) = core.begin("", 0).appends
-    core.accepted(0, log.append(asked.record).position)
+    core.accepted(0, log.append(asked.record).position, 0)
     log.say(NotifyJoin("b", "a"), "a")
     turn = core.jump(log.as_origin(), 0)
     assert commands(turn) == [AcceptJoin("b", "a", "a")]
@@ -272,7 +272,7 @@ def test_a_group_that_came_and_went_in_what_it_missed_begins_again() -> None:
     log = Log(JoinMode.DIRECT)
     core = GroupCore("a", log.origin)
     (asked,) = core.begin("", 0).appends
-    core.accepted(0, log.append(asked.record).position)
+    core.accepted(0, log.append(asked.record).position, 0)
     log.say(GroupLeave("a"))
     for _ in range(3):
         log.say(Gc("client"))
@@ -284,10 +284,38 @@ def test_a_virtual_peer_that_came_and_went_in_what_was_missed_begins_again() -> 
     log = Log(JoinMode.DIRECT)
     core = GroupCore("a", log.origin, offers=((),))
     for append in core.begin("", 0).appends:
-        core.accepted(append.number, log.append(append.record).position)
+        core.accepted(append.number, log.append(append.record).position, 0)
     log.say(Leave("a.0", "a"))
     log.say(Gc("client"))
     assert RestartPeer("a.0") in effects(core.jump(log.as_origin(), 0))
+
+
+def test_what_the_log_took_is_looked_at_also_when_its_answer_comes_after_the_jump() -> None:
+    """As when a connection is made again: such a record was waited for without end, and its virtual peer never worked."""
+    log = Log(JoinMode.DIRECT)
+    core = GroupCore("a", log.origin, offers=((),))
+    appends = core.begin("", 0).appends
+    taken = [(append.number, log.append(append.record).position) for append in appends]
+    log.say(Leave("a.0", "a"))
+    log.say(Gc("client"))
+    assert effects(core.jump(log.as_origin(), 0)) == []
+    (join, offer) = taken
+    assert effects(core.accepted(*join, 0)) == []
+    assert effects(core.accepted(*offer, 0)) == [RestartPeer("a.0")]
+    assert core.unseen == ()
+
+
+def test_a_group_whose_join_came_and_went_begins_again_also_when_the_answer_comes_after_the_jump() -> None:
+    log = Log(JoinMode.DIRECT)
+    core = GroupCore("a", log.origin)
+    (asked,) = core.begin("", 0).appends
+    taken = log.append(asked.record).position
+    log.say(GroupLeave("a"))
+    for _ in range(3):
+        log.say(Gc("client"))
+    assert core.jump(log.as_origin(), 0) == Turn()
+    assert effects(core.accepted(0, taken, 0)) == [RestartGroup()]
+    assert core.over
 
 
 def test_a_refused_joiner_tries_again_later_unless_it_was_to_try_once() -> None:
@@ -310,7 +338,7 @@ def test_cores_that_begin_at_different_origins_have_the_same_chain() -> None:
     third = GroupCore("c", log.as_origin())
     for core in (first, second, third):
         core.take(log.entries[-1], 0)
-    extra = log.say(KillJob("nothing"))
+    extra = log.say(KillJob("nothing", 0))
     for core in (first, second, third):
         core.take(extra, 0)
     assert first.chain == second.chain == third.chain == log.chain

@@ -282,7 +282,7 @@ def test_entries_that_a_task_says_are_appended_in_order() -> None:
         incarnation = group.incarnation
         assert incarnation is not None
         for number in range(20):
-            incarnation.append(KillJob(f"job-{number}"))
+            incarnation.append(KillJob(f"job-{number}", 0))
         await scene.settled()
         said = [e.command.job for e in scene.log.entries if isinstance(e.command, KillJob)]
         assert said == [f"job-{number}" for number in range(20)]
@@ -382,7 +382,7 @@ def test_appends_that_certainly_did_not_happen_are_tried_again_and_keep_their_or
         port.append = refuse_at_first  # type: ignore[method-assign]
         outbox = Outbox(port, lambda *_: None)
         for number in range(5):
-            outbox.put(Append(number, Record(KillJob(f"job-{number}"), "g")))
+            outbox.put(Append(number, Record(KillJob(f"job-{number}", 0), "g")))
         task = asyncio.get_running_loop().create_task(outbox.run())
         await outbox.drained()
         assert [str(entry.command.job) for entry in log.entries if isinstance(entry.command, KillJob)] == [
@@ -406,7 +406,7 @@ def test_an_append_of_unknown_outcome_begins_the_group_again() -> None:
         port.append = unknown  # type: ignore[method-assign]
         incarnation = group.incarnation
         assert incarnation is not None
-        incarnation.append(KillJob("job"))
+        incarnation.append(KillJob("job", 0))
         replica = await scene.settled()
         assert old not in replica.groups
         assert group.id in replica.groups
@@ -456,8 +456,8 @@ def test_garbage_collection_removes_checkpoints_of_completed_jobs_that_nobody_re
                 await client.submit_job(a_job(name))
                 await _with_checkpoint(client, name)
             await client.kill_job("killed")
-            await client.append(CompleteJob("completed"))
-            await client.append(CompleteJob("resumed"))
+            await client.append(CompleteJob("completed", client.replica.jobs["completed"].submitted))
+            await client.append(CompleteJob("resumed", client.replica.jobs["resumed"].submitted))
             await client.submit_job(a_job_after("resumed", "next"))
             assert (await client.gc()).jobs == ("completed", "killed", "resumed")
             assert set(await client.port.states("checkpoints")) == {"resumed", "killed"}

@@ -105,7 +105,7 @@ def run_stored(run: Run, request: pytest.FixtureRequest) -> Run:
 
 
 def record(number: int, cause: int | None = None) -> Record:
-    return Record(KillJob(f"job-{number}", "because"), f"author-{number}", cause, 1_700_000_000_000)
+    return Record(KillJob(f"job-{number}", 0, "because"), f"author-{number}", cause, 1_700_000_000_000)
 
 
 def replica_at(position: int, peers: int = 0) -> Replica:

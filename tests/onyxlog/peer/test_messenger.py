@@ -205,7 +205,7 @@ def test_a_will_and_a_clients_entry_reach_everybody_though_no_group_wrote_them(
         world.scene.log.expire(port)
         world.scene.fleet.groups.remove(gone)
         client = world.scene.log.open()
-        await client.append(Record(KillJob("none"), "client"))
+        await client.append(Record(KillJob("none", 0), "client"))
         # Nobody pushes or tells then: the others look by themselves, after so long at the latest since they were told.
         await asyncio.sleep(1.5 * world.settings.poll_ms_max / 1000 + 1 if sentinel else 1)
         present = [group.incarnation for group in world.scene.fleet.groups]

@@ -114,7 +114,7 @@ def test_the_outbox_keeps_the_order_and_tells_the_positions() -> None:
         told: list[tuple[int, int]] = []
         outbox = Outbox(log.open(), lambda append, position, _: told.append((append.number, position)))
         for number in range(5):
-            outbox.put(Append(number, Record(KillJob(f"job-{number}"), "g")))
+            outbox.put(Append(number, Record(KillJob(f"job-{number}", 0), "g")))
         task = spawn(outbox.run())
         await outbox.drained()
         assert told == [(number, number) for number in range(5)]

@@ -71,7 +71,7 @@ def test_an_append_whose_answer_was_lost_is_looked_for_and_not_repeated(run: Cal
         for number in range(7):
             asked = [asyncio.ensure_future(port.append(record(2 * number + part))) for part in range(2)]
             await asyncio.sleep(0)
-            await other.append(Record(KillJob("other"), "other"))
+            await other.append(Record(KillJob("other", 0), "other"))
             positions += await asyncio.gather(*asked)
         entries = [entry for entry in await other.read(0, 100) if entry.record.author != "other"]
         assert [entry.record for entry in entries] == [record(number) for number in range(14)]
@@ -132,7 +132,7 @@ def test_a_record_that_no_server_takes_is_refused_here(run: Callable[[Test], Non
     async def test(place: Zookeeper) -> None:
         port = await begun(place)
         with pytest.raises(EncodingError, match=str(RECORD_BYTES_MAX)):
-            await port.append(Record(KillJob("j", "x" * RECORD_BYTES_MAX), "a"))
+            await port.append(Record(KillJob("j", 0, "x" * RECORD_BYTES_MAX), "a"))
         assert await port.append(record(0)) == 0
 
     run(test)

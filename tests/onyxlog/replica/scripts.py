@@ -36,6 +36,10 @@ class Log:
     chain: bytes = CHAIN_START
     steps: list[Step] = field(factory=list)
 
+    def submitted(self, id: str) -> Position:
+        """Where a job stands that is not over."""
+        return self.replica.jobs[id].submitted
+
     def write(self, command: Command, author: str = "somebody") -> Step:
         step = play(self.replica, Entry(self.replica.version + 1, Record(command, author)), self.chain)
         wrong = (*violations(step.replica), *step_violations(step.old, step.replica))

@@ -82,8 +82,8 @@ def test_a_record_comes_back_from_its_bytes(record: Record) -> None:
 
 def test_the_bytes_of_an_entry_are_these() -> None:
     """Whoever changes them changes every chain, and needs another format."""
-    record = Record(KillJob("count", "bad"), "client", 7, 1_700_000_000_000)
-    expected = [FORMAT, "kill-job", ["count", "bad"], "client", 7, 1_700_000_000_000]
+    record = Record(KillJob("count", 0, "bad"), "client", 7, 1_700_000_000_000)
+    expected = [FORMAT, "kill-job", ["count", 0, "bad"], "client", 7, 1_700_000_000_000]
     assert msgpack.unpackb(encode_record(record)) == expected
     assert encode_record(record) == msgpack.packb(expected)
     assert name_of(record.command) == "kill-job"
@@ -103,7 +103,7 @@ def test_arbitrary_bytes_are_an_entry_error_or_a_record(data: bytes) -> None:
 
 
 def entry(*changes: tuple[int, Any]) -> bytes:
-    fields: list[Any] = [FORMAT, "kill-job", ["count", ""], "client", None, 0]
+    fields: list[Any] = [FORMAT, "kill-job", ["count", 3, ""], "client", None, 0]
     for index, value in changes:
         fields[index] = value
     return msgpack.packb(fields)  # type: ignore[no-any-return]
@@ -112,11 +112,14 @@ def entry(*changes: tuple[int, Any]) -> bytes:
 @pytest.mark.parametrize(
     ("data", "complaint"),
     [
-        (entry((0, 2)), "entry-3: found format 2, expected 1"),
+        (entry((0, 1)), "entry-3: found format 1, expected 2"),
         (entry((1, "dance")), "entry-3: found an entry of kind 'dance', which this version does not know"),
-        (entry((2, [7, ""])), "entry-3: kill-job.job: found 7, expected text"),
-        (entry((2, [])), "entry-3: kill-job: found [], expected the fields of KillJob: job, reason"),
-        (entry((2, ["a", "b", "c"])), "expected the fields of KillJob: job, reason"),
+        (entry((2, [7, 3, ""])), "entry-3: kill-job.job: found 7, expected text"),
+        (
+            entry((2, [])),
+            "entry-3: kill-job: found [], expected the fields of KillJob: job, submitted, reason",
+        ),
+        (entry((2, ["a", 3, "b", "c"])), "expected the fields of KillJob: job, submitted, reason"),
         (entry((4, True)), "entry-3.cause: found True, expected an integer"),
         (b"\xc1", "entry-3: found 1 bytes that are no MessagePack"),
         (msgpack.packb("no"), "entry-3: found 'no', expected an entry"),
@@ -130,7 +133,7 @@ def test_what_is_wrong_with_an_entry_is_said_with_its_place(data: bytes, complai
 
 
 def test_a_field_that_an_older_writer_did_not_know_has_its_default() -> None:
-    assert decode_record(entry((2, ["count"])), "entry").command == KillJob("count", "")
+    assert decode_record(entry((2, ["count", 3])), "entry").command == KillJob("count", 3, "")
 
 
 def test_an_origin_comes_back_from_its_bytes() -> None:

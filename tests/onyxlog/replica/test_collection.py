@@ -34,7 +34,7 @@ from tests.onyxlog.replica.test_jobs_in_the_log import fleet
 def test_only_the_caller_stores_the_origin_and_forgets_the_jobs_after_it() -> None:
     log = fleet("abc")
     log.write(SubmitJob(job()), "client")
-    log.write(KillJob("count"), "client")
+    log.write(KillJob("count", log.submitted("count")), "client")
     log.write(Gc("tidy-1"), "tidy-1")
     expected = (StoreOrigin(log.replica.version), ForgetJob("count"))
     assert effects(log.step, Viewer(client="tidy-1")) == expected
@@ -47,7 +47,7 @@ def test_only_the_caller_stores_the_origin_and_forgets_the_jobs_after_it() -> No
 def test_jobs_that_are_over_are_forgotten_and_those_that_run_stay() -> None:
     log = fleet("abc")
     log.write(SubmitJob(job("one")), "client")
-    log.write(KillJob("one"), "client")
+    log.write(KillJob("one", log.submitted("one")), "client")
     log.write(SubmitJob(job("two")), "client")
     allocations = log.replica.allocations
     log.write(Gc("tidy"))
@@ -139,7 +139,7 @@ def test_a_peer_that_collection_overtook_goes_on_from_the_origin() -> None:
     log = fleet("abcd")
     log.write(SubmitJob(job("one")), "client")
     old = log.replica
-    log.write(KillJob("one"), "client")
+    log.write(KillJob("one", log.submitted("one")), "client")
     log.write(SubmitJob(job("two")), "client")
     log.write(Leave("d1", "d"), "d")
     log.write(Gc("tidy"))

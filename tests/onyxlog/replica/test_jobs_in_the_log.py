@@ -10,6 +10,7 @@ from onyxlog.replica.commands import (
     BackpressureOn,
     CompleteJob,
     ExhaustInput,
+    Gc,
     GroupLeave,
     JoinDirect,
     KillJob,
@@ -66,14 +67,15 @@ def test_a_job_is_submitted_once() -> None:
     assert log.replica.jobs == before.jobs
 
 
-@pytest.mark.parametrize("end", [KillJob("count"), CompleteJob("count")])
-def test_a_job_that_is_over_is_not_begun_again(end: KillJob | CompleteJob) -> None:
+@pytest.mark.parametrize("kind", [KillJob, CompleteJob])
+def test_a_job_that_is_over_is_not_begun_again(kind: type[KillJob | CompleteJob]) -> None:
     log = fleet("abc")
     log.write(SubmitJob(job()), "client")
+    end = kind("count", log.submitted("count"))
     log.write(end, "client")
     assert not log.replica.allocations
     assert set(log.replica.peer_states.values()) == {PeerState.IDLE}
-    why = "killed" if isinstance(end, KillJob) else "completed"
+    why = "killed" if kind is KillJob else "completed"
     assert log.effects("a", "a1") == (StopTask("a1", "count", why),)
     log.write(SubmitJob(job()), "client")
     assert log.step.diff is None
@@ -86,7 +88,7 @@ def test_workers_of_a_killed_job_go_on_with_the_next() -> None:
     log.write(SubmitJob(job("one")), "client")
     log.write(SubmitJob(job("two")), "client")
     assert not who(log, "two")
-    log.write(KillJob("one"), "client")
+    log.write(KillJob("one", log.submitted("one")), "client")
     assert who(log, "two") == {"a1", "b1", "c1"}
     (effect,) = log.effects("a", "a1")
     assert isinstance(effect, StartTask)
@@ -215,21 +217,45 @@ def test_backpressure_is_of_active_workers_only() -> None:
 def test_a_job_is_complete_when_its_last_output_is_sealed() -> None:
     log = fleet("abc")
     log.write(SubmitJob(job()), "client")
-    log.write(ExhaustInput("count", "map"), "b")
+    log.write(ExhaustInput("count", log.submitted("count"), "map"), "b")
     assert log.step.diff is None
-    log.write(ExhaustInput("count", "in"), "a")
+    log.write(ExhaustInput("count", log.submitted("count"), "in"), "a")
     assert all_exhausted(log.replica, "count")
-    log.write(SealOutput("count", "map"), "b")
+    log.write(SealOutput("count", log.submitted("count"), "map"), "b")
     assert log.step.diff is None
-    log.write(SealOutput("count", "out"), "c")
+    log.write(SealOutput("count", log.submitted("count"), "out"), "c")
     assert list(log.replica.completed) == ["count"]
     assert not log.replica.exhausted
     assert not log.replica.sealed
     assert log.effects("a", "a1") == (StopTask("a1", "count", "completed"),)
 
 
+@pytest.mark.parametrize("late", [KillJob, CompleteJob, ExhaustInput, SealOutput])
+def test_what_is_said_late_of_a_job_does_nothing_to_another_under_its_id(
+    late: type[KillJob | CompleteJob | ExhaustInput | SealOutput],
+) -> None:
+    """Said before the first was over; it comes after it was killed, collected, and its id submitted again."""
+    log = fleet("abc")
+    log.write(SubmitJob(job()), "client")
+    first = log.submitted("count")
+    of_task = {ExhaustInput: "in", SealOutput: "out"}
+    said = late("count", first, *([of_task[late]] if late in of_task else []))
+    log.write(KillJob("count", first), "client")
+    log.write(Gc("tidy"), "tidy")
+    log.write(SubmitJob(job()), "client")
+    before = log.replica
+    log.write(said, "a")
+    assert log.step.diff is None
+    assert (log.replica.jobs, log.replica.exhausted, log.replica.sealed) == (
+        before.jobs,
+        before.exhausted,
+        before.sealed,
+    )
+
+
 @pytest.mark.parametrize(
-    "command", [ExhaustInput("no", "in"), SealOutput("no", "out"), CompleteJob("no"), KillJob("no")]
+    "command",
+    [ExhaustInput("no", 0, "in"), SealOutput("no", 0, "out"), CompleteJob("no", 0), KillJob("no", 0)],
 )
 def test_an_entry_about_an_unknown_job_does_nothing(
     command: ExhaustInput | SealOutput | CompleteJob | KillJob,
@@ -253,6 +279,6 @@ def test_a_group_that_is_out_stops_its_tasks_and_begins_again() -> None:
 def test_a_group_that_begins_where_it_is_out_already_is_told_by_whatever_entry_comes_next() -> None:
     log = fleet("abc")
     log.write(GroupLeave("c"), "c")
-    log.write(KillJob("no"), "client")
+    log.write(KillJob("no", 0), "client")
     assert log.effects("c", "c1") == (RestartGroup(),)
     assert log.effects("b", "b1") == ()

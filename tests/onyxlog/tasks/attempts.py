@@ -5,16 +5,21 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Mapping, Sequence
 from random import Random
+from typing import Final
 
 from onyxlog.ids import GroupId, PeerId
 from onyxlog.jobs.specification import Job, encode_job
 from onyxlog.peer.log_port import LogPort
 from onyxlog.replica.commands import Command, CompleteJob, KillJob
 from onyxlog.replica.effects import StartTask, StopTask
+from onyxlog.replica.replica import Job as ReplicaJob
 from onyxlog.replica.replica import Replica, VirtualPeer
 from onyxlog.replica.table import Table
 from onyxlog.tasks.runner import JobRunner, RunnerSettings, start_runner
 from onyxlog.testing.memory_log import MemoryLog
+
+SUBMITTED: Final = 3
+"""Where every job stands in the log."""
 
 Places = Mapping[str, Sequence[PeerId]]
 """The workers of each task, in the order of their slots; a peer "a.1" is of group "a"."""
@@ -73,6 +78,7 @@ class Groups:
             for peer in workers
         }
         replica = Replica(
+            jobs=Table({job.id: ReplicaJob(job.requirements(), SUBMITTED)}),
             peers=Table(peers),
             allocations=Table({(job.id, task): tuple(sorted(workers)) for task, workers in places.items()}),
             slots=Table(

@@ -25,7 +25,7 @@ from onyxlog.tasks.items import Batch
 from onyxlog.tasks.processing import Outcome, Processing
 from onyxlog.tasks.runner import RunnerSettings
 from tests.onyxlog.tasks import gates
-from tests.onyxlog.tasks.attempts import Groups
+from tests.onyxlog.tasks.attempts import SUBMITTED, Groups
 from tests.onyxlog.tasks.functions import counts, split
 from tests.onyxlog.tasks.gates import Gate
 
@@ -128,9 +128,9 @@ def test_a_word_count_over_three_groups_counts_every_word_once(
     assert result_of(out) == counts(300)
     appended = groups.appended
     assert [c for c in appended if not isinstance(c, SignalReady)] == [
-        ExhaustInput("words", "read"),
-        SealOutput("words", "write"),
-        CompleteJob("words"),
+        ExhaustInput("words", SUBMITTED, "read"),
+        SealOutput("words", SUBMITTED, "write"),
+        CompleteJob("words", SUBMITTED),
     ]
     assert {c.peer for c in appended if isinstance(c, SignalReady)} == {
         p for ps in WORDS_AT.values() for p in ps

@@ -13,7 +13,7 @@ from zraft_client import SessionExpiredError
 
 
 def record(number: int) -> Record:
-    return Record(KillJob(f"job-{number}"), "a")
+    return Record(KillJob(f"job-{number}", 0), "a")
 
 
 async def begun(log: MemoryLog) -> MemoryPort:

@@ -9,12 +9,15 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner, Result
 
+from tests.unit.storage.delivery.scenario import SMALL, feed, history
 from tests.unit.storage.lifetime import header_of
-from zraft.ids import Instance, ServerId
+from zraft.ids import GroupId, Instance, ServerId
 from zraft.main import main
 from zraft.raft.membership import Membership
 from zraft.raft.messages import Entry, EntryKind, HardState, Member
 from zraft.raft.snapshot import SnapshotMeta
+from zraft.storage.delivery.disk import DeliveryDisk
+from zraft.storage.delivery.log import DeliveryLog
 from zraft.storage.directory import DataDirectory
 from zraft.storage.filesystem import RealFileSystem
 from zraft.storage.records import EntryRecord, HardStateRecord, TruncateRecord
@@ -198,3 +201,57 @@ def test_what_is_no_data_directory_is_told(tmp_path: Path) -> None:
         assert found.exit_code == 1
         assert f"{tmp_path}: is not a data directory" in found.output
     assert run("log", "verify", tmp_path / "absent").exit_code == 2
+
+
+DELIVERED = history(60)
+PARTITION = GroupId(300)
+
+
+def deliver(server: Server) -> DeliveryLog:
+    """A partition of the running server, of which the last deliveries are not synced."""
+    log, _ = DeliveryDisk(RealFileSystem(), server.directory, SMALL).open(PARTITION)
+    feed(log, DELIVERED)
+    return log
+
+
+def test_dump_shows_deliveries_of_a_running_server_by_offset_and_hides_payloads(server: Server) -> None:
+    deliver(server)
+    result = run("log", "dump", server.path, "--deliveries", "--from", 7, "--to", 9)
+    assert result.exit_code == 0
+    lines = result.output.splitlines()
+    assert [line.split()[1] for line in lines] == ["offset=7", "offset=8", "offset=9"]
+    assert f"group={PARTITION}" in lines[0]
+    assert "payload" not in result.output
+    result = run("log", "dump", server.path, "--deliveries", "--group", PARTITION, "--json", "--data")
+    rows = [json.loads(line) for line in result.output.splitlines()]
+    assert [row["offset"] for row in rows] == list(range(len(DELIVERED)))
+    assert [bytes.fromhex(row["payload"]) for row in rows] == [one.payload for one in DELIVERED]
+    assert rows[3]["stamp"] == list(DELIVERED[3].stamp)
+    assert rows[0]["file"].endswith(".seg")
+    assert "deliveries" not in run("log", "dump", server.path).output
+
+
+def test_verify_reads_deliveries_and_finds_their_damage(server: Server) -> None:
+    log = deliver(server)
+    result = run("log", "verify", server.path)
+    assert result.exit_code == 0
+    assert "everything is whole" in result.output
+    assert "deliveries 0 to " in result.output
+    assert f"to {len(DELIVERED) - 1} " in result.output, "what is written and not synced, too"
+    segment = log.manifest().segments[1]
+    path = Path(log.path) / segment.name
+    data = bytearray(path.read_bytes())
+    data[200] ^= 1
+    path.write_bytes(bytes(data))
+    result = run("log", "verify", server.path)
+    assert result.exit_code == 1
+    assert f"{path}: corrupt at offset" in result.output
+    assert "DAMAGED" in result.output
+    assert "everything is whole" not in result.output
+
+
+def test_dump_of_a_partition_that_is_not_here_says_so(server: Server) -> None:
+    result = run("log", "dump", server.path, "--deliveries", "--group", 4)
+    assert result.exit_code == 1
+    assert "groups/4/deliveries" in result.output
+    assert run("log", "dump", server.path, "--deliveries").output == ""

@@ -1,0 +1,28 @@
+"""Consuming topics together: Marshal's library, on claims that the partitions themselves decide (docs/CLAIMS.md).
+
+`Marshaler` looks and administers, `Consumer` consumes. Both reach the service through a `ClaimsPort`.
+"""
+
+from zraft.claims.values import Mode
+from zraft_client.claims.consumer import Consumer
+from zraft_client.claims.errors import ClaimLostError, PortError
+from zraft_client.claims.marshaler import Marshaler
+from zraft_client.claims.messages import CommitToken, Message, PartitionOffsets
+from zraft_client.claims.options import ConsumerOptions
+from zraft_client.claims.port import ClaimsPort, Fetched, Record, Seen
+
+__all__ = [
+    "ClaimLostError",
+    "ClaimsPort",
+    "CommitToken",
+    "Consumer",
+    "ConsumerOptions",
+    "Fetched",
+    "Marshaler",
+    "Message",
+    "Mode",
+    "PartitionOffsets",
+    "PortError",
+    "Record",
+    "Seen",
+]

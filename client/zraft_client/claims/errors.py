@@ -1,0 +1,15 @@
+"""What consuming together can fail with."""
+
+from __future__ import annotations
+
+from zraft_client.errors import ClientError, FailedError
+
+
+class PortError(ClientError):
+    """The service did not answer; a command that was sent may have been carried out, or may yet be."""
+
+    retriable = True
+
+
+class ClaimLostError(FailedError):
+    """The message's claim is no longer this consumer's: another one may process it again."""

@@ -1,0 +1,103 @@
+"""What a consumer may be told, with Marshal's names. Times in milliseconds.
+
+`BrokerConnectionLimit` belongs to the connection behind the port; `ConsumeRequestTimeout` and `MarshalRequestTimeout`
+are one here, `request_timeout_ms`.
+"""
+
+from __future__ import annotations
+
+from attrs import field, frozen
+
+from zraft.claims.values import RANGE_MESSAGES_MAX, Mode
+from zraft.errors import ConfigError
+
+
+@frozen(kw_only=True)
+class ConsumerOptions:
+    """How a consumer claims and consumes.
+
+    Raises:
+        ConfigError: a value is out of its bounds; names the option.
+    """
+
+    mode: Mode = Mode.AT_LEAST_ONCE
+    """At least once, or at most once; all consumers of a group should agree."""
+    fast_reclaim: bool = True
+    """`FastReclaim`: take back at once what this client id had claimed before it was restarted."""
+    claim_entire_topic: bool = False
+    """`ClaimEntireTopic`: who claims partition 0 gets all the others, who does not gets none."""
+    greedy_claims: bool = False
+    """`GreedyClaims`: claim all that is free at once instead of one partition at a time."""
+    release_claims_if_behind: bool = True
+    """`ReleaseClaimsIfBehind`: release what falls behind for three heartbeats, for somebody faster."""
+    maximum_claims: int = field(default=0)
+    """`MaximumClaims`: own at most so many claims, ranges without messages not counted; 0 is as many as there are."""
+    range_messages: int = field(default=0)
+    """Above 0: claim ranges of so many messages instead of whole partitions, so that several consumers share one."""
+    ranges_ahead: int = field(default=1)
+    """With `range_messages`: how many further ranges to claim in advance, also of messages that are not there yet."""
+    start_at_latest: bool = False
+    """Where a group begins that is new to a partition: at its end instead of at its earliest message."""
+    queue_max: int = field(default=1_000)
+    """`MaxMessageQueue`: messages fetched and not yet committed, of one claim."""
+    message_bytes_max: int = field(default=2_000_000)
+    """`MaxMessageSize`: bytes asked for at once; a larger single message still comes."""
+    batch_messages: int = field(default=100)
+    """At most once: messages claimed at a time. So many at most are lost with a consumer, besides those in its queue."""
+    request_timeout_ms: int = field(default=5_000)
+    """`MarshalRequestTimeout`; never more than an eighth of the heartbeat interval."""
+    request_retry_wait_ms: int = field(default=500)
+    """`MarshalRequestRetryWait`."""
+    claim_interval_ms: int = field(default=3_000)
+    """The longest wait between two rounds of claiming; each is drawn between 0 and this."""
+    poll_ms: int = field(default=100)
+    """How long to wait after a fetch that brought nothing."""
+
+    @maximum_claims.validator
+    def _check_maximum_claims(self, _: object, value: int) -> None:
+        _within("maximum_claims", value, 0, 100_000)
+
+    @range_messages.validator
+    def _check_range_messages(self, _: object, value: int) -> None:
+        _within("range_messages", value, 0, RANGE_MESSAGES_MAX)
+        if value and self.claim_entire_topic:
+            raise ConfigError(
+                "claim_entire_topic: a topic is not claimed entirely by ranges; leave range_messages at 0"
+            )
+
+    @ranges_ahead.validator
+    def _check_ranges_ahead(self, _: object, value: int) -> None:
+        _within("ranges_ahead", value, 0, 16)
+
+    @queue_max.validator
+    def _check_queue_max(self, _: object, value: int) -> None:
+        _within("queue_max", value, 1, 1_000_000)
+
+    @message_bytes_max.validator
+    def _check_message_bytes_max(self, _: object, value: int) -> None:
+        _within("message_bytes_max", value, 1, 1 << 30)
+
+    @batch_messages.validator
+    def _check_batch_messages(self, _: object, value: int) -> None:
+        _within("batch_messages", value, 1, 100_000)
+
+    @request_timeout_ms.validator
+    def _check_request_timeout_ms(self, _: object, value: int) -> None:
+        _within("request_timeout_ms", value, 1, 600_000)
+
+    @request_retry_wait_ms.validator
+    def _check_request_retry_wait_ms(self, _: object, value: int) -> None:
+        _within("request_retry_wait_ms", value, 1, 600_000)
+
+    @claim_interval_ms.validator
+    def _check_claim_interval_ms(self, _: object, value: int) -> None:
+        _within("claim_interval_ms", value, 1, 600_000)
+
+    @poll_ms.validator
+    def _check_poll_ms(self, _: object, value: int) -> None:
+        _within("poll_ms", value, 1, 600_000)
+
+
+def _within(name: str, value: int, least: int, most: int) -> None:
+    if type(value) is not int or not least <= value <= most:
+        raise ConfigError(f"{name}: found {value!r}, expected a whole number from {least} to {most}")

@@ -1,0 +1,59 @@
+"""Which messages of a claim are processed, committed in any order: the current offset is the first uncommitted one. Pure."""
+
+from __future__ import annotations
+
+from collections import deque
+
+
+class Tracking:
+    """Offsets handed out, in order, and which of them were committed. As large as what is outstanding."""
+
+    def __init__(self, first: int) -> None:
+        self._next = first
+        self._outstanding: deque[int] = deque()
+        self._committed: set[int] = set()
+
+    def add(self, offset: int) -> None:
+        """The message is to be processed; offsets only rise, and may leave gaps."""
+        assert offset >= self._next, f"{offset=} is below {self._next}"
+        self._outstanding.append(offset)
+        self._next = offset + 1
+
+    def skip_to(self, offset: int) -> None:
+        """Everything below that is not outstanding needs no processing."""
+        self._next = max(self._next, offset)
+
+    def commit(self, offset: int) -> bool:
+        """False if it was committed before, or never added."""
+        if offset in self._committed or not self._is_outstanding(offset):
+            return False
+        self._committed.add(offset)
+        while self._outstanding and self._outstanding[0] in self._committed:
+            self._committed.remove(self._outstanding.popleft())
+        return True
+
+    def _is_outstanding(self, offset: int) -> bool:
+        if not self._outstanding or not self._outstanding[0] <= offset <= self._outstanding[-1]:
+            return False
+        low, high = 0, len(self._outstanding)
+        # Without gaps the offset is exactly where it counts to be; below that only if there are gaps.
+        guess = offset - self._outstanding[0]
+        if guess < high and self._outstanding[guess] == offset:
+            return True
+        while low < high:
+            middle = (low + high) // 2
+            if self._outstanding[middle] < offset:
+                low = middle + 1
+            else:
+                high = middle
+        return self._outstanding[low] == offset
+
+    @property
+    def current(self) -> int:
+        """The first offset that is not committed."""
+        return self._outstanding[0] if self._outstanding else self._next
+
+    @property
+    def outstanding(self) -> int:
+        """Messages added and not yet behind `current`."""
+        return len(self._outstanding)

@@ -1,0 +1,91 @@
+"""Every planted bug is noticed: by a directed schedule, or by the seed that is known to notice it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Final
+
+import pytest
+
+from zraft.testing.multicast.directed import DIRECTED
+from zraft.testing.multicast.planted import PLANTS, planted
+from zraft.testing.multicast.profile import Size
+from zraft.testing.multicast.run import run_directed, run_planted, run_seed
+
+SEEDS: Final[Mapping[str, int]] = {
+    "advance_past_pending": 6,
+    "advance_without_clock": 0,
+    "after_begun_elsewhere": 24,
+    "after_pending_suffices": 7,
+    "after_unknown_satisfied": 6,
+    "boundary_ignored": 0,
+    "clear_ignores_settled": 190,
+    "clear_not_awaited": 6,
+    "clock_not_raised": 0,
+    "clock_without_max": 0,
+    "clock_one_below": 0,
+    "close_checked_by_leader_only": 15,
+    "condition_effect_at_delivery": 28,
+    "condition_judged_everywhere": 0,
+    "condition_not_carried": 45,
+    "delivered_by_first": 0,
+    "depends_bypassed": 0,
+    "epoch_raised_blindly": 15,
+    "final_before_all": 0,
+    "floor_by_accepted": 0,
+    "floor_by_first_delivery": 5,
+    "known_without_outcomes": 0,
+    "merger_waits_for_nobody": 0,
+    "need_T": 2,
+    "new_leader_silent": 0,
+    "one_refusal_is_final": 0,
+    "plain_watermark": 3,
+    "propose_without_floor": 10,
+    "proposed_before_commit": 0,
+    "refuse_propose_of_closed": 3,
+    "remote_begins_known": 174,
+    "retired_not_known": 0,
+    "rows_dropped_at_close": 6,
+    "settled_dropped_on_any_floor": 0,
+    "settled_never_kept": 0,
+    "singles_unnumbered": 60,
+    "snapshot_without_settled": 4,
+    "stale_epoch_admitted": 10,
+    "ties_by_receiver": 0,
+    "told_before_commit": 137,
+    "view_goes_back": 17,
+    "void_delivered": 21,
+}
+"""The first small run, in the bug's mode, that notices it. When the simulator changes, find them again:
+`python -m zraft.testing.multicast --planted all` prints them."""
+
+
+def test_every_planted_bug_has_a_schedule_or_a_known_seed() -> None:
+    assert set(SEEDS) | set(DIRECTED) == set(PLANTS)
+    assert not set(SEEDS) & set(DIRECTED)
+
+
+def test_the_documented_table_names_each_bug_with_its_rule_and_what_notices_it() -> None:
+    documented = (Path(__file__).parents[2] / "docs" / "TOPICS.md").read_text()
+    for name, bug in PLANTS.items():
+        by = f"`{DIRECTED[name].__name__}`" if name in DIRECTED else f"seed {SEEDS[name]}"
+        assert f"| `{name}` | {bug.rule} | {bug.text} | {by} | " in documented
+
+
+@pytest.mark.parametrize("name", sorted(SEEDS))
+def test_a_planted_bug_is_noticed_by_its_seed(name: str) -> None:
+    result = run_planted(name, [SEEDS[name]])
+    assert result is not None, f"seed {SEEDS[name]} does not notice {name}"
+
+
+@pytest.mark.parametrize("name", sorted(DIRECTED))
+def test_a_planted_bug_is_noticed_by_its_schedule(name: str) -> None:
+    assert run_directed(name) is not None
+
+
+def test_a_plant_ends_with_its_run() -> None:
+    with planted("clock_not_raised"):
+        assert run_seed(2, Size.SMALL).summary is None or run_seed(3, Size.SMALL).summary is None
+    assert run_seed(2, Size.SMALL).summary is not None
+    assert run_seed(3, Size.SMALL).summary is not None

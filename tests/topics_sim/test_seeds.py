@@ -1,0 +1,66 @@
+"""A few seeds of the multicast simulator, and its command; more: `python -m zraft.testing.multicast --seeds 10000`."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+import pytest
+from click.testing import CliRunner
+
+from zraft.testing.multicast.__main__ import main
+from zraft.testing.multicast.profile import Mode, Size
+from zraft.testing.multicast.run import Result, run_seed, shortfalls
+from zraft.testing.multicast.world import Summary
+
+
+def sound(result: Result) -> Summary:
+    assert result.summary is not None, f"seed {result.seed}: {result.checker}: {result.reason}"
+    return result.summary
+
+
+@pytest.mark.parametrize("first", [0, 25, 50, 75])
+def test_small_runs_break_no_promise(first: int) -> None:
+    for seed in range(first, first + 25):
+        sound(run_seed(seed, Size.SMALL))
+
+
+@pytest.mark.parametrize("mode", Mode)
+def test_runs_with_much_of_one_trouble_break_no_promise(mode: Mode) -> None:
+    for seed in range(12):
+        sound(run_seed(seed, Size.SMALL, mode))
+
+
+@pytest.mark.parametrize("seed", [1, 2])
+def test_long_runs_break_no_promise_and_see_much(seed: int) -> None:
+    summary = sound(run_seed(seed, Size.LARGE))
+    assert summary.messages > 100
+    assert summary.deliveries > summary.messages
+
+
+def test_a_fresh_seed_breaks_no_promise(seed: int) -> None:
+    sound(run_seed(seed))
+
+
+def test_a_seed_decides_everything() -> None:
+    assert run_seed(7) == run_seed(7)
+
+
+def test_a_range_that_saw_too_little_fails() -> None:
+    dull = Result(0, Summary(0, 3, 3, 3, Counter({"message lost": 900, "leader changed": 2}), 0))
+    assert len(shortfalls([dull] * 100)) == 2
+    busy = Result(0, Summary(0, 300, 3, 3, Counter({"leader changed": 9}), 0))
+    assert shortfalls([busy] * 100) == []
+
+
+def test_the_command_tells_what_was_seen_and_how_to_repeat_a_failure() -> None:
+    runner = CliRunner()
+    shown = runner.invoke(main, ["--seeds", "2", "--start", "3"])
+    assert shown.exit_code == 0, shown.output
+    assert "2 seeds from 3: 0 broke a promise" in shown.output
+    assert "leader changed" in shown.output
+    traced = runner.invoke(main, ["--seed", "3", "--trace"])
+    assert traced.exit_code == 0, traced.output
+    assert "Start(message=" in traced.output
+    assert "no promise was broken" in traced.output
+    unknown = runner.invoke(main, ["--planted", "nothing"])
+    assert unknown.exit_code == 2

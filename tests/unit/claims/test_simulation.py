@@ -1,0 +1,150 @@
+"""Some seeds of `python -m zraft.testing.claims` keep every promise, and every planted bug is noticed."""
+
+from __future__ import annotations
+
+import pytest
+from attrs import evolve
+
+from zraft.claims.commands import ClaimPartition, Command, Commit, Expire, Release
+from zraft.claims.progress import Progress
+from zraft.claims.state import Claims
+from zraft.claims.values import Mode
+from zraft.testing.broken import BrokenPromiseError
+from zraft.testing.claims.checks import Checks
+from zraft.testing.claims.planted import PLANTS, planted
+from zraft.testing.claims.profile import HEARTBEAT_MS
+from zraft.testing.claims.running import MEANS_FROM_SEEDS, Result, emptiness, run_planted, run_seed
+
+QUICK_SEEDS = (1, 2, 3, 6, 8, 15, 18, 19, 24, 28, 31, 32, 34)
+"""Of a second or less each; all seeds are as good."""
+
+KNOWN_SEEDS = {
+    "readers_clock": 31,
+    "future_is_stale": 32,
+    "heartbeat_overwrites": 31,
+    "successor_at_committed": 2,
+    "batch_without_epoch": 32,
+    "processed_before_claimed": 2,
+    "no_self_fencing": 32,
+    "fenced_at_two_intervals": 32,
+    "lease_from_answer": 28,
+    "expired_while_unknown": 31,
+    "late_claim_counts": 3,
+    "late_range_counts": 19,
+    "instance_not_checked": 31,
+    "old_claims_left_out": 32,
+    "expiry_on_waking": 31,
+    "expiry_applied_blindly": 3,
+    "nobody_expires": 6,
+    "heartbeat_without_offset": 31,
+    "current_behind_last_commit": 24,
+    "fetched_is_processed": 31,
+}
+"""When a change moves a schedule, `python -m zraft.testing.claims --planted NAME` finds another seed."""
+
+
+@pytest.fixture(scope="module")
+def results() -> list[Result]:
+    return [run_seed(seed) for seed in QUICK_SEEDS]
+
+
+def test_quick_seeds_break_no_promise(results: list[Result]) -> None:
+    broken = [f"seed {one.seed}: {one.promise}: {one.reason}" for one in results if one.report is None]
+    assert broken == []
+
+
+def test_quick_seeds_saw_enough_to_mean_anything(results: list[Result]) -> None:
+    reports = [one.report for one in results if one.report is not None]
+    assert len(reports) >= MEANS_FROM_SEEDS
+    assert emptiness(reports) == []
+
+
+def test_a_run_that_saw_nothing_is_noticed(results: list[Result]) -> None:
+    report = next(one.report for one in results if one.report is not None)
+    assert emptiness([type(report)(0, 1, 1, 0, 0, 0, ())] * MEANS_FROM_SEEDS)
+
+
+@pytest.mark.timeout(300)
+@pytest.mark.parametrize("name", PLANTS)
+def test_planted_bug_is_caught(name: str) -> None:
+    """The checkers notice this bug in this seed, or, if schedules have moved, in one of the next few."""
+    first = KNOWN_SEEDS[name]
+    result, tried = run_planted(name, [first, *(seed for seed in range(20) if seed != first)])
+    assert result is not None, f"{name}: {PLANTS[name].text}: not noticed in {tried} seeds"
+
+
+def test_every_plant_has_a_seed() -> None:
+    assert set(KNOWN_SEEDS) == set(PLANTS)
+
+
+def test_every_flaw_of_marshal_is_planted() -> None:
+    assert {plant.flaw for plant in PLANTS.values()} >= {str(number) for number in range(1, 9)}
+
+
+def test_same_seed_is_the_same_run() -> None:
+    assert run_seed(2).report == run_seed(2).report
+
+
+def test_a_plant_is_gone_afterwards() -> None:
+    before = run_seed(2).report
+    with planted("no_self_fencing"):
+        pass
+    assert run_seed(2).report == before
+
+
+# The checks themselves, where no plant leads to them -----------------------------------------------------------------
+
+
+def checked(*commands: Command, end: int = 100) -> Checks:
+    """Checks that have seen these commands of one partition, ten seconds apart."""
+    checks, claims = Checks(), Claims(HEARTBEAT_MS)
+    for position, command in enumerate(commands, 1):
+        now_ms = 10_000 * position
+        answer = claims.apply(command, position, now_ms, end)
+        checks.on_applied(0, position, now_ms, command, answer, 1, now_ms)
+    return checks
+
+
+GRANT = ClaimPartition("g", "x", "i", 1, 0, Mode.AT_LEAST_ONCE)
+
+
+def test_a_message_under_a_claim_that_expired_is_noticed() -> None:
+    checks = checked(GRANT, Expire("g", 1, 10_000))
+    with pytest.raises(BrokenPromiseError, match="a stale owner stops"):
+        checks.on_handed_out("g", 0, 5, 1, 0, 1.0)
+
+
+def test_a_message_under_a_claim_that_never_was_is_noticed() -> None:
+    with pytest.raises(BrokenPromiseError, match="owners only"):
+        checked(GRANT).on_handed_out("g", 0, 5, 2, 0, 1.0)
+
+
+def test_a_successor_that_starts_too_low_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Progress, "after", lambda self, first, upto: self)
+    with pytest.raises(BrokenPromiseError, match="where a successor starts"):
+        checked(GRANT, Release("g", 1, 50), evolve(GRANT, attempt=2, after=1))
+
+
+def test_offsets_that_go_back_are_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(
+        Claims, "_committed", staticmethod(lambda claim, to, end: evolve(claim, committed=to))
+    )
+    with pytest.raises(BrokenPromiseError, match="offsets do not go back"):
+        checked(GRANT, Commit("g", 1, 50), Commit("g", 1, 40))
+
+
+def test_a_release_that_does_not_end_the_claim_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Claims, "_release", Claims._commit)
+    with pytest.raises(BrokenPromiseError, match="a release ends the claim"):
+        checked(GRANT, Release("g", 1, 50))
+
+
+@pytest.mark.long
+@pytest.mark.timeout(600)
+@pytest.mark.parametrize("seed_of_run", range(3))
+def test_twenty_consumers_share_32_partitions(seed_of_run: int) -> None:
+    """Killed, stopped and restarted: a minute each."""
+    result = run_seed(seed_of_run, partitions=32, consumers=20)
+    assert result.report is not None, f"{result.promise}: {result.reason}"
+    assert result.report.count("granted") > 100
+    assert result.report.faults > 20

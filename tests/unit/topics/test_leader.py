@@ -1,0 +1,320 @@
+"""What a partition's leader says and logs: it follows from the state, is repeated until confirmed, and is bounded."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.unit.topics.groups import VIEW, A, B, C, P, Q, apply, message, partition, remote, start
+from zraft.ids import GroupId
+from zraft.topics.commands import Advance, Batch, Command, Remote, Settled, Start, ViewChanged
+from zraft.topics.leader import PartitionLeader
+from zraft.topics.leader_settings import LeaderSettings
+from zraft.topics.message import COORDINATOR, Message
+from zraft.topics.messages import (
+    Answer,
+    FloorReport,
+    GroupMessage,
+    Need,
+    NeedPayload,
+    Propose,
+    Query,
+    Report,
+    StartRequest,
+    Told,
+    ViewUpdate,
+)
+from zraft.topics.partition import Partition
+from zraft.topics.stamps import FinalTime
+from zraft.topics.view import ViewDelta
+
+SETTINGS = LeaderSettings(
+    resend_ticks=2, resend_ticks_max=8, floor_ticks=1, advance_ticks=1, report_ticks=5, inline_bytes_max=0
+)
+
+
+class Led:
+    """A partition and its leader; `commit` applies what was logged."""
+
+    def __init__(self, state: Partition | None = None, settings: LeaderSettings = SETTINGS) -> None:
+        self.state = state or partition()
+        self.leader = PartitionLeader(self.state, settings)
+        self.logged: list[Command] = []
+        self.said: dict[GroupId, list[GroupMessage]] = {}
+        self.answers: list[Answer] = []
+        self.reports: list[Report] = []
+
+    def take(self) -> None:
+        output = self.leader.take()
+        self.logged += output.commands
+        for to, messages in output.messages.items():
+            self.said.setdefault(to, []).extend(messages)
+        self.answers += [reply.answer for reply in output.replies]
+        self.reports += output.reports
+
+    def start(self, m: Message, floor: int = 0, *, relayed: bool = False) -> None:
+        self.leader.on_start(StartRequest(m, floor, 0, relayed))
+        self.take()
+
+    def hear(self, m: GroupMessage) -> None:
+        self.leader.on_message(m)
+        self.take()
+
+    def commit(self) -> None:
+        applied = self.state.apply(Batch(0, tuple(self.logged)), 1)
+        self.logged.clear()
+        self.leader.on_applied(applied)
+        self.take()
+
+    def tick(self, count: int = 1) -> None:
+        for _ in range(count):
+            self.leader.tick()
+        self.take()
+
+    def heard(self, to: GroupId) -> list[str]:
+        return [type(m).__name__ for m in self.said.pop(to, [])]
+
+
+def propose(m: Message, sender: GroupId, time: int, *, whole: bool = True) -> Propose:
+    from_sender = remote(m, sender, time, whole=whole)
+    return Propose(m.mid, sender, time, None, 0, from_sender.digest, from_sender.message)
+
+
+def test_a_message_is_proposed_to_the_others_when_it_is_committed_and_not_before() -> None:
+    led = Led()
+    led.start(message(1, A, B, C))
+    assert led.said == {}
+    led.commit()
+    assert (led.heard(B), led.heard(C)) == (["Propose"], ["Propose"])
+    assert led.answers == [Answer.ACCEPTED]
+
+
+def test_a_repeated_start_is_logged_once() -> None:
+    led = Led()
+    led.start(message(1, A, B))
+    led.start(message(1, A, B))
+    assert led.logged == [Start(message(1, A, B), 0, 0)]
+    led.commit()
+    led.start(message(1, A, B))
+    assert led.logged == []
+    assert led.answers == [Answer.ACCEPTED, Answer.ACCEPTED]
+
+
+def test_what_nobody_has_confirmed_is_said_again_at_growing_intervals() -> None:
+    led = Led()
+    led.start(message(1, A, B))
+    led.commit()
+    led.heard(B)
+    ticks = []
+    for tick in range(1, 31):
+        led.tick()
+        if "Propose" in led.heard(B):
+            ticks.append(tick)
+    assert ticks == [2, 4, 8, 16, 24]
+
+
+def test_told_ends_the_proposing_and_a_proposal_ends_the_asking() -> None:
+    led = Led()
+    mine = message(1, A, B)
+    led.start(mine)
+    led.commit()
+    led.hear(Told(mine.mid, B))
+    led.heard(B)
+    led.tick(2)
+    assert led.heard(B) == ["Query"]
+    led.hear(propose(mine, B, 1, whole=False))
+    led.commit()
+    led.tick(20)
+    assert set(led.heard(B)) == {"FloorReport"}, "delivered; only B's floor is missing"
+
+
+def test_a_new_leader_says_again_all_that_is_pending_from_the_state_alone() -> None:
+    led = Led()
+    led.start(message(1, A, B))
+    led.commit()
+    successor = Led(led.state)
+    successor.tick()
+    assert successor.heard(B) == ["Propose", "Query"]
+
+
+def test_a_proposal_is_confirmed_only_when_it_is_committed() -> None:
+    led = Led()
+    mine = message(1, A, B)
+    led.hear(propose(mine, B, 1))
+    led.hear(propose(mine, B, 1))
+    assert (led.heard(B), len(led.logged)) == ([], 1)
+    led.commit()
+    led.heard(B)
+    led.hear(propose(mine, B, 1))
+    assert led.heard(B) == ["Told"]
+
+
+def test_a_payload_that_is_lacking_is_asked_for_and_sent_whole() -> None:
+    receiver, sender = Led(partition(A)), Led(partition(B))
+    mine = message(1, A, B)
+    sender.start(mine)
+    sender.commit()
+    (first,) = sender.said.pop(A)
+    assert isinstance(first, Propose)
+    assert first.message is None
+    receiver.hear(first)
+    (need,) = receiver.said.pop(B)
+    assert need == NeedPayload(mine.mid, A)
+    sender.hear(need)
+    (whole,) = sender.said.pop(A)
+    receiver.hear(whole)
+    assert isinstance(receiver.logged[0], Remote)
+    assert receiver.logged[0].message == mine
+
+
+def test_a_payload_that_is_known_is_not_logged_again() -> None:
+    led = Led()
+    mine = message(1, A, B)
+    led.start(mine)
+    led.hear(propose(mine, B, 1))
+    assert [type(c) for c in led.logged] == [Start, Remote]
+    assert isinstance(led.logged[1], Remote)
+    assert led.logged[1].message is None
+    led.commit()
+    assert led.state.next_offset == 1
+
+
+def test_a_message_that_only_this_group_was_told_goes_out_with_its_payload() -> None:
+    led = Led()
+    led.start(message(1, A, B), relayed=True)
+    led.commit()
+    (first,) = led.said[B]
+    assert isinstance(first, Propose)
+    assert first.message == message(1, A, B)
+
+
+def test_query_is_answered_from_what_is_settled() -> None:
+    led = Led()
+    mine = message(1, A, B)
+    apply(led.state, start(mine), remote(mine, B, 3))
+    led.hear(Query(mine.mid, B))
+    (answer,) = led.said[B]
+    assert isinstance(answer, Propose)
+    assert (answer.time, answer.message) == (1, None)
+
+
+def test_a_floor_is_logged_once_and_only_if_something_goes_by_it() -> None:
+    led = Led()
+    mine = message(1, A, B)
+    apply(led.state, start(mine), remote(mine, B, 3))
+    led.hear(FloorReport(B, FinalTime(2, B), wanted=True))
+    assert (led.logged, led.heard(B)) == ([], ["FloorReport"])
+    led.hear(FloorReport(B, FinalTime(5, B), wanted=False))
+    led.hear(FloorReport(B, FinalTime(5, B), wanted=False))
+    assert led.logged == [Settled(B, FinalTime(5, B))]
+    led.commit()
+    assert not led.state.settled
+
+
+def test_need_is_met_by_one_advance_even_if_the_first_came_to_less() -> None:
+    led = Led()
+    led.start(message(1, A, B))
+    led.hear(Need(9))
+    led.hear(Need(4))
+    led.tick(3)
+    assert led.logged[1:] == [Advance(9)]
+    led.commit()
+    assert led.state.floor.time == 0, "held back by what started before it"
+    led.hear(propose(message(1, A, B), B, 1, whole=False))
+    led.commit()
+    led.tick()
+    assert led.logged == [Advance(9)]
+    led.commit()
+    assert led.state.floor.time == 9
+    led.tick(3)
+    assert led.logged == []
+
+
+def test_a_view_is_logged_once_and_never_an_older_one() -> None:
+    led = Led()
+    view = ViewDelta(20, 30, 0, closed=(P,))
+    led.hear(ViewUpdate(view))
+    led.hear(ViewUpdate(view))
+    led.hear(ViewUpdate(VIEW))
+    assert led.logged == [ViewChanged(view)]
+
+
+def test_singles_are_pipelined_in_order() -> None:
+    led = Led()
+    led.start(message(1, A))
+    led.start(message(3, A, number=3))
+    led.start(message(2, A, number=2))
+    assert led.answers == [Answer.RETRY]
+    led.commit()
+    assert led.answers[1:] == [Answer.DELIVERED, Answer.DELIVERED]
+    led.start(message(3, A, number=3))
+    led.commit()
+    assert led.state.next_offset == 3
+
+
+def test_a_refused_single_does_not_block_its_successors() -> None:
+    """A deletion was logged between the leader's look and the entry: then counting begins anew."""
+    led = Led()
+    led.start(message(1, A))
+    led.logged.insert(0, ViewChanged(ViewDelta(20, 30, 1, deleting=(C,))))
+    led.commit()
+    assert led.state.next_offset == 0
+    led.leader.on_start(StartRequest(message(1, A), 0, 1))
+    led.take()
+    led.commit()
+    assert led.state.next_offset == 1
+
+
+@pytest.mark.parametrize(
+    "limits",
+    [
+        LeaderSettings(pending_max=1),
+        LeaderSettings(pending_bytes_max=1),
+        LeaderSettings(awaited_max=1),
+    ],
+    ids=["count", "bytes", "one destination"],
+)
+def test_a_full_group_takes_no_more_from_producers_but_everything_from_groups(limits: LeaderSettings) -> None:
+    led = Led(settings=limits)
+    led.start(message(1, A, B))
+    led.commit()
+    led.start(message(2, A, B))
+    assert led.answers[-1] is Answer.BUSY
+    led.start(message(3, A))
+    assert isinstance(led.logged[-1], Start), "the bypass waits for nobody"
+    led.hear(propose(message(1, A, B, producer=Q), B, 1))
+    assert isinstance(led.logged[-1], Remote)
+
+
+def test_awaited_counts_only_the_group_that_is_silent() -> None:
+    led = Led(settings=LeaderSettings(awaited_max=1))
+    led.start(message(1, A, B))
+    led.commit()
+    led.start(message(2, A, C))
+    assert isinstance(led.logged[-1], Start)
+    assert led.leader.statistics().awaited == {B: 1}
+
+
+def test_nobody_but_group_0_changes_topics() -> None:
+    led = Led()
+    led.start(message(1, A, B, partitions=(A, B)))
+    assert (led.logged, led.answers) == ([], [Answer.STALE])
+    led.start(message(1, A, B, producer=COORDINATOR, partitions=(A, B)))
+    assert len(led.logged) == 1
+
+
+def test_reports_say_who_is_clear() -> None:
+    led = Led()
+    apply(led.state, ViewChanged(ViewDelta(20, 30, 1, closed=(P,), deleting=(C,))))
+    led.tick(5)
+    assert led.reports == [Report(A, 30, (P,), (C,))]
+
+
+def test_resends_are_bounded_per_tick() -> None:
+    state = partition(window=100)
+    apply(state, *[start(message(seq, A, B)) for seq in range(1, 21)])
+    led = Led(state, LeaderSettings(resends_per_tick_max=6))
+    counts = []
+    for _ in range(4):
+        led.tick()
+        counts.append(led.heard(B).count("Propose"))
+    assert counts == [6, 6, 6, 2]

@@ -1,0 +1,43 @@
+"""Which messages of a partition a group is done with: everything below a floor, and islands above it."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from attrs import frozen
+
+Range = tuple[int, int]
+"""[first, upto)"""
+
+
+@frozen
+class Progress:
+    """`islands` are sorted, apart from each other and from `floor`, and not empty."""
+
+    floor: int = 0
+    islands: tuple[Range, ...] = ()
+
+    def __attrs_post_init__(self) -> None:
+        end = self.floor
+        for first, upto in self.islands:
+            assert end < first < upto, f"{self.floor=} {self.islands=}"
+            end = upto
+
+    def after(self, first: int, upto: int) -> Progress:
+        """Also [first, upto) is done."""
+        if upto <= self.floor or first >= upto:
+            return self
+        merged: list[Range] = [(0, self.floor)]
+        for a, b in sorted((*self.islands, (first, upto))):
+            if a <= merged[-1][1]:
+                merged[-1] = (merged[-1][0], max(merged[-1][1], b))
+            else:
+                merged.append((a, b))
+        return Progress(merged[0][1], tuple(merged[1:]))
+
+    def touches(self, first: int, upto: int) -> bool:
+        """Whether some of [first, upto) is done."""
+        return first < self.floor or any(first < b and a < upto for a, b in self.islands)
+
+
+NOTHING: Final = Progress()

@@ -1,0 +1,1 @@
+"""Delivery segments: the files that consumers of a partition read, one directory per group (D-13)."""

@@ -1,0 +1,194 @@
+"""Reads and verifies delivery segments of a data directory that may belong to a running server: no lock, no change."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Final
+
+from attrs import frozen
+from crc32c import crc32c
+
+from zraft.errors import StorageError
+from zraft.ids import GroupId
+from zraft.storage.delivery.frames import HEADER_BYTES
+from zraft.storage.delivery.manifest import NAME, Manifest, load_manifest
+from zraft.storage.delivery.recovery import (
+    MISSING_ADVICE,
+    TornDeliveries,
+    directory_of,
+    scan_open,
+    without_gone,
+)
+from zraft.storage.delivery.scanning import FrameScanner, SegmentVerifier, follow
+from zraft.storage.delivery.values import Delivery
+from zraft.storage.durable import reading
+from zraft.storage.errors import CorruptionError
+from zraft.storage.filesystem import FileSystem
+
+_STEP_BYTES: Final = 4 << 20
+_ATTEMPTS: Final = 3
+"""A running server removes segments and writes frames while we read; what looks wrong is looked at again."""
+
+
+@frozen
+class DeliveryFinding:
+    """One segment file, or what stands for a group without any: what of it counts, and what is wrong with it, if
+    anything.
+
+    `torn` is what follows its last whole frame, being written or cut short by a crash.
+    """
+
+    group: GroupId
+    path: str
+    first: int
+    end: int
+    size: int
+    damage: CorruptionError | None
+    torn: TornDeliveries | None = None
+
+
+@frozen
+class PlacedDelivery:
+    """A delivery, the digest after it, and the frame that holds it."""
+
+    group: GroupId
+    path: str
+    position: int
+    delivery: Delivery
+    chain: bytes
+
+
+def groups_with_deliveries(fs: FileSystem, data: str) -> list[GroupId]:
+    """The groups of which this directory has deliveries.
+
+    Raises:
+        StorageError: the directory cannot be read.
+    """
+    with reading(data):
+        if "groups" not in fs.listdir(data):
+            return []
+    with reading(f"{data}/groups"):
+        names = [name for name in fs.listdir(f"{data}/groups") if name.isdecimal()]
+    found = []
+    for group in sorted(map(int, names)):
+        with reading(f"{data}/groups/{group}"):
+            if "deliveries" in fs.listdir(f"{data}/groups/{group}"):
+                with reading(directory_of(data, group)):
+                    # Nothing in it: a partition that was removed.
+                    if fs.listdir(directory_of(data, group)):
+                        found.append(GroupId(group))
+    return found
+
+
+def verify_deliveries(
+    fs: FileSystem, data: str, group: GroupId, *, on_bytes: Callable[[int], None] = lambda bytes: None
+) -> Iterator[DeliveryFinding]:
+    """Every segment of a group, read whole: checksums, digests, and whether the files are the ones that the manifest
+    lists.
+
+    Raises:
+        StorageError: the directory cannot be read.
+    """
+    path = directory_of(data, group)
+    try:
+        manifest = _manifest(fs, path, group)
+    except CorruptionError as error:
+        yield DeliveryFinding(group, f"{path}/{NAME}", 0, 0, 0, error)
+        return
+    for at in range(len(manifest.segments)):
+        finding = _verify(fs, data, manifest, at, on_bytes)
+        if finding is not None:
+            yield finding
+
+
+def read_group(
+    fs: FileSystem, data: str, group: GroupId, *, first: int = 0, last: int | None = None
+) -> Iterator[PlacedDelivery]:
+    """A group's deliveries from offset `first` to `last`, with their digests; whole segments are read for that.
+
+    Raises:
+        CorruptionError: something is damaged.
+        StorageError: the directory cannot be read.
+    """
+    path = directory_of(data, group)
+    manifest = _manifest(fs, path, group)
+    for at, segment in enumerate(manifest.segments):
+        is_last = manifest.open and at == len(manifest.segments) - 1
+        if (segment.end.offset <= first and not is_last) or (last is not None and segment.first > last):
+            continue
+        name = f"{path}/{segment.name}"
+        with reading(name):
+            file = fs.open(name)
+        try:
+            with reading(name):
+                limit = fs.size(file) if is_last else segment.size
+            scanner = FrameScanner(fs, file, seed=crc32c(segment.id), position=HEADER_BYTES, limit=limit)
+            mark = manifest.start_of(at)
+            with reading(name):
+                for frame in scanner:
+                    mark, found = follow(mark, frame, name)
+                    for one, chain in found:
+                        counts = is_last or one.offset < segment.end.offset
+                        if counts and one.offset >= first and (last is None or one.offset <= last):
+                            yield PlacedDelivery(group, name, frame.position, one, chain)
+            if scanner.position < segment.size:
+                raise CorruptionError(
+                    name, scanner.position, scanner.damage or "zeros where a frame was written"
+                )
+        finally:
+            fs.close(file)
+
+
+def _manifest(fs: FileSystem, path: str, group: GroupId) -> Manifest:
+    with reading(path):
+        names = set(fs.listdir(path))
+    if NAME not in names:
+        raise CorruptionError(f"{path}/{NAME}", 0, "the file is missing", advice=MISSING_ADVICE)
+    return without_gone(load_manifest(fs, path, group), names)
+
+
+def _verify(
+    fs: FileSystem, data: str, manifest: Manifest, at: int, on_bytes: Callable[[int], None]
+) -> DeliveryFinding | None:
+    group, segment = GroupId(manifest.group), manifest.segments[at]
+    directory = directory_of(data, group)
+    path = f"{directory}/{segment.name}"
+    for attempt in range(1, _ATTEMPTS + 1):
+        try:
+            return _verify_once(fs, path, manifest, at, on_bytes)
+        except StorageError as error:
+            if attempt < _ATTEMPTS:
+                continue
+            if isinstance(error.__cause__, FileNotFoundError):
+                if segment not in _manifest(fs, directory, group).segments:
+                    return None  # removed by retention since we looked
+                error = CorruptionError(path, 0, "the file is missing", advice=MISSING_ADVICE)
+            if not isinstance(error, CorruptionError):
+                raise error
+            if segment.first < _manifest(fs, directory, group).base.offset:
+                return None
+            return DeliveryFinding(group, path, segment.first, segment.end.offset, 0, error)
+    raise AssertionError("unreachable")
+
+
+def _verify_once(
+    fs: FileSystem, path: str, manifest: Manifest, at: int, on_bytes: Callable[[int], None]
+) -> DeliveryFinding:
+    group, segment = GroupId(manifest.group), manifest.segments[at]
+    with reading(path):
+        file = fs.open(path)
+    try:
+        torn = None
+        if manifest.open and at == len(manifest.segments) - 1:
+            scan = scan_open(fs, file, path, manifest)
+            torn = scan.torn
+            segment = scan.segment
+        verifier = SegmentVerifier(fs, file, path, group, manifest.start_of(at), segment)
+        for limit in range(_STEP_BYTES, segment.size, _STEP_BYTES):
+            verifier.advance(limit)
+            on_bytes(verifier.position)
+        verifier.finish()
+        on_bytes(verifier.position)
+        return DeliveryFinding(group, path, segment.first, segment.end.offset, segment.size, None, torn)
+    finally:
+        fs.close(file)

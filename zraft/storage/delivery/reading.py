@@ -1,0 +1,255 @@
+"""Reads a group's deliveries from any offset, beside the writer, retention and other readers.
+
+Every call works on a view: what could be read at one moment. What retention or a snapshot took away meanwhile shows
+as a file that is not there; then the call begins anew with the view of now.
+"""
+
+from __future__ import annotations
+
+import threading
+from bisect import bisect_left, bisect_right
+from collections import OrderedDict
+from collections.abc import Callable, Iterator
+from typing import Final, TypeVar
+
+from attrs import field, frozen
+from crc32c import crc32c
+
+from zraft.errors import StorageError
+from zraft.storage.delivery.frames import records_of
+from zraft.storage.delivery.manifest import Segment
+from zraft.storage.delivery.open_files import OpenFiles
+from zraft.storage.delivery.points import IndexCache, Points
+from zraft.storage.delivery.scanning import Frame, FrameScanner
+from zraft.storage.delivery.values import (
+    Delivery,
+    DeliveryFormatError,
+    Mark,
+    Stamp,
+    decode_deliveries,
+    read_deliveries,
+)
+from zraft.storage.durable import reading
+from zraft.storage.errors import CorruptionError, DeliveriesGoneError
+from zraft.storage.filesystem import FileSystem
+
+READ_BYTES_DEFAULT: Final = 1 << 20
+DELIVERY_OVERHEAD_BYTES: Final = 64
+"""What a delivery counts for beside its payload, so that reads of empty ones are bounded, too."""
+_HINTS_MAX: Final = 64
+"""Consumers of a group that read on where they were, without a look at an index."""
+_ATTEMPTS_MAX: Final = 8
+_T = TypeVar("_T")
+
+
+@frozen
+class View:
+    """What can be read: `closed` segments, and the one that is being written with its points, `tail`.
+
+    `version` grows whenever files come or go.
+    """
+
+    version: int
+    base: Mark
+    closed: tuple[Segment, ...]
+    tail: Segment | None
+    tail_points: Points | None
+    ends: tuple[int, ...] = field(repr=False)
+
+    @property
+    def end(self) -> Mark:
+        if self.tail is not None:
+            return self.tail.end
+        return self.closed[-1].end if self.closed else self.base
+
+    def from_offset(self, offset: int) -> Iterator[Segment]:
+        """The segments from the one on that holds `offset`."""
+        yield from self.closed[bisect_right(self.ends, offset) :]
+        if self.tail is not None and self.tail.end.offset > offset:
+            yield self.tail
+
+
+class DeliveryReader:
+    """One group's deliveries. Any number of threads may call at once; blocks for the disk."""
+
+    __slots__ = ("_files", "_fs", "_group", "_hints", "_indices", "_mutex", "_path", "_view")
+
+    def __init__(
+        self,
+        fs: FileSystem,
+        files: OpenFiles,
+        indices: IndexCache,
+        path: str,
+        group: int,
+        view: Callable[[], View],
+    ) -> None:
+        self._fs = fs
+        self._files = files
+        self._indices = indices
+        self._path = path
+        self._group = group
+        self._view = view
+        self._hints: OrderedDict[int, tuple[bytes, int]] = OrderedDict()
+        self._mutex = threading.Lock()
+
+    def read(self, offset: int, bytes_max: int = READ_BYTES_DEFAULT) -> list[Delivery]:
+        """Deliveries from `offset` on, in order; none if there is none yet.
+
+        Stops before the one with which payloads, and `DELIVERY_OVERHEAD_BYTES` for each, would be more than
+        `bytes_max`, but gives at least one. Includes what is not durable here yet: it is committed, so a restart
+        delivers the same.
+
+        Raises:
+            DeliveriesGoneError: retention removed that offset; says where the log begins.
+            CorruptionError: the bytes are no longer what was written.
+            StorageError: the disk cannot be read.
+        """
+        assert offset >= 0, f"{offset=}"
+        return self._attempt(lambda view: self._read(view, offset, bytes_max), offset)
+
+    def offset_of_stamp(self, stamp: Stamp) -> int:
+        """The offset of the first delivery with that stamp or a later one; the end if there is none yet. Raises like
+        `read`."""
+        return self._attempt(lambda view: self._find_stamp(view, stamp))
+
+    def offset_of_time(self, time: int) -> int:
+        """The offset of the first delivery whose wall time (ms) is that or later; the end if there is none. Raises
+        like `read`."""
+        return self._attempt(lambda view: self._find_time(view, time))
+
+    def mark_at(self, offset: int) -> Mark:
+        """Digest and stamp before `offset`, which is at most the end. Raises like `read`."""
+        return self._attempt(lambda view: self._mark_at(view, offset), offset)
+
+    def _attempt(self, call: Callable[[View], _T], offset: int | None = None) -> _T:
+        for attempt in range(1, _ATTEMPTS_MAX + 1):
+            view = self._view()
+            if offset is not None and offset < view.base.offset:
+                raise DeliveriesGoneError(self._path, self._group, offset, view.base.offset)
+            try:
+                return call(view)
+            except StorageError:
+                if attempt == _ATTEMPTS_MAX or self._view().version == view.version:
+                    raise
+        raise AssertionError("unreachable")
+
+    def _read(self, view: View, offset: int, bytes_max: int) -> list[Delivery]:
+        found: list[Delivery] = []
+        size = 0
+        for segment, frame in self._frames(view, offset):
+            for one in self._deliveries(segment, frame):
+                if one.offset < offset:
+                    continue
+                size += len(one.payload) + DELIVERY_OVERHEAD_BYTES
+                if found and size > bytes_max:
+                    self._hint(one.offset, segment, frame.position)
+                    return found
+                found.append(one)
+            self._hint(frame.head.end_offset, segment, frame.end)
+            if size >= bytes_max:
+                break
+        return found
+
+    def _find_stamp(self, view: View, stamp: Stamp) -> int:
+        end = view.end
+        if end.stamp is None or end.stamp < stamp:
+            return end.offset
+        at = bisect_left(view.closed, stamp, key=lambda segment: segment.end.stamp or (0, 0, 0, 0))
+        segment = view.closed[at] if at < len(view.closed) else view.tail
+        if segment is None:
+            return end.offset
+        for frame in self._scan(segment, self._points(view, segment).at_stamp(stamp)):
+            for one in self._deliveries(segment, frame):
+                if one.stamp >= stamp:
+                    return one.offset
+        return segment.end.offset
+
+    def _find_time(self, view: View, time: int) -> int:
+        for segment in view.from_offset(view.base.offset):
+            if segment.time < time:
+                continue
+            for frame in self._scan(segment, self._points(view, segment).at_time(time)):
+                if frame.head.time >= time:
+                    for one in self._deliveries(segment, frame):
+                        if one.time >= time:
+                            return one.offset
+        return view.end.offset
+
+    def _mark_at(self, view: View, offset: int) -> Mark:
+        end = view.end
+        assert offset <= end.offset, f"{offset=} {end.offset=}"
+        for mark in (end, view.base):
+            if mark.offset == offset:
+                return mark
+        for segment, frame in self._frames(view, offset - 1):
+            path = f"{self._path}/{segment.name}"
+            try:
+                records = records_of(frame.head, frame.data, path, frame.position)
+                for one, chain in decode_deliveries(records, frame.head.chain):
+                    if one.offset == offset - 1:
+                        # Of its entry there may be more to come.
+                        return Mark(offset, one.stamp, chain, one.index - 1)
+            except DeliveryFormatError as error:
+                raise CorruptionError(path, frame.position, str(error)) from error
+            break
+        raise CorruptionError(self._path, 0, f"delivery {offset - 1} is in none of its segments")
+
+    def _frames(self, view: View, offset: int) -> Iterator[tuple[Segment, Frame]]:
+        """The frames from the one on that holds `offset`, with their segments."""
+        for segment in view.from_offset(offset):
+            position = self._hinted(offset, segment)
+            if position is None:
+                position = self._points(view, segment).at_offset(offset)
+            for frame in self._scan(segment, position):
+                if frame.head.end_offset > offset:
+                    yield segment, frame
+
+    def _scan(self, segment: Segment, position: int) -> Iterator[Frame]:
+        """The segment's frames from a position on, as far as they count; their checksums are right."""
+        path = f"{self._path}/{segment.name}"
+        with self._files.use(path) as file:
+            scanner = FrameScanner(
+                self._fs, file, seed=crc32c(segment.id), position=position, limit=segment.size
+            )
+            frames = iter(scanner)
+            while True:
+                with reading(path):
+                    frame = next(frames, None)
+                if frame is None:
+                    break
+                if frame.head.offset >= segment.end.offset:
+                    return
+                yield frame
+            if scanner.position < segment.size:
+                raise CorruptionError(
+                    path, scanner.position, scanner.damage or "zeros where a frame was written"
+                )
+
+    def _deliveries(self, segment: Segment, frame: Frame) -> Iterator[Delivery]:
+        """Those of the frame that count."""
+        path, head = f"{self._path}/{segment.name}", frame.head
+        try:
+            found = read_deliveries(records_of(head, frame.data, path, frame.position))
+        except DeliveryFormatError as error:
+            raise CorruptionError(path, frame.position, str(error)) from error
+        if len(found) != head.count or found[0].offset != head.offset:
+            raise CorruptionError(path, frame.position, "the head does not tell of these records")
+        for one in found:
+            if one.offset < segment.end.offset:
+                yield one
+
+    def _points(self, view: View, segment: Segment) -> Points:
+        if segment is view.tail and view.tail_points is not None:
+            return view.tail_points
+        return self._indices.points(self._path, self._group, segment)
+
+    def _hint(self, offset: int, segment: Segment, position: int) -> None:
+        with self._mutex:
+            self._hints[offset] = segment.id, position
+            while len(self._hints) > _HINTS_MAX:
+                self._hints.popitem(last=False)
+
+    def _hinted(self, offset: int, segment: Segment) -> int | None:
+        with self._mutex:
+            hint = self._hints.pop(offset, None)
+        return hint[1] if hint is not None and hint[0] == segment.id else None

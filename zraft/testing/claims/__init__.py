@@ -1,0 +1,1 @@
+"""Simulated consumers on simulated partitions: many seeds, checkers, planted bugs (docs/CLAIMS.md)."""

@@ -1,0 +1,54 @@
+"""What a partition's state answers: verdicts, what a batch did, and the settings and errors of applying one."""
+
+from __future__ import annotations
+
+from enum import Enum
+
+from attrs import frozen
+
+from zraft.errors import ZraftError
+from zraft.topics.commands import Command
+from zraft.topics.message import Delivery
+from zraft.topics.pending import Entry
+from zraft.topics.stamps import MessageId
+
+
+class BrokenGroupError(ZraftError):
+    """What was agreed on has changed: some group lost a part of its log. Stamping on would put messages out of order."""
+
+
+class Verdict(Enum):
+    """What a START that comes from its producer is worth; only ADMIT leaves a trace."""
+
+    ADMIT = "admit"
+    KNOWN = "known"
+    EXPIRED = "expired"
+    """The producer is closed."""
+    STALE = "stale"
+    """Its table of groups is older than a deletion, or names a group that is none."""
+    RETRY = "retry"
+    """Not yet: something has to come before it."""
+
+
+@frozen
+class PartitionSettings:
+    """What apply consults, so part of the group's creation (D-5).
+
+    `window`: how many numbers a producer may have above its floor. `consumers_max`: how many consumers' offsets
+    are kept for conditions.
+    """
+
+    window: int = 1024
+    consumers_max: int = 1024
+
+
+@frozen
+class Applied:
+    """What one batch did: what was begun, fixed in time, delivered in order, found void, and found delivered everywhere."""
+
+    commands: tuple[Command, ...]
+    begun: tuple[Entry, ...]
+    fixed: tuple[Entry, ...]
+    delivered: tuple[Delivery, ...]
+    failed: tuple[MessageId, ...]
+    everywhere: tuple[MessageId, ...]

@@ -1,0 +1,31 @@
+"""Digests: of a message, and the chain over all deliveries of a partition by which replicas are compared (D-26)."""
+
+from __future__ import annotations
+
+from hashlib import blake2b
+from struct import Struct
+from typing import Any, Final
+
+import msgpack
+
+from zraft.ids import GroupId
+from zraft.topics.message import DIGEST_BYTES, Message, as_fields
+from zraft.topics.stamps import Stamp
+
+_LINK: Final = Struct(">16sQQQQQ16s")
+
+
+def message_digest(message: Message) -> bytes:
+    """Of everything that the producer said; it tells whether two groups mean the same message by one id."""
+    packed: Any = msgpack.packb(as_fields(message))
+    return blake2b(packed, digest_size=DIGEST_BYTES).digest()
+
+
+def first_link(group: GroupId) -> bytes:
+    """The chain of a partition without deliveries: no two partitions share one."""
+    return blake2b(b"zraft deliveries of group %d" % group, digest_size=DIGEST_BYTES).digest()
+
+
+def next_link(link: bytes, offset: int, stamp: Stamp, digest: bytes) -> bytes:
+    """The chain with one more delivery. Whoever has the records can recompute it."""
+    return blake2b(_LINK.pack(link, offset, *stamp, digest), digest_size=DIGEST_BYTES).digest()

@@ -1,0 +1,346 @@
+"""The state of a partition, and of the registry, as bytes: pieces of a snapshot, and the digest of a state. Pure.
+
+Everything stands in one order, so that equal states have equal bytes. What follows from the rest is not in it. The size is
+bounded by what leaders admit as pending and by the producers' windows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from hashlib import blake2b
+from itertools import islice
+from typing import Any, Final
+
+from zraft.errors import ProtocolError
+from zraft.ids import GroupId
+from zraft.topics import layouts
+from zraft.topics.applied import PartitionSettings
+from zraft.topics.layouts import array, formatted, from_bytes, number, pack_view, to_bytes, wrong
+from zraft.topics.message import DIGEST_BYTES, as_fields
+from zraft.topics.partition import Partition
+from zraft.topics.pending import Entry
+from zraft.topics.registry import Registry
+from zraft.topics.registry_values import Change, GroupRecord, RegistrySettings, Topic
+from zraft.topics.rows import Row
+from zraft.topics.view import View
+
+FORMAT: Final = 1
+ITEMS_PER_PIECE: Final = 256
+_HEAD, _PENDING, _SETTLED, _ROWS, _FLOORS, _OFFSETS, _END = range(1, 8)
+_HEAD_FIELDS: Final = 12
+_SIGNED: Final = layouts.integer(-1, layouts.NUMBER_MAX)
+
+
+def partition_image(partition: Partition) -> Iterator[bytes]:
+    """The pieces of a snapshot. The partition must not change until the last one is taken."""
+    settings = partition.settings
+    yield to_bytes(
+        (
+            FORMAT,
+            _HEAD,
+            (
+                partition.group,
+                (settings.window, settings.consumers_max),
+                pack_view(partition.view.whole()),
+                partition.born,
+                partition.clock,
+                partition.floor,
+                partition.sub,
+                partition.next_offset,
+                partition.chain,
+                partition.conflicts,
+                partition.log_time_ms,
+                len(partition.pending),
+            ),
+        )
+    )
+    pending = sorted(partition.pending.entries.values(), key=_by_time)
+    settled = sorted(partition.settled.entries.values(), key=_by_final)
+    yield from _pieces(_PENDING, (_pack_entry(entry) for entry in pending))
+    yield from _pieces(_SETTLED, (_pack_entry(entry) for entry in settled))
+    yield from _pieces(_ROWS, (_pack_row(p, partition.rows[p]) for p in sorted(partition.rows)))
+    yield from _pieces(_FLOORS, sorted(partition.floors.items()))
+    yield from _pieces(_OFFSETS, sorted(partition.offsets.items()))
+    yield to_bytes((FORMAT, _END, ()))
+
+
+def state_digest(partition: Partition) -> bytes:
+    """Equal on all replicas that applied the same entries (D-26)."""
+    digest = blake2b(digest_size=DIGEST_BYTES)
+    for piece in partition_image(partition):
+        digest.update(piece)
+    return digest.digest()
+
+
+def _by_time(entry: Entry) -> int:
+    return entry.time
+
+
+def _by_final(entry: Entry) -> tuple[int, int]:
+    assert entry.final is not None
+    return entry.final
+
+
+def _pieces(kind: int, items: Iterable[Any]) -> Iterator[bytes]:
+    remaining = iter(items)
+    while some := list(islice(remaining, ITEMS_PER_PIECE)):
+        yield to_bytes((FORMAT, kind, some))
+
+
+def _pack_entry(entry: Entry) -> tuple[Any, ...]:
+    return (
+        as_fields(entry.message),
+        entry.digest,
+        entry.time,
+        sorted(entry.proposals.items()),
+        entry.void,
+        entry.final,
+        sorted(entry.waiting),
+        entry.began_ms,
+    )
+
+
+def _pack_row(producer: int, row: Row) -> tuple[Any, ...]:
+    return producer, row.floor, row.last, sorted(row.outcomes.items())
+
+
+def read_image(pieces: Iterable[bytes]) -> Partition:
+    """The partition of a snapshot's pieces.
+
+    Raises:
+        ProtocolError: they are not all pieces of one snapshot, in order, of a format that is known.
+    """
+    remaining = iter(pieces)
+    kind, items = _piece(next(remaining, b""))
+    if kind != _HEAD:
+        raise wrong("snapshot of a group", "its head first", kind)
+    partition, expected = _read_head(items)
+    last = _HEAD
+    for piece in remaining:
+        if last == _END:
+            raise ProtocolError("snapshot of a group: expected nothing after its end")
+        kind, items = _piece(piece)
+        if kind < last or kind == _HEAD:
+            raise wrong("snapshot of a group", f"a piece of kind {last} or more", kind)
+        last = kind
+        _read_items(partition, kind, items)
+    if last != _END:
+        raise ProtocolError("snapshot of a group: expected more pieces, found its end missing")
+    if len(partition.pending) != expected:
+        raise wrong("snapshot of a group", f"{expected} pending messages", len(partition.pending))
+    return partition
+
+
+def _piece(piece: bytes) -> tuple[int, tuple[Any, ...]]:
+    _, kind, items = formatted(from_bytes(piece), "piece of a group's snapshot", FORMAT, 3)
+    found: int = layouts.integer(_HEAD, _END).unpack(kind, "kind of a piece")
+    return found, array(items, "piece of a group's snapshot")
+
+
+def _read_head(items: tuple[Any, ...]) -> tuple[Partition, int]:
+    head = array(items, "head of a snapshot", _HEAD_FIELDS)
+    group, settings, view, born, clock, floor, sub, next_offset, chain, conflicts, log_time_ms, count = head
+    window, consumers_max = array(settings, "settings of a group", 2)
+    whole = layouts.view.unpack(view, "view of a group")
+    if not isinstance(whole, View):
+        raise wrong("view of a group", "a whole one", view)
+    partition = Partition(
+        GroupId(layouts.group.unpack(group, "group")),
+        whole,
+        born=layouts.boolean.unpack(born, "born"),
+        settings=PartitionSettings(
+            layouts.from_one.unpack(window, "window"), number.unpack(consumers_max, "consumers_max")
+        ),
+    )
+    partition.clock = number.unpack(clock, "clock")
+    partition.floor = layouts.final_time.unpack(floor, "floor")
+    partition.sub = number.unpack(sub, "sub")
+    partition.next_offset = number.unpack(next_offset, "next offset")
+    partition.chain = layouts.digest.unpack(chain, "chain of digests")
+    partition.conflicts = number.unpack(conflicts, "conflicts")
+    partition.restore_log_time(number.unpack(log_time_ms, "log time"))
+    return partition, number.unpack(count, "number of pending messages")
+
+
+def _read_items(partition: Partition, kind: int, items: tuple[Any, ...]) -> None:
+    for item in items:
+        match kind:
+            case 2:
+                partition.restore_pending(_read_entry(item))
+            case 3:
+                partition.restore_settled(_read_entry(item))
+            case 4:
+                _read_row(partition, item)
+            case 5:
+                group, floor = array(item, "floor of a group", 2)
+                at = layouts.final_time.unpack(floor, "floor of a group")
+                partition.floors[GroupId(layouts.group.unpack(group, "group"))] = at
+            case 6:
+                consumer, offset = array(item, "offset of a consumer", 2)
+                partition.offsets[layouts.consumer.unpack(consumer, "consumer")] = number.unpack(
+                    offset, "offset of a consumer"
+                )
+            case _:
+                raise wrong("snapshot of a group", "nothing in its last piece", item)
+
+
+def _read_entry(item: Any) -> Entry:
+    packed, digest, time, proposals, void, final, waiting, began_ms = array(item, "message of a snapshot", 8)
+    message = layouts.message.unpack(packed, "message of a snapshot")
+    entry = Entry(
+        message,
+        layouts.digest.unpack(digest, "digest of a message"),
+        layouts.from_one.unpack(time, "proposal"),
+        layouts.optional(layouts.boolean).unpack(void, "void"),
+        number.unpack(began_ms, "log time of a message"),
+    )
+    for proposal in array(proposals, "proposals of a message"):
+        group, proposed = array(proposal, "proposal", 2)
+        if group not in message.destinations:
+            raise wrong("proposal", "one of a destination", group)
+        entry.proposals[group] = layouts.from_one.unpack(proposed, "proposal")
+    entry.final = layouts.optional(layouts.final_time).unpack(final, "final time")
+    entry.waiting = set(layouts.groups.unpack(waiting, "destinations that are waited for"))
+    return entry
+
+
+def _read_row(partition: Partition, item: Any) -> None:
+    producer, floor, last, outcomes = array(item, "row of a producer", 4)
+    row = partition.restore_row(layouts.producer.unpack(producer, "producer"))
+    row.floor = number.unpack(floor, "floor of a producer")
+    row.last = number.unpack(last, "last number of a producer")
+    for pair in array(outcomes, "outcomes of a producer"):
+        seq, offset = array(pair, "outcome", 2)
+        row.outcomes[layouts.from_one.unpack(seq, "number")] = _SIGNED.unpack(offset, "outcome")
+
+
+# -- the registry
+
+
+_REGISTRY_KINDS: Final = ("head", "producers", "closed", "topics", "groups", "deleting", "changes", "end")
+_SESSION: Final = layouts.integer(-(2**63), 2**64 - 1)
+_NAME: Final = layouts.text(1024)
+_OPTIONAL_NUMBER: Final = layouts.optional(number)
+_ORDERED_GROUPS: Final = layouts.listed(layouts.group, layouts.LISTED_MAX)
+
+
+def registry_image(registry: Registry) -> Iterator[bytes]:
+    """The pieces of a snapshot of the registry, which must not change until the last one is taken."""
+    limits, groups = registry.settings, registry.group_settings
+    yield to_bytes(
+        (
+            FORMAT,
+            1,
+            (
+                (limits.topics_max, limits.groups_max, limits.partitions_max, limits.producers_max),
+                (groups.window, groups.consumers_max),
+                registry.position,
+                registry.epoch,
+                registry.last_change,
+            ),
+        )
+    )
+    yield from _pieces(2, sorted(registry.producers.items()))
+    yield from _pieces(3, ((p, sorted(heard)) for p, heard in sorted(registry.closed.items())))
+    yield from _pieces(
+        4,
+        (
+            (t.topic, t.name.encode(), t.wanted, t.partitions, t.adding, t.change)
+            for _, t in sorted(registry.topics.items())
+        ),
+    )
+    yield from _pieces(5, ((g.group, g.topic, g.founder, g.born) for _, g in sorted(registry.groups.items())))
+    yield from _pieces(6, ((g, sorted(heard)) for g, heard in sorted(registry.deleting.items())))
+    yield from _pieces(
+        7, ((c.seq, c.topic, c.partitions, c.epoch) for _, c in sorted(registry.changes.items()))
+    )
+    yield to_bytes((FORMAT, 8, ()))
+
+
+def read_registry(pieces: Iterable[bytes]) -> Registry:
+    """The registry of a snapshot's pieces.
+
+    Raises:
+        ProtocolError: they are not all pieces of one snapshot, in order, of a format that is known.
+    """
+    registry: Registry | None = None
+    last = 0
+    for piece in pieces:
+        _, kind, items = formatted(from_bytes(piece), "piece of the registry", FORMAT, 3)
+        layouts.integer(1, len(_REGISTRY_KINDS)).unpack(kind, "kind of a piece")
+        array(items, "piece of the registry")
+        if kind < last or (kind == last and kind in (1, 8)) or (registry is None) != (kind == 1):
+            raise wrong("snapshot of the registry", f"a piece after {_REGISTRY_KINDS[last - 1]}", kind)
+        last = kind
+        if registry is None:
+            registry = _read_registry_head(items)
+            continue
+        for item in items:
+            _read_registry_item(registry, kind, item)
+    if registry is None or last != len(_REGISTRY_KINDS):
+        raise ProtocolError("snapshot of the registry: expected more pieces, found its end missing")
+    registry.forget_history()
+    return registry
+
+
+def _read_registry_head(items: tuple[Any, ...]) -> Registry:
+    limits, groups, position, epoch, last_change = array(items, "head of the registry", 5)
+    registry = Registry(
+        RegistrySettings(*[number.unpack(x, "limit") for x in array(limits, "limits", 4)]),
+        PartitionSettings(*[number.unpack(x, "setting") for x in array(groups, "settings of groups", 2)]),
+    )
+    registry.position = number.unpack(position, "position")
+    registry.epoch = number.unpack(epoch, "epoch")
+    registry.last_change = number.unpack(last_change, "number of the last change")
+    return registry
+
+
+def _read_registry_item(registry: Registry, kind: int, item: Any) -> None:
+    match kind:
+        case 2:
+            producer, owner = array(item, "producer", 2)
+            registry.restore_producer(
+                layouts.producer.unpack(producer, "producer"), _SESSION.unpack(owner, "owner")
+            )
+        case 3:
+            producer, heard = array(item, "closed producer", 2)
+            registry.closed[layouts.producer.unpack(producer, "producer")] = set(
+                layouts.groups.unpack(heard, "groups")
+            )
+        case 4:
+            topic, name, wanted, partitions, adding, change = array(item, "topic", 6)
+            registry.restore_topic(
+                Topic(
+                    number.unpack(topic, "topic"),
+                    _NAME.unpack(name, "name"),
+                    number.unpack(wanted, "wanted"),
+                    _ORDERED_GROUPS.unpack(partitions, "partitions"),
+                    _ORDERED_GROUPS.unpack(adding, "adding"),
+                    _OPTIONAL_NUMBER.unpack(change, "change"),
+                )
+            )
+        case 5:
+            group, topic, founder, born = array(item, "group", 4)
+            record = GroupRecord(
+                GroupId(layouts.group.unpack(group, "group")),
+                number.unpack(topic, "topic"),
+                layouts.instance.unpack(founder, "founder"),
+                layouts.boolean.unpack(born, "born"),
+            )
+            registry.groups[record.group] = record
+        case 6:
+            group, heard = array(item, "deleted group", 2)
+            registry.deleting[GroupId(layouts.group.unpack(group, "group"))] = set(
+                layouts.groups.unpack(heard, "groups")
+            )
+        case 7:
+            seq, topic, partitions, epoch = array(item, "change", 4)
+            change = Change(
+                layouts.from_one.unpack(seq, "change"),
+                number.unpack(topic, "topic"),
+                _ORDERED_GROUPS.unpack(partitions, "partitions"),
+                number.unpack(epoch, "epoch"),
+            )
+            registry.changes[change.seq] = change
+        case _:
+            raise wrong("snapshot of the registry", "nothing in its last piece", item)

@@ -1,0 +1,316 @@
+"""How values stand in arrays: for each kind of field its form, and a check that trusts nothing. Pure.
+
+Formats are written down in docs/TOPICS.md, "Formats". Whatever the bytes are, the answer is a well-typed value or a
+`ProtocolError`; whether it makes sense is for who asked.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from itertools import pairwise
+from typing import Any, Final, Generic, TypeVar
+
+import msgpack
+from attrs import fields, frozen
+
+from zraft.errors import ProtocolError
+from zraft.ids import INSTANCE_BYTES, GroupId
+from zraft.topics.message import DIGEST_BYTES, After, Condition, Message, as_fields, may_change_topics
+from zraft.topics.stamps import TIME_MAX, FinalTime, MessageId, Stamp
+from zraft.topics.view import AnyView, View, ViewDelta
+
+NUMBER_MAX: Final = 2**63 - 1
+DESTINATIONS_MAX: Final = 1024
+"""Destinations of one message, and partitions of one topic."""
+PAYLOAD_BYTES_MAX: Final = 16 * 1024 * 1024
+CONSUMER_BYTES_MAX: Final = 255
+LISTED_MAX: Final = 1 << 20
+"""Producers or groups in one list: above what the registry admits."""
+VALUES_MAX: Final = 1 << 20
+"""Commands of a batch, messages of a bundle."""
+
+Unpack = Callable[[Any, str], Any]
+"""Checks one decoded field and gives its typed value; the name is for the error only."""
+
+
+@frozen
+class Form:
+    """How a field is packed (None: as it is) and unpacked."""
+
+    unpack: Unpack
+    pack: Callable[[Any], Any] | None = None
+
+
+def found(value: object) -> str:
+    """What was found, short enough for a log line however large the value is."""
+    if isinstance(value, bytes | str | tuple):
+        return f"{type(value).__name__} of length {len(value)}"
+    return f"{type(value).__name__} {value!r}"
+
+
+def wrong(name: str, expected: str, value: object) -> ProtocolError:
+    return ProtocolError(f"{name}: expected {expected}, found {found(value)}")
+
+
+def integer(low: int, high: int) -> Form:
+    def unpack(value: Any, name: str) -> int:
+        if type(value) is int and low <= value <= high:
+            return value
+        raise wrong(name, f"an integer from {low} to {high}", value)
+
+    return Form(unpack)
+
+
+def binary(low: int, high: int) -> Form:
+    def unpack(value: Any, name: str) -> bytes:
+        if type(value) is bytes and low <= len(value) <= high:
+            return value
+        raise wrong(name, f"{low} to {high} bytes", value)
+
+    return Form(unpack)
+
+
+def array(value: Any, name: str, length: int | None = None) -> tuple[Any, ...]:
+    if type(value) is tuple and (length is None or len(value) == length):
+        return value
+    raise wrong(name, "an array" if length is None else f"an array of {length}", value)
+
+
+def listed(item: Form, most: int, least: int = 0) -> Form:
+    def unpack(value: Any, name: str) -> tuple[Any, ...]:
+        items = array(value, name)
+        if not least <= len(items) <= most:
+            raise wrong(name, f"{least} to {most} items", value)
+        check = item.unpack
+        return tuple([check(one, name) for one in items])
+
+    pack = item.pack
+    return Form(unpack, None if pack is None else lambda items: [pack(one) for one in items])
+
+
+def ascending(item: Form, most: int, least: int = 0) -> Form:
+    """Each once, in order: a set has one form only, which digests rely on."""
+    inner = listed(item, most, least).unpack
+
+    def unpack(value: Any, name: str) -> tuple[Any, ...]:
+        items: tuple[Any, ...] = inner(value, name)
+        if any(a >= b for a, b in pairwise(items)):
+            raise wrong(name, "ascending items", value)
+        return items
+
+    return Form(unpack, sorted)
+
+
+def as_set(items: Form) -> Form:
+    def unpack(value: Any, name: str) -> frozenset[Any]:
+        return frozenset(items.unpack(value, name))
+
+    return Form(unpack, items.pack)
+
+
+def optional(form: Form) -> Form:
+    def unpack(value: Any, name: str) -> Any:
+        return None if value is None else form.unpack(value, name)
+
+    pack = form.pack
+    return Form(unpack, None if pack is None else lambda value: None if value is None else pack(value))
+
+
+def text(bytes_max: int) -> Form:
+    """Text travels as a binary: nothing here has MessagePack strings."""
+    inner = binary(0, bytes_max).unpack
+
+    def unpack(value: Any, name: str) -> str:
+        raw: bytes = inner(value, name)
+        try:
+            return raw.decode()
+        except UnicodeDecodeError as error:
+            raise wrong(name, "UTF-8", value) from error
+
+    return Form(unpack, str.encode)
+
+
+def named_tuple(kind: type[Any], *forms: Form) -> Form:
+    def unpack(value: Any, name: str) -> Any:
+        items = array(value, name, len(forms))
+        return kind(*[form.unpack(item, name) for form, item in zip(forms, items, strict=True)])
+
+    return Form(unpack)
+
+
+def _boolean(value: Any, name: str) -> bool:
+    if type(value) is bool:
+        return value
+    raise wrong(name, "true or false", value)
+
+
+number: Final = integer(0, NUMBER_MAX)
+from_one: Final = integer(1, NUMBER_MAX)
+asked_time: Final = integer(0, TIME_MAX)
+group: Final = integer(1, NUMBER_MAX)
+producer: Final = integer(0, NUMBER_MAX)
+boolean: Final = Form(_boolean)
+digest: Final = binary(DIGEST_BYTES, DIGEST_BYTES)
+instance: Final = binary(INSTANCE_BYTES, INSTANCE_BYTES)
+consumer: Final = binary(1, CONSUMER_BYTES_MAX)
+message_id: Final = named_tuple(MessageId, producer, from_one)
+final_time: Final = named_tuple(FinalTime, number, number)
+stamp: Final = named_tuple(Stamp, number, number, number, number)
+groups: Final = ascending(group, LISTED_MAX)
+producers: Final = ascending(producer, LISTED_MAX)
+destinations: Final = ascending(group, DESTINATIONS_MAX, 1)
+_partitions: Final = optional(listed(group, DESTINATIONS_MAX, 1))
+_payload: Final = binary(0, PAYLOAD_BYTES_MAX)
+
+
+def _message(value: Any, name: str) -> Message:
+    """A message, with the rules that hold within one."""
+    mid, dst, payload, its_number, after, condition, depends, partitions = array(value, name, 8)
+    message = Message(
+        message_id.unpack(mid, f"{name}.mid"),
+        destinations.unpack(dst, f"{name}.destinations"),
+        _payload.unpack(payload, f"{name}.payload"),
+        number.unpack(its_number, f"{name}.number"),
+        None if after is None else _after(after, f"{name}.after"),
+        None if condition is None else _condition(condition, f"{name}.condition"),
+        asked_time.unpack(depends, f"{name}.depends"),
+        _partitions.unpack(partitions, f"{name}.partitions"),
+    )
+    if message.is_single != (message.number > 0):
+        raise wrong(f"{name}.number", "1 or more with one destination, and 0 with several", message.number)
+    if message.condition is not None and message.condition.home not in message.destinations:
+        raise wrong(f"{name}.condition.home", "one of the destinations", message.condition.home)
+    if not may_change_topics(message):
+        raise wrong(f"{name}.partitions", "nil, as from every producer but group 0", message.partitions)
+    return message
+
+
+def _after(value: Any, name: str) -> After:
+    mid, dst = array(value, name, 2)
+    return After(message_id.unpack(mid, name), destinations.unpack(dst, name))
+
+
+def _condition(value: Any, name: str) -> Condition:
+    home, who, expected, following = array(value, name, 4)
+    return Condition(
+        GroupId(group.unpack(home, f"{name}.home")),
+        consumer.unpack(who, f"{name}.consumer"),
+        number.unpack(expected, f"{name}.expected"),
+        number.unpack(following, f"{name}.following"),
+    )
+
+
+message: Final = Form(_message, as_fields)
+
+_VIEW_FORMS: Final = (number, number, as_set(producers), as_set(producers), as_set(groups), as_set(groups))
+_DELTA_FORMS: Final = (number, number, number, producers, producers, producers, groups, groups, groups)
+
+
+def pack_view(view: AnyView) -> list[Any]:
+    """A whole view is an array of 6, a difference one of 9."""
+    forms = _VIEW_FORMS if isinstance(view, View) else _DELTA_FORMS
+    return [
+        form.pack(getattr(view, field.name)) if form.pack else getattr(view, field.name)
+        for field, form in zip(fields(type(view)), forms, strict=True)
+    ]
+
+
+def _view(value: Any, name: str) -> AnyView:
+    items = array(value, name)
+    kind: type[View] | type[ViewDelta]
+    forms: tuple[Form, ...]
+    if len(items) == len(_VIEW_FORMS):
+        kind, forms = View, _VIEW_FORMS
+    elif len(items) == len(_DELTA_FORMS):
+        kind, forms = ViewDelta, _DELTA_FORMS
+    else:
+        raise wrong(name, f"an array of {len(_VIEW_FORMS)} or {len(_DELTA_FORMS)}", value)
+    return kind(*[form.unpack(item, name) for form, item in zip(forms, items, strict=True)])
+
+
+view: Final = Form(_view, pack_view)
+
+_Value = TypeVar("_Value")
+
+
+@frozen
+class _Shape:
+    kind: int
+    value: type[Any]
+    names: tuple[str, ...]
+    forms: tuple[Form, ...]
+
+
+class Layouts(Generic[_Value]):
+    """Some classes as arrays `[kind, field, ...]`. Numbers of kinds are never used again."""
+
+    def __init__(self, what: str, shapes: dict[int, tuple[type[Any], tuple[Form, ...]]]) -> None:
+        self._what = what
+        self._by_kind: dict[int, _Shape] = {}
+        self._by_class: dict[type[Any], _Shape] = {}
+        for kind, (value, forms) in shapes.items():
+            names = tuple(field.name for field in fields(value))
+            assert len(names) == len(forms), f"{value.__name__} has fields {names}, {len(forms)} forms"
+            shape = _Shape(kind, value, names, forms)
+            self._by_kind[kind] = self._by_class[value] = shape
+
+    def pack(self, value: _Value) -> list[Any]:
+        shape = self._by_class[type(value)]
+        packed: list[Any] = [shape.kind]
+        for name, form in zip(shape.names, shape.forms, strict=True):
+            field = getattr(value, name)
+            packed.append(field if form.pack is None else form.pack(field))
+        return packed
+
+    def unpack(self, value: Any, name: str = "") -> _Value:
+        """The value of an unpacked array.
+
+        Raises:
+            ProtocolError: the kind is unknown, or a field is missing, of another type or out of range.
+        """
+        items = array(value, name or self._what)
+        shape = self._by_kind.get(items[0]) if items and type(items[0]) is int else None
+        if shape is None:
+            raise wrong(
+                f"{self._what} kind",
+                f"one of {sorted(self._by_kind)}; a newer release may know it",
+                items[0] if items else items,
+            )
+        label = shape.value.__name__
+        array(items, label, len(shape.forms) + 1)
+        made: _Value = shape.value(
+            *[
+                form.unpack(item, f"{label}.{field}")
+                for form, item, field in zip(shape.forms, items[1:], shape.names, strict=True)
+            ]
+        )
+        return made
+
+
+def to_bytes(value: Any) -> bytes:
+    return msgpack.packb(value)  # type: ignore[no-any-return]
+
+
+def from_bytes(buffer: bytes | memoryview) -> Any:
+    """The MessagePack value of exactly these bytes, with arrays as tuples.
+
+    Raises:
+        ProtocolError: not one MessagePack value, or one with text, maps or extensions, which nothing here has.
+    """
+    try:
+        return msgpack.unpackb(buffer, use_list=False, max_str_len=0, max_map_len=0, max_ext_len=0)
+    except (ValueError, msgpack.UnpackException) as error:
+        raise ProtocolError(
+            f"expected MessagePack integers, booleans, nil, binaries and arrays; found {len(buffer)} other bytes: "
+            f"{type(error).__name__}: {error}"
+        ) from error
+
+
+def formatted(value: Any, what: str, version: int, length: int) -> tuple[Any, ...]:
+    """An array whose first item is the version of its format, which is checked before anything else."""
+    items = array(value, what)
+    if not items or type(items[0]) is not int:
+        raise wrong(what, "an array that begins with the version of its format", value)
+    if items[0] != version:
+        raise ProtocolError(f"{what}: format {items[0]}, this release knows {version}: upgrade this server")
+    return array(items, what, length)

@@ -1,0 +1,404 @@
+"""What the leader of a partition's group does around the replicated state: values in, commands, messages and replies out.
+
+Everything here may be lost at any moment. A new leader is made from the state, after an entry of its own term was applied,
+and goes on where the last one was: it says again all that is pending (docs/TOPICS.md, "The leader"). Time is in ticks.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+
+from zraft.ids import GroupId, ProducerId
+from zraft.topics.applied import Applied, Verdict
+from zraft.topics.commands import Advance, Command, Remote, Settled, Start, ViewChanged
+from zraft.topics.leader_settings import Exchange, LeaderSettings, LeaderStatistics, Output, entry_of
+from zraft.topics.message import Message, may_change_topics
+from zraft.topics.messages import (
+    Answer,
+    FloorReport,
+    GroupMessage,
+    Need,
+    NeedPayload,
+    Propose,
+    Query,
+    Reply,
+    Report,
+    StartRequest,
+    Told,
+    ViewUpdate,
+)
+from zraft.topics.partition import NO_ROW, Partition
+from zraft.topics.pending import Entry
+from zraft.topics.resending import Resending
+from zraft.topics.rows import FAILED
+from zraft.topics.stamps import BEGINNING, FinalTime, MessageId
+
+
+class PartitionLeader:
+    """The leader of `partition`'s group. `partition` is read here and never changed."""
+
+    def __init__(self, partition: Partition, settings: LeaderSettings | None = None) -> None:
+        self.partition = partition
+        self.group = partition.group
+        self.settings = settings or LeaderSettings()
+        self._now = 0
+        self._told: dict[MessageId, set[GroupId]] = {}
+        self._relayed: set[MessageId] = set()
+        self._started: dict[MessageId, Message] = {}
+        """STARTs in the log that are not applied yet."""
+        self._numbers: dict[ProducerId, int] = {}
+        self._of_producer: Counter[ProducerId] = Counter()
+        self._remotes: set[tuple[MessageId, GroupId]] = set()
+        self._settling: dict[GroupId, FinalTime] = {}
+        self._viewing = 0
+        self._needed = 0
+        self._advancing = 0
+        self._resending = Resending(self.settings.resend_ticks, self.settings.resend_ticks_max)
+        self._commands: list[Command] = []
+        self._messages: dict[GroupId, list[GroupMessage]] = {}
+        self._reports: list[Report] = []
+        self._replies: list[Reply] = []
+        for mid in partition.pending.entries:
+            self._resending.add(mid, 0, at_once=True)
+
+    def take(self) -> Output:
+        """Everything since the last call; the commands go into one entry."""
+        output = Output(tuple(self._commands), self._messages, tuple(self._reports), tuple(self._replies))
+        self._commands, self._messages, self._reports, self._replies = [], {}, [], []
+        return output
+
+    def statistics(self) -> LeaderStatistics:
+        partition = self.partition
+        return LeaderStatistics(
+            len(partition.pending),
+            partition.pending.payload_bytes,
+            partition.pending_age_ms,
+            len(partition.settled),
+            len(self._started),
+            dict(partition.pending.awaited),
+        )
+
+    # -- producers
+
+    def on_start(self, request: StartRequest) -> None:
+        """A message, perhaps again. Apply decides; what is refused here would only be refused there, or is a limit."""
+        message = request.message
+        mid = message.mid
+        if self.group not in message.destinations or not may_change_topics(message):
+            self._reply(mid, Answer.STALE, request.epoch)
+            return
+        if mid in self._started:
+            return
+        verdict = self.partition.verdict(message, request.floor, request.epoch)
+        match verdict:
+            case Verdict.KNOWN:
+                self._tell(mid, request.epoch)
+            case Verdict.EXPIRED:
+                self._reply(mid, Answer.EXPIRED, request.epoch)
+            case Verdict.STALE:
+                self._reply(mid, Answer.STALE, request.epoch, everywhere=self._final(message))
+            case Verdict.ADMIT | Verdict.RETRY:
+                if not self._will_do(message, request.floor):
+                    self._reply(mid, Answer.RETRY, request.epoch)
+                elif self._busy(message):
+                    self._reply(mid, Answer.BUSY, request.epoch)
+                else:
+                    self._start(request)
+
+    def _start(self, request: StartRequest) -> None:
+        message = request.message
+        producer = message.mid.producer
+        self._started[message.mid] = message
+        self._of_producer[producer] += 1
+        if message.is_single:
+            self._numbers[producer] = message.number
+        if request.relayed:
+            self._relayed.add(message.mid)
+        self._commands.append(Start(message, request.floor, request.epoch))
+
+    def _will_do(self, message: Message, floor: int) -> bool:
+        """Whether it is to be admitted after what is in the log before it."""
+        partition = self.partition
+        if not partition.expects(message, floor):
+            return False
+        if message.is_single:
+            producer = message.mid.producer
+            last = max(partition.rows.get(producer, NO_ROW).last, self._numbers.get(producer, 0))
+            if message.number != last + 1:
+                return False
+        after = message.after
+        return partition.follows(message, floor) or (after is not None and self._decided_soon(after.mid))
+
+    def _decided_soon(self, mid: MessageId) -> bool:
+        started = self._started.get(mid)
+        return started is not None and started.is_single
+
+    def _busy(self, message: Message) -> bool:
+        partition, settings = self.partition, self.settings
+        if len(self._started) >= settings.started_max:
+            return True
+        if message.is_single and not message.depends:
+            return False
+        pending = partition.pending
+        return (
+            len(pending) + len(self._started) >= settings.pending_max
+            or pending.payload_bytes >= settings.pending_bytes_max
+            or any(pending.awaited[group] >= settings.awaited_max for group in message.destinations)
+        )
+
+    def _tell(self, mid: MessageId, epoch: int) -> None:
+        """What became of a message that is known here."""
+        partition = self.partition
+        if mid in partition.pending:
+            self._reply(mid, Answer.ACCEPTED, epoch)
+            return
+        everywhere = mid not in partition.settled
+        row = partition.rows.get(mid.producer, NO_ROW)
+        outcome = row.outcomes.get(mid.seq)
+        if partition.retired(mid.producer):
+            self._reply(mid, Answer.EXPIRED, epoch, everywhere=everywhere)
+        elif outcome is None:
+            self._reply(mid, Answer.DECIDED, epoch, everywhere=everywhere)
+        elif outcome == FAILED:
+            self._reply(mid, Answer.FAILED, epoch, everywhere=everywhere)
+        else:
+            self._reply(mid, Answer.DELIVERED, epoch, everywhere=everywhere, offset=outcome)
+
+    def _final(self, message: Message) -> bool:
+        """A destination is removed: what was begun is delivered, so this, unknown here, is not and never will be (D-9c)."""
+        return any(self.partition.view.removed(group) for group in message.destinations)
+
+    def _reply(
+        self,
+        mid: MessageId,
+        answer: Answer,
+        epoch: int,
+        *,
+        everywhere: bool = False,
+        offset: int | None = None,
+    ) -> None:
+        view_epoch = self.partition.view.epoch
+        self._replies.append(Reply(mid, self.group, answer, everywhere, offset, epoch, view_epoch))
+
+    # -- other groups
+
+    def on_message(self, message: GroupMessage) -> None:
+        match message:
+            case Propose():
+                self._on_propose(message)
+            case Told(mid, sender):
+                if mid in self.partition.pending:
+                    self._told.setdefault(mid, set()).add(sender)
+            case Query(mid, sender):
+                entry = self._begun(mid)
+                if entry is not None:
+                    self._propose(sender, entry)
+            case NeedPayload(mid, sender):
+                entry = self.partition.pending.entries.get(mid)
+                if entry is not None:
+                    self._propose(sender, entry, with_payload=True)
+            case FloorReport(sender, floor, wanted):
+                self._on_floor(sender, floor)
+                if wanted:
+                    self._send(sender, FloorReport(self.group, self.partition.floor, wanted=False))
+            case Need(time):
+                if self.partition.floor.time < time:
+                    self._needed = max(self._needed, time)
+            case ViewUpdate(view):
+                if self.partition.view.fits(view) and view.position > self._viewing:
+                    self._viewing = view.position
+                    self._commands.append(ViewChanged(view))
+
+    def _begun(self, mid: MessageId) -> Entry | None:
+        return self.partition.pending.entries.get(mid) or self.partition.settled.entries.get(mid)
+
+    def _on_propose(self, propose: Propose) -> None:
+        partition, mid, sender = self.partition, propose.mid, propose.sender
+        entry = partition.pending.entries.get(mid)
+        if sender in entry.proposals if entry is not None else partition.known(mid):
+            self._send(sender, Told(mid, self.group))
+            return
+        if (mid, sender) in self._remotes:
+            return
+        message = propose.message
+        if entry is None and mid not in self._started:
+            if message is None:
+                self._send(sender, NeedPayload(mid, self.group))
+                return
+            if not partition.takes(message):
+                return
+        else:
+            message = None
+        self._remotes.add((mid, sender))
+        self._commands.append(
+            Remote(mid, sender, propose.time, propose.void, propose.floor, propose.digest, message)
+        )
+
+    def _on_floor(self, sender: GroupId, floor: FinalTime) -> None:
+        """Log a floor that lets something go, once."""
+        owed = self.partition.settled.first_owed(sender)
+        if owed is not None and owed <= floor and self._settling.get(sender, BEGINNING) < floor:
+            self._settling[sender] = floor
+            self._commands.append(Settled(sender, floor))
+
+    def _propose(self, to: GroupId, entry: Entry, *, with_payload: bool = False) -> None:
+        message = entry.message
+        row = self.partition.rows.get(message.mid.producer, NO_ROW)
+        condition = message.condition
+        at_home = condition is not None and condition.home == self.group
+        whole = with_payload or len(message.payload) <= self.settings.inline_bytes_max
+        settled = message.mid not in self.partition.pending
+        self._send(
+            to,
+            Propose(
+                message.mid,
+                self.group,
+                entry.time,
+                entry.void if at_home else None,
+                row.floor,
+                entry.digest,
+                # Who asks for the proposal of what is delivered here has begun it, or it would not be delivered.
+                message if whole and not settled else None,
+            ),
+        )
+
+    def _send(self, to: GroupId, message: GroupMessage) -> None:
+        self._messages.setdefault(to, []).append(message)
+
+    # -- what was applied
+
+    def on_applied(self, applied: Applied) -> None:
+        """Follow up an entry of this group's log, whoever proposed it."""
+        self._forget(applied.commands)
+        settled = self.partition.settled
+        began_here = {c.message.mid for c in applied.commands if isinstance(c, Start)}
+        for entry in applied.begun:
+            if len(entry.message.destinations) > 1:
+                self._announce(entry, told_all=entry.mid in began_here)
+        if self.settings.exchange is Exchange.ENTRY:
+            for entry in applied.fixed:
+                self._pass_on(entry)
+        for delivery in applied.delivered:
+            mid = delivery.message.mid
+            self._told.pop(mid, None)
+            everywhere = mid not in settled
+            self._reply(mid, Answer.DELIVERED, 0, everywhere=everywhere, offset=delivery.offset)
+        for mid in applied.failed:
+            self._told.pop(mid, None)
+            self._reply(mid, Answer.FAILED, 0, everywhere=mid not in settled)
+
+    def _announce(self, entry: Entry, *, told_all: bool) -> None:
+        """Tell the others of a message that has begun here. `told_all`: its producer has told them, as far as is known."""
+        mid = entry.mid
+        relayed = mid in self._relayed
+        self._relayed.discard(mid)
+        for group in self._told_first(entry.message, told_all=told_all and not relayed):
+            if group != self.group:
+                self._propose(group, entry, with_payload=relayed)
+        if mid in self.partition.pending:
+            self._reply(mid, Answer.ACCEPTED, 0)
+            self._resending.add(mid, self._now)
+
+    def _told_first(self, message: Message, *, told_all: bool) -> Sequence[GroupId]:
+        if self.settings.exchange is Exchange.ALL:
+            return message.destinations
+        entry_group = entry_of(message)
+        if self.group != entry_group:
+            return (entry_group,)
+        return () if told_all else message.destinations
+
+    def _pass_on(self, entry: Entry) -> None:
+        """The entry group tells each destination the proposals of all others: facts of their logs, whoever says them."""
+        message = entry.message
+        if entry_of(message) != self.group:
+            return
+        home = message.condition.home if message.condition is not None else None
+        row = self.partition.rows.get(message.mid.producer, NO_ROW)
+        for to in message.destinations:
+            if to == self.group:
+                continue
+            for sender, time in entry.proposals.items():
+                if sender != to:
+                    void = entry.void if sender == home else None
+                    self._send(to, Propose(message.mid, sender, time, void, row.floor, entry.digest))
+
+    def _forget(self, commands: Sequence[Command]) -> None:
+        """What is applied is in the log no more."""
+        for command in commands:
+            match command:
+                case Start(message):
+                    self._applied_start(message)
+                case Remote(mid, sender):
+                    self._remotes.discard((mid, sender))
+                case Settled(group, floor):
+                    if self._settling.get(group) == floor:
+                        del self._settling[group]
+                case Advance(time):
+                    # It may have come to less than was asked for: what started before it holds it back.
+                    if self._advancing <= time:
+                        self._advancing = 0
+                case _:
+                    pass
+
+    def _applied_start(self, message: Message) -> None:
+        if self._started.pop(message.mid, None) is None:
+            return
+        producer = message.mid.producer
+        self._of_producer[producer] -= 1
+        if not self._of_producer[producer]:
+            # If one was refused, so are those behind it: count from what was taken.
+            del self._of_producer[producer]
+            self._numbers.pop(producer, None)
+        if message.mid not in self.partition.pending:
+            self._relayed.discard(message.mid)
+
+    # -- time
+
+    def tick(self) -> None:
+        """Say again what nobody has confirmed; all of it is derived from the replicated state."""
+        self._now += 1
+        self._resend()
+        settings = self.settings
+        if self._now % settings.floor_ticks == 0:
+            for group in list(self.partition.settled.awaited()):
+                self._send(group, FloorReport(self.group, self.partition.floor, wanted=True))
+        if self._now % settings.advance_ticks == 0:
+            self._advance()
+        if self._now % settings.report_ticks == 0:
+            self._report()
+
+    def _resend(self) -> None:
+        for mid, interval in self._resending.due(self._now, self.settings.resends_per_tick_max):
+            entry = self.partition.pending.entries.get(mid)
+            if entry is None:
+                continue
+            told = self._told.get(mid, ())
+            for group in entry.message.destinations:
+                if group == self.group:
+                    continue
+                if group not in told:
+                    self._propose(group, entry)
+                if group not in entry.proposals:
+                    self._send(group, Query(mid, self.group))
+            self._resending.again(mid, self._now, interval)
+
+    def _advance(self) -> None:
+        """Log an ADVANCE if somebody needs it and it would change anything; otherwise look again later."""
+        floor = self.partition.floor.time
+        oldest = self.partition.pending.oldest()
+        reachable = self._needed if oldest is None else min(self._needed, oldest.time - 1)
+        if reachable > max(floor, self._advancing):
+            self._advancing = reachable
+            self._commands.append(Advance(reachable))
+
+    def _report(self) -> None:
+        partition = self.partition
+        self._reports.append(
+            Report(
+                self.group,
+                partition.view.position,
+                tuple(partition.clear_producers()),
+                tuple(partition.clear_deleting()),
+            )
+        )

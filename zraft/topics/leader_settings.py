@@ -1,0 +1,75 @@
+"""How a partition's leader is set, what a turn of it comes to, and what it shows of itself: values."""
+
+from __future__ import annotations
+
+from enum import Enum
+
+from attrs import frozen
+
+from zraft.ids import GroupId
+from zraft.topics.commands import Command
+from zraft.topics.message import Message
+from zraft.topics.messages import GroupMessage, Reply, Report
+
+
+class Exchange(Enum):
+    """Who tells whom of proposals, as long as nothing is lost; what is repeated goes to everybody.
+
+    `ALL`: every destination every other, k (k - 1) messages for k destinations, as in the thesis' first algorithm.
+    `ENTRY`: all of them one, which passes on what it got, 2 (k - 1) messages and three steps more, as in the second. Leaders
+    need not agree on it.
+    """
+
+    ALL = "all"
+    ENTRY = "entry"
+
+
+@frozen
+class LeaderSettings:
+    """Paces in ticks, and limits of what is admitted from producers; other groups' messages are never refused.
+
+    `inline_bytes_max`: payloads up to this go with the first PROPOSE, larger ones by their digest. `pending_max`,
+    `pending_bytes_max`: at this START is answered BUSY. `awaited_max`: the same for messages to a group of which so many
+    proposals are awaited, so that one that is down cannot fill the others (the convoy of docs/TOPICS.md).
+    `started_max`: STARTs in the log that are not applied yet.
+    """
+
+    resend_ticks: int = 50
+    resend_ticks_max: int = 1600
+    resends_per_tick_max: int = 256
+    floor_ticks: int = 20
+    advance_ticks: int = 5
+    report_ticks: int = 100
+    inline_bytes_max: int = 512
+    pending_max: int = 65_536
+    pending_bytes_max: int = 64 * 1024 * 1024
+    awaited_max: int = 16_384
+    started_max: int = 16_384
+    exchange: Exchange = Exchange.ALL
+
+
+@frozen
+class Output:
+    """What a turn came to: one batch for the log, messages by destination, the report to group 0, replies."""
+
+    commands: tuple[Command, ...]
+    messages: dict[GroupId, list[GroupMessage]]
+    reports: tuple[Report, ...]
+    replies: tuple[Reply, ...]
+
+
+@frozen
+class LeaderStatistics:
+    """`pending_age_ms` is log time as of the last entry; `awaited`: messages that wait for each other group."""
+
+    pending: int
+    pending_bytes: int
+    pending_age_ms: int
+    settled: int
+    started: int
+    awaited: dict[GroupId, int]
+
+
+def entry_of(message: Message) -> GroupId:
+    """Which destination collects the proposals: the same for all leaders, and not always the same one."""
+    return message.destinations[message.mid.seq % len(message.destinations)]

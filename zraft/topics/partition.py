@@ -1,0 +1,451 @@
+"""The replicated state of one partition of a topic: a pure function of its group's committed log.
+
+Stamps are proposed and fixed by commands (docs/TOPICS.md, "The state of a group"). Nothing here knows of leaders, messages
+between groups, clocks or disks: what follows from a batch comes back as `Applied`.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from zraft.errors import ProtocolError
+from zraft.ids import GroupId, ProducerId
+from zraft.topics.applied import Applied, BrokenGroupError, PartitionSettings, Verdict
+from zraft.topics.chain import first_link, message_digest, next_link
+from zraft.topics.commands import Advance, Batch, Command, Remote, Seek, Settled, Start, ViewChanged
+from zraft.topics.message import Delivery, Message, without_payload
+from zraft.topics.pending import Entry, Involved, Pending
+from zraft.topics.pending import Settled as SettledEntries
+from zraft.topics.rows import FAILED, Row
+from zraft.topics.stamps import AFTER_ALL_GROUPS, BEGINNING, FinalTime, MessageId, Stamp
+from zraft.topics.view import AnyView, LoggedView, View
+
+NO_ROW: Final = Row()
+"""Stands for the row of a producer that is not known here. Never changed."""
+
+
+class Partition:
+    """State of one group. `born` is False for a partition that is being added to a topic, until it delivered the change."""
+
+    __slots__ = (
+        *(
+            "_begun",
+            "_delivered",
+            "_everywhere",
+            "_failed",
+            "_fixed",
+            "_log_time_ms",
+            "_position",
+            "_unlisted",
+        ),
+        *(
+            "born",
+            "chain",
+            "clock",
+            "conflicts",
+            "floor",
+            "floors",
+            "group",
+            "involved",
+            "next_offset",
+            "offsets",
+        ),
+        *("pending", "rows", "settings", "settled", "sub", "view"),
+    )
+
+    def __init__(
+        self, group: GroupId, view: View, *, born: bool = True, settings: PartitionSettings | None = None
+    ) -> None:
+        """A group as its creation in group 0's log makes it: `view` is as of that position (D-8d)."""
+        self.group = group
+        self.settings = settings or PartitionSettings()
+        self.view = LoggedView(view)
+        self.born = born
+        self.clock = 0
+        """Nothing that starts later is proposed a time up to this one."""
+        self.floor = BEGINNING
+        """Nothing that is agreed on will be delivered up to this time."""
+        self.sub = 0
+        self.next_offset = 0
+        self.chain = first_link(group)
+        self.conflicts = 0
+        """Proposals for a message that is another one here: a producer used an id twice."""
+        self.pending = Pending(group)
+        self.settled = SettledEntries()
+        self.involved = Involved()
+        self.rows: dict[ProducerId, Row] = {}
+        self.floors: dict[GroupId, FinalTime] = {}
+        self.offsets: dict[bytes, int] = {}
+        self._unlisted: set[ProducerId] = set()
+        """Rows of producers that the view does not name: registered since, or nobody's. Follows from rows and view."""
+        self._log_time_ms = 0
+        self._position = 0
+        self._begun: list[Entry] = []
+        self._fixed: list[Entry] = []
+        self._delivered: list[Delivery] = []
+        self._failed: list[MessageId] = []
+        self._everywhere: list[MessageId] = []
+
+    def apply(self, batch: Batch, position: int) -> Applied:
+        """Take one committed entry; `position` is that of its first command.
+
+        Raises:
+            BrokenGroupError: a group proposes a second time for one message, or a time that was passed.
+        """
+        self._log_time_ms = max(self._log_time_ms, batch.log_time_ms)
+        self._begun, self._fixed, self._delivered, self._failed, self._everywhere = [], [], [], [], []
+        for at, command in enumerate(batch.commands):
+            self._position = position + at
+            self._apply(command)
+        return Applied(
+            batch.commands,
+            tuple(self._begun),
+            tuple(self._fixed),
+            tuple(self._delivered),
+            tuple(self._failed),
+            tuple(self._everywhere),
+        )
+
+    def _apply(self, command: Command) -> None:
+        match command:
+            case Start(message, floor, epoch):
+                if self.admits(message, floor, epoch):
+                    self._begin(message)
+                self._raise_floor(message.mid.producer, floor)
+            case Remote():
+                self._remote(command)
+                self._raise_floor(command.mid.producer, command.floor)
+            case Advance(time):
+                self._advance(time)
+            case Settled(group, floor):
+                self._reached(group, floor)
+            case ViewChanged(view):
+                self._on_view(view)
+            case Seek(consumer, offset):
+                self._seek(consumer, offset)
+
+    # -- what is known, what is admitted
+
+    def retired(self, producer: ProducerId) -> bool:
+        return self.view.retired(producer)
+
+    def known(self, mid: MessageId) -> bool:
+        """Begun here, or decided, or of a producer whose messages are all decided: not to be begun again (D-8a)."""
+        row = self.rows.get(mid.producer)
+        if row is not None and row.decided(mid.seq):
+            return True
+        return mid in self.pending or mid in self.settled or self.retired(mid.producer)
+
+    def verdict(self, message: Message, floor: int, epoch: int) -> Verdict:
+        """Judge a START by this group's log alone (D-9a). A refusal for good comes before "not yet" (D-18)."""
+        producer = message.mid.producer
+        if self.known(message.mid):
+            return Verdict.KNOWN
+        if producer in self.view.closed:
+            return Verdict.EXPIRED
+        if epoch < self.view.epoch or any(self.view.removed(group) for group in message.destinations):
+            return Verdict.STALE
+        if not (self.expects(message, floor) and self.in_turn(message) and self.follows(message, floor)):
+            return Verdict.RETRY
+        return Verdict.ADMIT
+
+    def admits(self, message: Message, floor: int, epoch: int) -> bool:
+        return self.group in message.destinations and self.verdict(message, floor, epoch) is Verdict.ADMIT
+
+    def expects(self, message: Message, floor: int) -> bool:
+        """This partition and all destinations exist, as far as is logged here, and the number is in the window."""
+        row = self.rows.get(message.mid.producer, NO_ROW)
+        return (
+            self.takes(message)
+            and message.mid.seq <= max(row.floor, floor) + self.settings.window
+            and all(group in self.view.groups for group in message.destinations)
+        )
+
+    def takes(self, message: Message) -> bool:
+        """A partition added to a topic takes nothing before the change itself, not even from another group (D-17d)."""
+        return self.born or message.partitions is not None
+
+    def in_turn(self, message: Message) -> bool:
+        """Messages to this group alone have no gap (D-17b)."""
+        return not message.is_single or message.number == self.rows.get(message.mid.producer, NO_ROW).last + 1
+
+    def follows(self, message: Message, floor: int) -> bool:
+        """Only a group that `after` names, and where that one is decided, may be the first to begin this one (D-17a)."""
+        after = message.after
+        if after is None:
+            return True
+        decided = after.mid not in self.pending and self.known(after.mid)
+        return (self.group in after.destinations and decided) or (
+            after.mid.producer == message.mid.producer and after.mid.seq <= floor
+        )
+
+    # -- stamping
+
+    def _begin(self, message: Message) -> None:
+        row = self._row(message.mid.producer)
+        void = self._judge(message)
+        digest = message_digest(message)
+        if message.is_single:
+            row.last = message.number
+            if self._bypasses(message, row):
+                self.sub += 1
+                entry = Entry(message, digest, 0, void, self._log_time_ms)
+                self._begun.append(entry)
+                self._record(entry, Stamp(*self.floor, self.sub, self.group))
+                return
+            row.queued += 1
+        self._raise_clock(message.depends)
+        self.clock += 1
+        entry = Entry(message, digest, self.clock, void, self._log_time_ms)
+        entry.proposals[self.group] = self.clock
+        self.pending.add(entry)
+        self.involved.began(message)
+        self._begun.append(entry)
+        self._fix(entry)
+
+    def _row(self, producer: ProducerId) -> Row:
+        row = self.rows.get(producer)
+        if row is None:
+            row = self.rows[producer] = Row()
+            if not self.view.names(producer):
+                self._unlisted.add(producer)
+        return row
+
+    def _bypasses(self, message: Message, row: Row) -> bool:
+        """Before everything pending: for one that depends on nothing, and overtakes none of its producer that does."""
+        return not message.depends and not row.queued
+
+    def _judge(self, message: Message) -> bool | None:
+        """Test the condition and take its effect, at its home, once, when the message begins; others are told (D-9d)."""
+        condition = message.condition
+        if condition is None:
+            return False
+        if condition.home != self.group:
+            return None
+        return not self._consume(condition.consumer, condition.expected, condition.following)
+
+    def _consume(self, consumer: bytes, expected: int, following: int) -> bool:
+        if self.offsets.get(consumer, 0) != expected:
+            return False
+        if consumer not in self.offsets and len(self.offsets) >= self.settings.consumers_max:
+            return False
+        self.offsets[consumer] = following
+        return True
+
+    def _remote(self, remote: Remote) -> None:
+        """Never refused: the sender has committed the message (D-9b). A partition not yet born lets it be repeated."""
+        entry = self.pending.entries.get(remote.mid)
+        if entry is None:
+            message = remote.message
+            if self.known(remote.mid) or message is None or not self._concerns(remote, message):
+                return
+            self._begin(message)
+            entry = self.pending.entries[remote.mid]
+        if entry.digest != remote.digest:
+            self.conflicts += 1
+        if remote.sender not in entry.message.destinations or remote.sender == self.group:
+            return
+        held = entry.proposals.get(remote.sender)
+        if held is None:
+            self.pending.proposed(entry, remote.sender, remote.time)
+        elif held != remote.time:
+            raise BrokenGroupError(
+                f"group {self.group}: group {remote.sender} proposed {held} and now {remote.time} for message "
+                f"{remote.mid.seq} of producer {remote.mid.producer}; it lost a part of its log: stop its servers "
+                "and compare their data directories with a backup"
+            )
+        if remote.void is not None:
+            entry.void = remote.void
+        self._fix(entry)
+
+    def _concerns(self, remote: Remote, message: Message) -> bool:
+        return (
+            self.takes(message)
+            and self.group in message.destinations
+            and remote.sender in message.destinations
+            and remote.sender != self.group
+        )
+
+    def _fix(self, entry: Entry) -> None:
+        """All have proposed: the largest proposal is final. Then deliver what is first and final."""
+        if entry.final is None and len(entry.proposals) == len(entry.message.destinations):
+            entry.final = self.final_time(entry.proposals)
+            self._fixed.append(entry)
+            self._raise_clock(entry.final.time)
+            self._deliver()
+
+    def final_time(self, proposals: dict[GroupId, int]) -> FinalTime:
+        """The same at all destinations, and of no other message: a group proposes each time once."""
+        return max(FinalTime(time, group) for group, time in proposals.items())
+
+    def _raise_clock(self, time: int) -> None:
+        self.clock = max(self.clock, time)
+
+    def _deliver(self) -> None:
+        while (entry := self.pending.pop_deliverable()) is not None:
+            final = entry.final
+            assert final is not None
+            if final <= self.floor:
+                raise BrokenGroupError(
+                    f"group {self.group}: message {entry.mid.seq} of producer {entry.mid.producer} is final at "
+                    f"{tuple(final)}, behind the floor {tuple(self.floor)}; some destination lost a part of its log"
+                )
+            self.floor, self.sub = final, 0
+            if entry.message.is_single:
+                self.rows[entry.mid.producer].queued -= 1
+            self._settle(entry)
+            self._record(entry, Stamp(*final, 0, GroupId(0)))
+            if entry.mid in self.settled:
+                # Whoever still asks for it has begun it, and so has the payload.
+                entry.message = without_payload(entry.message)
+
+    def _record(self, entry: Entry, stamp: Stamp) -> None:
+        message = entry.message
+        producer, seq = message.mid
+        row = self._row(producer)
+        offset = FAILED if entry.void else self.next_offset
+        if seq > row.floor:
+            row.outcomes[seq] = offset
+        if message.partitions is not None:
+            self.born = True
+        if entry.void:
+            self._failed.append(message.mid)
+            return
+        self.next_offset += 1
+        self.chain = next_link(self.chain, offset, stamp, entry.digest)
+        self._delivered.append(Delivery(offset, stamp, message, self._position))
+
+    def _advance(self, time: int) -> None:
+        """Up to `time`, but not past what is pending and may still get any time above this group's proposal."""
+        oldest = self.pending.oldest()
+        if oldest is not None:
+            time = min(time, oldest.time - 1)
+        self._advance_to(time)
+
+    def _advance_to(self, time: int) -> None:
+        if time > self.floor.time:
+            self.floor, self.sub = FinalTime(time, AFTER_ALL_GROUPS), 0
+            self._raise_clock(time)
+
+    def frontier(self) -> Stamp:
+        """Every later delivery here has a stamp above this one."""
+        return Stamp(*self.floor, self.sub, self.group if self.sub else GroupId(0))
+
+    # -- forgetting
+
+    def _settle(self, entry: Entry) -> None:
+        entry.waiting = {
+            group
+            for group in entry.message.destinations
+            if group != self.group and not self.view.removed(group)
+        }
+        self.settled.keep(entry, self.floors)
+        if entry.mid not in self.settled:
+            self._done(entry)
+
+    def _reached(self, group: GroupId, floor: FinalTime) -> None:
+        if self.view.removed(group) or floor <= self.floors.get(group, BEGINNING):
+            return
+        self.floors[group] = floor
+        for entry in self.settled.reached(group, floor):
+            self._done(entry)
+
+    def _done(self, entry: Entry) -> None:
+        self.involved.ended(entry.message)
+        self._everywhere.append(entry.mid)
+
+    def _raise_floor(self, producer: ProducerId, floor: int) -> None:
+        """Never makes a row: a late message of a retired producer must leave nothing behind (D-8b)."""
+        row = self.rows.get(producer)
+        if row is not None:
+            row.raise_floor(floor)
+
+    def _on_view(self, view: AnyView) -> None:
+        gone = self.view.adopt(view)
+        if gone is None:
+            return
+        self._unlisted.update(gone.producers)
+        for producer in list(self._unlisted):
+            self._drop_row(producer)
+        for group in gone.groups:
+            self.floors.pop(group, None)
+            self._forgo(group)
+
+    def _drop_row(self, producer: ProducerId) -> None:
+        """Of a producer that retired, or that never was: who invents an id must not leave anything behind either."""
+        if self.view.names(producer):
+            self._unlisted.discard(producer)
+        elif self.retired(producer) and not self.involved.of_producer[producer]:
+            self._unlisted.discard(producer)
+            self.rows.pop(producer, None)
+
+    def _forgo(self, group: GroupId) -> None:
+        """A removed group is waited for no more: its removal waited until it had delivered everything (D-8e)."""
+        for entry in self.settled.removed(group):
+            self._done(entry)
+
+    def _seek(self, consumer: bytes, offset: int | None) -> None:
+        if offset is None:
+            self.offsets.pop(consumer, None)
+        elif consumer in self.offsets or len(self.offsets) < self.settings.consumers_max:
+            self.offsets[consumer] = offset
+
+    def clear_producers(self) -> list[ProducerId]:
+        """Closed ones of which nothing is pending or settled. Said once by every group: there is nothing anywhere (D-8e)."""
+        return sorted(p for p in self.view.closed if not self.involved.of_producer[p])
+
+    def clear_deleting(self) -> list[GroupId]:
+        return sorted(g for g in self.view.deleting if not self.involved.to_group[g])
+
+    # -- what is exposed
+
+    @property
+    def pending_age_ms(self) -> int:
+        """How long the oldest pending message has been pending, in log time as of the last entry."""
+        oldest = self.pending.oldest()
+        return 0 if oldest is None else self._log_time_ms - oldest.began_ms
+
+    @property
+    def log_time_ms(self) -> int:
+        return self._log_time_ms
+
+    # -- from a snapshot
+
+    def restore_row(self, producer: ProducerId) -> Row:
+        return self._row(producer)
+
+    def restore_log_time(self, log_time_ms: int) -> None:
+        self._log_time_ms = log_time_ms
+
+    def restore_pending(self, entry: Entry) -> None:
+        """Put back a pending message; they come in the order of their proposals.
+
+        Raises:
+            ProtocolError: it is none of this group, or out of order.
+        """
+        oldest_first = self.pending.newest_time < entry.time <= self.clock
+        if entry.proposals.get(self.group) != entry.time or entry.mid in self.pending or not oldest_first:
+            raise ProtocolError(
+                f"snapshot of group {self.group}: message {tuple(entry.mid)}, proposed {entry.time}, is no next pending one"
+            )
+        self.pending.add(entry)
+        self.involved.began(entry.message)
+        if entry.message.is_single:
+            self._row(entry.mid.producer).queued += 1
+
+    def restore_settled(self, entry: Entry) -> None:
+        """Put back a delivered message that is kept for others; they come in the order of their final times.
+
+        Raises:
+            ProtocolError: it has no final time, or out of order.
+        """
+        if (
+            entry.final is None
+            or not self.settled.newest_final < entry.final <= self.floor
+            or not entry.waiting
+        ):
+            raise ProtocolError(
+                f"snapshot of group {self.group}: message {tuple(entry.mid)}, final at {entry.final}, is no next settled one"
+            )
+        self.settled.keep(entry, {})
+        self.involved.began(entry.message)

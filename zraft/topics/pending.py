@@ -1,0 +1,200 @@
+"""Messages between their start and the moment when every destination is known to have them, in order, at O(log n) each.
+
+Only dictionaries and queues; what may be delivered or forgotten is decided by `zraft.topics.partition`. The queues follow
+from the entries, and a snapshot holds only these.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, deque
+from collections.abc import Iterable, Iterator, Mapping
+from heapq import heappop, heappush, heapreplace
+from typing import TypeVar
+
+from zraft.ids import GroupId, ProducerId
+from zraft.topics.message import Message
+from zraft.topics.stamps import BEGINNING, FinalTime, MessageId
+
+
+class Entry:
+    """One message that this group has begun.
+
+    `time` is this group's proposal, `proposals` has it and those of the others. `void` is None until the condition's home
+    has spoken. `waiting`, once delivered: destinations whose floor may still be below `final`. `began_ms`: log time.
+    """
+
+    __slots__ = ("began_ms", "digest", "final", "message", "proposals", "time", "void", "waiting")
+
+    def __init__(self, message: Message, digest: bytes, time: int, void: bool | None, began_ms: int) -> None:
+        self.message = message
+        self.digest = digest
+        self.time = time
+        self.proposals: dict[GroupId, int] = {}
+        self.void = void
+        self.final: FinalTime | None = None
+        self.waiting: set[GroupId] = set()
+        self.began_ms = began_ms
+
+    @property
+    def mid(self) -> MessageId:
+        return self.message.mid
+
+
+class Pending:
+    """Started, not delivered. Ordered by final time, or as long as that is unknown by this group's own proposal."""
+
+    __slots__ = ("_group", "_heap", "_started", "awaited", "entries", "payload_bytes")
+
+    def __init__(self, group: GroupId) -> None:
+        self._group = group
+        self.entries: dict[MessageId, Entry] = {}
+        self._heap: list[tuple[int, GroupId, MessageId]] = []
+        self._started: deque[Entry] = deque()
+        self.payload_bytes = 0
+        self.awaited: Counter[GroupId] = Counter()
+        """How many messages wait for the proposal of each other group."""
+
+    def add(self, entry: Entry) -> None:
+        """Proposals of this group ascend, so the order of adding is the order of `time`."""
+        message = entry.message
+        assert not self._started or entry.time > self._started[-1].time, f"{entry.time} is not a new time"
+        self.entries[message.mid] = entry
+        self._started.append(entry)
+        heappush(self._heap, (entry.time, self._group, message.mid))
+        self.payload_bytes += len(message.payload)
+        self.awaited.update(group for group in message.destinations if group not in entry.proposals)
+
+    def proposed(self, entry: Entry, sender: GroupId, time: int) -> None:
+        entry.proposals[sender] = time
+        _less(self.awaited, sender)
+
+    def pop_deliverable(self) -> Entry | None:
+        """Take out the first in order, if its final time is known."""
+        heap = self._heap
+        while heap:
+            time, group, mid = heap[0]
+            entry = self.entries[mid]
+            if entry.final is None:
+                return None
+            if (time, group) != entry.final:
+                # Final times are never below the own proposal, so it can only move back in the queue, and once.
+                heapreplace(heap, (*entry.final, mid))
+                continue
+            heappop(heap)
+            del self.entries[mid]
+            self.payload_bytes -= len(entry.message.payload)
+            return entry
+        return None
+
+    def oldest(self) -> Entry | None:
+        """The one with the smallest proposal of this group."""
+        started = self._started
+        while started and started[0].mid not in self.entries:
+            started.popleft()
+        return started[0] if started else None
+
+    @property
+    def newest_time(self) -> int:
+        """The proposal of the one that was added last and may still be pending."""
+        return self._started[-1].time if self._started else 0
+
+    def __contains__(self, mid: MessageId) -> bool:
+        return mid in self.entries
+
+    def __len__(self) -> int:
+        return len(self.entries)
+
+
+class Settled:
+    """Delivered here, perhaps not yet everywhere: kept to answer those who still lack this group's proposal (D-8c)."""
+
+    __slots__ = ("_owed", "entries", "newest_final")
+
+    def __init__(self) -> None:
+        self.entries: dict[MessageId, Entry] = {}
+        self.newest_final = BEGINNING
+        self._owed: dict[GroupId, deque[Entry]] = {}
+
+    def keep(self, entry: Entry, floors: Mapping[GroupId, FinalTime]) -> None:
+        """Keep `entry` for those of `entry.waiting` whose floor is below it.
+
+        Final times of what is delivered ascend, so each group's queue is in order.
+        """
+        final = entry.final
+        assert final is not None
+        entry.waiting = {group for group in entry.waiting if floors.get(group, BEGINNING) < final}
+        if not entry.waiting:
+            return
+        self.newest_final = final
+        self.entries[entry.mid] = entry
+        for group in entry.waiting:
+            self._owed.setdefault(group, deque()).append(entry)
+
+    def reached(self, group: GroupId, floor: FinalTime) -> Iterator[Entry]:
+        """`group` has delivered everything up to `floor`; yields what thereby is everywhere."""
+        owed = self._owed.get(group)
+        while owed:
+            entry = owed[0]
+            assert entry.final is not None
+            if entry.final > floor:
+                return
+            owed.popleft()
+            if self._has(entry, group):
+                yield entry
+        self._owed.pop(group, None)
+
+    def removed(self, group: GroupId) -> Iterator[Entry]:
+        """`group` is removed, which waited until it had delivered everything."""
+        for entry in self._owed.pop(group, ()):
+            if self._has(entry, group):
+                yield entry
+
+    def _has(self, entry: Entry, group: GroupId) -> bool:
+        entry.waiting.discard(group)
+        if entry.waiting or entry.mid not in self.entries:
+            return False
+        del self.entries[entry.mid]
+        return True
+
+    def first_owed(self, group: GroupId) -> FinalTime | None:
+        """The final time of the first message that is kept for `group`."""
+        owed = self._owed.get(group)
+        return owed[0].final if owed else None
+
+    def awaited(self) -> Iterable[GroupId]:
+        return self._owed.keys()
+
+    def __contains__(self, mid: MessageId) -> bool:
+        return mid in self.entries
+
+    def __len__(self) -> int:
+        return len(self.entries)
+
+
+class Involved:
+    """How many pending and settled messages there are of each producer, and to each group: what "clear" is read from."""
+
+    __slots__ = ("of_producer", "to_group")
+
+    def __init__(self) -> None:
+        self.of_producer: Counter[ProducerId] = Counter()
+        self.to_group: Counter[GroupId] = Counter()
+
+    def began(self, message: Message) -> None:
+        self.of_producer[message.mid.producer] += 1
+        self.to_group.update(message.destinations)
+
+    def ended(self, message: Message) -> None:
+        _less(self.of_producer, message.mid.producer)
+        for group in message.destinations:
+            _less(self.to_group, group)
+
+
+_Key = TypeVar("_Key")
+
+
+def _less(counter: Counter[_Key], key: _Key) -> None:
+    """Counters keep what fell to zero, and groups and producers come and go for ever."""
+    counter[key] -= 1
+    if not counter[key]:
+        del counter[key]

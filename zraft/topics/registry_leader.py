@@ -1,0 +1,72 @@
+"""What group 0's leader does around the registry: sends views, logs what groups report, multicasts changes of topics.
+
+Nothing here is remembered that matters: reports are repeated, and so is all that is sent.
+"""
+
+from __future__ import annotations
+
+from zraft.ids import GroupId
+from zraft.topics.messages import Answer, Reply, Report, StartRequest, ViewUpdate
+from zraft.topics.registry import Registry
+from zraft.topics.registry_commands import Cleared, RegistryCommand, TopicChanged
+from zraft.topics.view import AnyView
+
+_DECIDED = (Answer.DELIVERED, Answer.FAILED, Answer.DECIDED)
+
+
+class RegistryLeader:
+    """Around `registry`, which is read here and never changed."""
+
+    def __init__(self, registry: Registry) -> None:
+        self.registry = registry
+        self._positions: dict[GroupId, int] = {}
+        """The views that groups have logged, as far as they have reported."""
+        self._answers: dict[int, set[GroupId]] = {}
+
+    def on_report(self, report: Report) -> RegistryCommand | None:
+        """What of a report is new belongs into the log."""
+        registry, group = self.registry, report.sender
+        if group not in registry.groups:
+            return None
+        self._positions[group] = max(report.position, self._positions.get(group, 0))
+        producers = tuple(p for p in report.producers if group not in registry.closed.get(p, {group}))
+        deleting = tuple(g for g in report.deleting if group not in registry.deleting.get(g, {group}))
+        return Cleared(group, producers, deleting) if producers or deleting else None
+
+    def on_reply(self, reply: Reply) -> RegistryCommand | None:
+        """An answer to a change of a topic; one that is delivered everywhere is done."""
+        change = self.registry.changes.get(reply.mid.seq)
+        if change is None or reply.answer not in _DECIDED:
+            return None
+        answers = self._answers.setdefault(change.seq, set())
+        answers.add(reply.sender)
+        left = {group for group in change.partitions if group in self.registry.groups}
+        return TopicChanged(change.seq) if reply.everywhere or answers >= left else None
+
+    def views(self) -> list[tuple[GroupId, ViewUpdate]]:
+        """To each group what it has not reported to have."""
+        found: list[tuple[GroupId, ViewUpdate]] = []
+        registry = self.registry
+        lacked: dict[int, AnyView | None] = {}
+        for group in registry.groups:
+            # A group begins with the view of its creation, whose position is its id.
+            position = self._positions.get(group, group)
+            if position not in lacked:
+                lacked[position] = registry.view_since(position)
+            view = lacked[position]
+            if view is not None:
+                found.append((group, ViewUpdate(view)))
+        return found
+
+    def changes(self) -> list[tuple[GroupId, StartRequest]]:
+        """The changes that are not delivered everywhere, to all their destinations that exist."""
+        registry = self.registry
+        self._answers = {seq: said for seq, said in self._answers.items() if seq in registry.changes}
+        self._positions = {g: at for g, at in self._positions.items() if g in registry.groups}
+        floor = registry.changes_floor
+        return [
+            (group, StartRequest(change.message(), floor, registry.current_epoch(change)))
+            for change in registry.changes.values()
+            for group in change.partitions
+            if group in registry.groups
+        ]

@@ -1,0 +1,38 @@
+"""What a group knows of a producer: which of its numbers are decided (D-8a, D-8b). Bounded by the producer's window."""
+
+from __future__ import annotations
+
+
+class Row:
+    """One producer.
+
+    Every number up to `floor` is decided at every destination; `outcomes` has those above it that are decided here: the
+    offset of the delivery, or `FAILED`. `last` is the number of the last message to this group alone that was begun (D-17b).
+    `queued` counts those of them that could not take the bypass and are pending; it follows from these.
+    """
+
+    __slots__ = ("floor", "last", "outcomes", "queued")
+
+    def __init__(self) -> None:
+        self.floor = 0
+        self.last = 0
+        self.outcomes: dict[int, int] = {}
+        self.queued = 0
+
+    def decided(self, seq: int) -> bool:
+        return seq <= self.floor or seq in self.outcomes
+
+    def raise_floor(self, floor: int) -> None:
+        """Forget outcomes up to `floor`, which may jump far: O(what is forgotten) or O(window)."""
+        if floor <= self.floor:
+            return
+        if floor - self.floor <= len(self.outcomes):
+            for seq in range(self.floor + 1, floor + 1):
+                self.outcomes.pop(seq, None)
+        else:
+            self.outcomes = {seq: offset for seq, offset in self.outcomes.items() if seq > floor}
+        self.floor = floor
+
+
+FAILED = -1
+"""Instead of an offset: the condition did not hold."""
