@@ -29,7 +29,7 @@ class GroupHost(Placing):
     """The groups of one server. Not thread-safe: one owner calls it.
 
     Args:
-        server, instance: who this is (D-1).
+        server, instance, boot: who this is (D-1).
         rng: draws election timeouts; nothing else is random.
 
     Raises:

@@ -30,11 +30,18 @@ class HostState:
     """See `zraft.groups.host.GroupHost` for arguments, errors and public attributes."""
 
     def __init__(
-        self, *, server: ServerId, instance: Instance, settings: GroupSettings, rng: random.Random
+        self,
+        *,
+        server: ServerId,
+        instance: Instance,
+        boot: int,
+        settings: GroupSettings,
+        rng: random.Random,
     ) -> None:
         settings.validate()
         self.server = server
         self.instance = instance
+        self.boot = boot
         self.settings = settings
         self.now = 0
         self.groups: dict[GroupId, Replica] = {}
@@ -53,7 +60,7 @@ class HostState:
     def _peer(self, server: ServerId) -> Peer:
         peer = self.peers.get(server)
         if peer is None:
-            peer = self.peers[server] = Peer(server, self.settings)
+            peer = self.peers[server] = Peer(server, self.boot, self.settings)
         return peer
 
     def _send(self, to: ServerId, message: GroupMessage) -> None:

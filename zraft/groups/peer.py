@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+from typing import Final
+
 from zraft.groups.cover import GivenCover, TakenCover
 from zraft.groups.replica import Replica
 from zraft.groups.settings import GroupSettings
 from zraft.ids import GroupId, Instance, ServerId
+
+EPOCHS_PER_BOOT: Final = 1 << 24
+"""A cover begins anew a few times in the life of a process; its epochs are those of its boot number."""
 
 
 class Peer:
@@ -34,10 +39,12 @@ class Peer:
         "unheard",
     )
 
-    def __init__(self, server: ServerId, settings: GroupSettings) -> None:
+    def __init__(self, server: ServerId, boot: int, settings: GroupSettings) -> None:
+        """`boot` is this server's own."""
         self.server = server
         self._settings = settings
-        self.given = GivenCover(settings.items_max)
+        # Never one of an earlier run of this server: late answers to that one must not count.
+        self.given = GivenCover(settings.items_max, epoch=boot * EPOCHS_PER_BOOT + 1)
         self.taken = TakenCover()
         self.led: dict[GroupId, Replica] = {}
         self.run: tuple[Instance, int] | None = None

@@ -401,6 +401,10 @@ class RaftChecks:
             )
         index = len(self.committed) - 1
         entry = self.committed[index]
+        while entry is not None and entry.term > term:
+            # Its votes came late, as to a server that was stopped: of what later terms committed it need not know.
+            index -= 1
+            entry = self.committed[index]
         if entry is not None and (
             index > log.last_index or index < log.first_index - 1 or log.term_at(index) != entry.term
         ):

@@ -32,7 +32,7 @@ class Hosts:
     def __init__(self, groups: int, settings: GroupSettings = SETTINGS) -> None:
         self.hosts = {
             server: GroupHost(
-                server=server, instance=DISKS[server], settings=settings, rng=random.Random(server)
+                server=server, instance=DISKS[server], boot=1, settings=settings, rng=random.Random(server)
             )
             for server in DISKS
         }

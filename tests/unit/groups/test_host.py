@@ -6,12 +6,13 @@ import pytest
 
 from tests.unit.groups.hosts import DISKS, S1, S2, S3, SETTINGS, Hosts
 from zraft.groups.effects import GroupEffects
+from zraft.groups.peer import Peer
 from zraft.groups.settings import GroupSettings
 from zraft.ids import GroupId
 from zraft.raft.messages import Heartbeat, TimeoutNow
 from zraft.raft.role import Role
 from zraft.storage.records import EntryRecord
-from zraft.transport.messages import Sender
+from zraft.transport.messages import Sender, SharedHeartbeatReply
 
 T = SETTINGS.raft.election_timeout_ticks
 BEAT = SETTINGS.raft.heartbeat_ticks
@@ -210,6 +211,17 @@ def test_a_server_that_starts_again_is_not_believed_to_remember_what_it_agreed_t
     followed = [replica for replica in host.groups.values() if replica.raft.leader == S3]
     assert followed
     assert not any(replica.asleep for replica in followed), "they look to their own timers again"
+
+
+def test_an_answer_to_an_earlier_run_of_this_server_counts_for_nothing() -> None:
+    """Found by seed 105: epochs and numbers began at 1 in each run, and a late answer fitted."""
+    early, late = (Peer(S2, boot, SETTINGS).given for boot in (1, 2))
+    early.heartbeat(0)
+    late.offer(GroupId(1), 3, 7)
+    late.heartbeat(0)
+    assert late.on_reply(SharedHeartbeatReply(early.epoch, 1, ())) is None
+    assert not late.agrees(GroupId(1), 3, 7)
+    assert late.contact == -1
 
 
 def test_what_a_server_said_before_it_started_again_counts_for_nothing() -> None:

@@ -127,6 +127,7 @@ class GroupsProcess:
         self.host = GroupHost(
             server=self.server,
             instance=opened.instance,
+            boot=opened.boot,
             settings=self._settings,
             rng=random.Random(f"{self._seed}/host/{self.server}/{self.boots}"),
         )
