@@ -25,7 +25,7 @@ def test_a_seed_decides_the_whole_run() -> None:
 
 @pytest.mark.long
 @pytest.mark.timeout(1800)
-@pytest.mark.parametrize("seed", range(6))
+@pytest.mark.parametrize("seed", [*range(6), 101, 105])
 def test_no_promise_is_broken_with_as_many_groups_as_the_seed_rolls(seed: int) -> None:
     GroupsSimulation(seed).run()
 
