@@ -175,10 +175,8 @@ class MembershipKeeper:
         return level
 
     def _reconcile(self, raft: Raft, machine: Machine, now_ms: int) -> None:
-        if not machine.members or not raft.may_change_membership:
+        if not machine.members or not raft.may_change_membership or not _has_applied_the_last(raft, machine):
             return
-        if machine.index < raft.members_changed_index:
-            return  # what was wanted before the last change may have been overtaken by what is committed and not applied
         if not self._joins and reconciliation.is_as_wanted(raft.membership, machine.members):
             return
         situation = Situation(
@@ -217,3 +215,8 @@ class MembershipKeeper:
             if self._told.get(server) != text:
                 self.notices.append(text)
         self._told.update(told)
+
+
+def _has_applied_the_last(raft: Raft, machine: Machine) -> bool:
+    """What was wanted before the last change may have been overtaken by what is committed, and not applied yet."""
+    return machine.index >= raft.members_changed_index

@@ -73,7 +73,10 @@ def two_changes_at_once() -> Sequence[Patch]:
     def may_change(self: Raft) -> bool:
         return self.role is Role.LEADER and not self.membership.joint and self._is_voter
 
-    return [(Raft, "_may_change", may_change)]
+    return [
+        (Raft, "_may_change", may_change),
+        (keeper_module, "_has_applied_the_last", lambda raft, machine: True),
+    ]
 
 
 @plant("D-1", "what a lost disk acknowledged counts for its successor", Mode.WIPES)
