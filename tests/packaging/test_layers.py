@@ -63,6 +63,7 @@ ALLOWED: Final[dict[str, tuple[str, ...]]] = {
     "zraft.testing.claims": (
         *(*SHARED, "zraft.claims", "zraft_client.claims"),
         *("zraft.testing.broken", "zraft.testing.planted_registry", "zraft.testing.schedule"),
+        "zraft.testing.seed_runs",
     ),
     # the outside of a server: they talk to it through its port
     "zraft.status": (*SHARED, *SETTINGS),

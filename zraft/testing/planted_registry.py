@@ -1,45 +1,54 @@
-"""What a planted bug is, and how it is planted; `zraft.testing.planted` has all of them.
+"""What a planted bug is, how it is planted, and those of the servers' simulation, which `zraft.testing.planted` fills in.
 
 A plant replaces a few attributes of shipped classes or modules while it is in force. Each is one rule taken
-back (docs/RULES.md), or one mistake that a release could make. `mode` names the class of faults in which it
-shows; some are too rare for the general mix.
+back (docs/RULES.md), or one mistake that a release could make.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any, Final
+from typing import Any, Final, Generic, TypeVar
 
 from attrs import frozen
 
 from zraft.testing.profile import Mode
 
+M = TypeVar("M")
+
 Patch = tuple[Any, str, Any]
 """Whose attribute is replaced, its name, and by what."""
 
+Patches = Callable[[], Sequence[Patch]]
+
 
 @frozen
-class Plant:
-    """One planted bug: the rule it breaks, what it does, where it shows, and the replacements."""
+class Plant(Generic[M]):
+    """One planted bug: the rule it breaks, what it does, the class of faults in which it shows, and the replacements."""
 
     rule: str
     text: str
-    mode: Mode | None
-    patches: Callable[[], Sequence[Patch]]
+    mode: M | None
+    patches: Patches
 
 
-PLANTS: Final[dict[str, Plant]] = {}
+class Plants(dict[str, Plant[M]]):
+    """Those of one simulation, by name. Some are too rare for its general mix of faults, and name a `mode`."""
 
+    def plant(self, rule: str, text: str, mode: M | None = None) -> Callable[[Patches], Patches]:
+        """Enters the decorated function under its name."""
 
-def plant(
-    rule: str, text: str, mode: Mode | None = None
-) -> Callable[[Callable[[], Sequence[Patch]]], Callable[[], Sequence[Patch]]]:
-    def register(patches: Callable[[], Sequence[Patch]]) -> Callable[[], Sequence[Patch]]:
-        PLANTS[patches.__name__] = Plant(rule, text, mode, patches)
-        return patches
+        def register(patches: Patches) -> Patches:
+            self[patches.__name__] = Plant(rule, text, mode, patches)
+            return patches
 
-    return register
+        return register
+
+    @contextmanager
+    def planted(self, name: str | None) -> Iterator[None]:
+        """Everything inside runs with the bug; None: as it ships."""
+        with replaced(*(() if name is None else self[name].patches())):
+            yield
 
 
 @contextmanager
@@ -54,8 +63,6 @@ def replaced(*patches: Patch) -> Iterator[None]:
             setattr(owner, attribute, value)
 
 
-@contextmanager
-def planted(name: str) -> Iterator[None]:
-    """Everything inside runs with the bug."""
-    with replaced(*PLANTS[name].patches()):
-        yield
+PLANTS: Final = Plants[Mode]()
+plant = PLANTS.plant
+planted = PLANTS.planted

@@ -12,14 +12,12 @@ from __future__ import annotations
 import multiprocessing
 import os
 import time
-import traceback
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from functools import cache
 from typing import Final
 
 import click
-from attrs import frozen
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 from rich.table import Table
@@ -28,6 +26,7 @@ from zraft.testing.broken import BrokenPromiseError
 from zraft.testing.directed_schedules import DIRECTED
 from zraft.testing.planted import PLANTS, planted
 from zraft.testing.profile import Mode
+from zraft.testing.seed_runs import Result, first_to_notice, judged
 from zraft.testing.simulation import Report, Simulation
 
 COMMANDS_MEAN_MIN: Final = 500
@@ -55,33 +54,8 @@ PLANTED_SEEDS_MAX: Final = 300
 console = Console(highlight=False)
 
 
-@frozen
-class Result:
-    """One seed's end: a report, or what broke. `cpu_s` is processor time in seconds."""
-
-    seed: int
-    report: Report | None
-    checker: str
-    reason: str
-    cpu_s: float
-
-
-def run_seed(seed: int, *, mode: Mode | None = None, trace: bool = False) -> Result:
-    """Run one seed; every error, of checkers or of the product itself, is a failure of the seed."""
-    began = time.process_time()
-    simulation = Simulation(seed, mode=mode, trace=trace)
-    try:
-        report = simulation.run()
-    except BrokenPromiseError as error:
-        reason = f"at {simulation.schedule.now_ms} ms: {error.found}"
-        return Result(seed, None, error.checker, reason, time.process_time() - began)
-    except Exception as error:
-        # The product raised what no input may make it raise; where is the first thing to know.
-        frame = traceback.extract_tb(error.__traceback__)[-1]
-        where = f"{os.path.basename(frame.filename)}:{frame.lineno}"
-        reason = f"at {simulation.schedule.now_ms} ms: {type(error).__name__}: {error} ({where})"
-        return Result(seed, None, "no crash", reason, time.process_time() - began)
-    return Result(seed, report, "", "", time.process_time() - began)
+def run_seed(seed: int, *, mode: Mode | None = None, trace: bool = False) -> Result[Report]:
+    return judged(seed, lambda: Simulation(seed, mode=mode, trace=trace))
 
 
 @cache
@@ -90,20 +64,17 @@ def is_sound(seed: int, mode: Mode | None) -> bool:
     return run_seed(seed, mode=mode).report is not None
 
 
-def run_planted(name: str, seeds: Iterable[int]) -> tuple[Result | None, int]:
-    """Seeds until one notices the planted bug: its result, or None, and how many it took."""
-    tried = 0
+def run_planted(name: str, seeds: Iterable[int]) -> tuple[Result[Report] | None, int]:
     mode = PLANTS[name].mode
-    for seed in seeds:
-        tried += 1
-        with planted(name):
-            result = run_seed(seed, mode=mode)
-        if result.report is None and is_sound(seed, mode):
-            return result, tried
-    return None, tried
+    return first_to_notice(
+        seeds,
+        lambda: planted(name),
+        lambda seed: run_seed(seed, mode=mode),
+        lambda seed: is_sound(seed, mode),
+    )
 
 
-def run_directed(name: str) -> Result | None:
+def run_directed(name: str) -> Result[Report] | None:
     """The directed schedule of a planted bug: what noticed it, or None."""
     began = time.process_time()
     directed = DIRECTED[name]
@@ -116,7 +87,7 @@ def run_directed(name: str) -> Result | None:
     return None
 
 
-def replay_command(result: Result) -> str:
+def replay_command(result: Result[Report]) -> str:
     return f"python -m zraft.testing.simulate --seed {result.seed} --trace"
 
 
@@ -191,7 +162,7 @@ def _summary(reports: list[Report], cpu_s: float, wall_s: float) -> None:
 def _range(start: int, seeds: int, jobs: int) -> int:
     """Run a range of seeds; the exit code."""
     began = time.monotonic()
-    failed: list[Result] = []
+    failed: list[Result[Report]] = []
     reports: list[Report] = []
     cpu_s = 0.0
     broken_off = False
@@ -236,7 +207,7 @@ def _range(start: int, seeds: int, jobs: int) -> int:
     return 1 if failed or empty or broken_off else 0
 
 
-def _search_plant(arguments: tuple[str, int, int]) -> tuple[str, Result | None, int]:
+def _search_plant(arguments: tuple[str, int, int]) -> tuple[str, Result[Report] | None, int]:
     name, start, seeds = arguments
     if name in DIRECTED:
         return name, run_directed(name), 0

@@ -13,7 +13,9 @@ from zraft.testing.broken import BrokenPromiseError
 from zraft.testing.claims.checks import Checks
 from zraft.testing.claims.planted import PLANTS, planted
 from zraft.testing.claims.profile import HEARTBEAT_MS
-from zraft.testing.claims.running import MEANS_FROM_SEEDS, Result, emptiness, run_planted, run_seed
+from zraft.testing.claims.running import MEANS_FROM_SEEDS, emptiness, run_planted, run_seed
+from zraft.testing.claims.simulation import Report
+from zraft.testing.seed_runs import Result
 
 QUICK_SEEDS = (1, 2, 3, 6, 8, 15, 18, 19, 24, 28, 31, 32, 34)
 """Of a second or less each; all seeds are as good."""
@@ -44,22 +46,22 @@ KNOWN_SEEDS = {
 
 
 @pytest.fixture(scope="module")
-def results() -> list[Result]:
+def results() -> list[Result[Report]]:
     return [run_seed(seed) for seed in QUICK_SEEDS]
 
 
-def test_quick_seeds_break_no_promise(results: list[Result]) -> None:
-    broken = [f"seed {one.seed}: {one.promise}: {one.reason}" for one in results if one.report is None]
+def test_quick_seeds_break_no_promise(results: list[Result[Report]]) -> None:
+    broken = [f"seed {one.seed}: {one.checker}: {one.reason}" for one in results if one.report is None]
     assert broken == []
 
 
-def test_quick_seeds_saw_enough_to_mean_anything(results: list[Result]) -> None:
+def test_quick_seeds_saw_enough_to_mean_anything(results: list[Result[Report]]) -> None:
     reports = [one.report for one in results if one.report is not None]
     assert len(reports) >= MEANS_FROM_SEEDS
     assert emptiness(reports) == []
 
 
-def test_a_run_that_saw_nothing_is_noticed(results: list[Result]) -> None:
+def test_a_run_that_saw_nothing_is_noticed(results: list[Result[Report]]) -> None:
     report = next(one.report for one in results if one.report is not None)
     assert emptiness([type(report)(0, 1, 1, 0, 0, 0, ())] * MEANS_FROM_SEEDS)
 
@@ -78,7 +80,7 @@ def test_every_plant_has_a_seed() -> None:
 
 
 def test_every_flaw_of_marshal_is_planted() -> None:
-    assert {plant.flaw for plant in PLANTS.values()} >= {str(number) for number in range(1, 9)}
+    assert {plant.rule for plant in PLANTS.values()} >= {str(number) for number in range(1, 9)}
 
 
 def test_same_seed_is_the_same_run() -> None:
@@ -145,6 +147,6 @@ def test_a_release_that_does_not_end_the_claim_is_noticed(monkeypatch: pytest.Mo
 def test_twenty_consumers_share_32_partitions(seed_of_run: int) -> None:
     """Killed, stopped and restarted: a minute each. Seed 2 is a single group in which little happens (65 grants)."""
     result = run_seed(seed_of_run, partitions=32, consumers=20)
-    assert result.report is not None, f"{result.promise}: {result.reason}"
+    assert result.report is not None, f"{result.checker}: {result.reason}"
     assert result.report.count("granted") > 100
     assert result.report.faults > 20

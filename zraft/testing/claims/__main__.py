@@ -20,8 +20,9 @@ from rich.console import Console
 from rich.table import Table
 
 from zraft.testing.claims.planted import PLANTS, planted
-from zraft.testing.claims.running import PLANTED_SEEDS_MAX, Result, emptiness, run_planted, run_seed
+from zraft.testing.claims.running import PLANTED_SEEDS_MAX, emptiness, run_planted, run_seed
 from zraft.testing.claims.simulation import Report
+from zraft.testing.seed_runs import Result
 
 console = Console(highlight=False)
 
@@ -29,7 +30,7 @@ console = Console(highlight=False)
 def _range(start: int, seeds: int, jobs: int, partitions: int | None, consumers: int | None) -> int:
     """Run a range of seeds; the exit code."""
     reports: list[Report] = []
-    failed: list[Result] = []
+    failed: list[Result[Report]] = []
     run = partial(run_seed, partitions=partitions, consumers=consumers)
     size = "" if partitions is None else f" --partitions {partitions}"
     size += "" if consumers is None else f" --consumers {consumers}"
@@ -39,7 +40,7 @@ def _range(start: int, seeds: int, jobs: int, partitions: int | None, consumers:
                 reports.append(result.report)
                 continue
             failed.append(result)
-            console.print(f"[red]seed {result.seed}[/red] {result.promise}: {result.reason[:600]}")
+            console.print(f"[red]seed {result.seed}[/red] {result.checker}: {result.reason[:600]}")
             console.print(f"    python -m zraft.testing.claims --seed {result.seed}{size}")
     if reports:
         _summary(reports)
@@ -68,7 +69,7 @@ def _summary(reports: list[Report]) -> None:
     console.print("seen: " + ", ".join(f"{what} {number}" for what, number in sorted(seen.items())))
 
 
-def _search(start: int, name: str) -> tuple[str, Result | None, int]:
+def _search(start: int, name: str) -> tuple[str, Result[Report] | None, int]:
     return name, *run_planted(name, range(start, start + PLANTED_SEEDS_MAX))
 
 
@@ -80,14 +81,14 @@ def _planted(names: list[str], start: int, jobs: int) -> int:
     missed = 0
     with multiprocessing.get_context("fork").Pool(jobs) as pool:
         for name, result, tried in pool.imap_unordered(partial(_search, start), names):
-            flaw = PLANTS[name].flaw
+            flaw = PLANTS[name].rule
             if result is None:
                 missed += 1
                 console.print(f"[red]missed[/red] {name}: {PLANTS[name].text} ({tried} seeds)")
                 table.add_row(name, flaw, "-", str(tried), "[red]missed[/red]")
             else:
-                console.print(f"caught {name}: {result.promise}: {result.reason[:200]}")
-                table.add_row(name, flaw, str(result.seed), str(tried), result.promise)
+                console.print(f"caught {name}: {result.checker}: {result.reason[:200]}")
+                table.add_row(name, flaw, str(result.seed), str(tried), result.checker)
     console.print(table)
     return 1 if missed else 0
 
@@ -121,7 +122,7 @@ def main(
             with planted(name):
                 result = run_seed(seed, partitions=partitions, consumers=consumers)
         if result.report is None:
-            console.print(f"[red]seed {result.seed}[/red] {result.promise}: {result.reason}")
+            console.print(f"[red]seed {result.seed}[/red] {result.checker}: {result.reason}")
             raise SystemExit(1)
         _summary([result.report])
         raise SystemExit(0)

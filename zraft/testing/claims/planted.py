@@ -5,11 +5,10 @@ First Marshal's own, by their numbers in docs/CLAIMS.md.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from typing import Any, Final
 
-from attrs import evolve, frozen
+from attrs import evolve
 
 from zraft.claims import commands as c
 from zraft.claims import snapshot, values
@@ -19,37 +18,16 @@ from zraft.claims.group import Group
 from zraft.claims.state import Claims
 from zraft.claims.values import Claim, Freshness
 from zraft.testing.claims.partition import Entry, Replica, SimulatedPartition
-from zraft.testing.planted_registry import Patch, replaced
+from zraft.testing.planted_registry import Patch, Plants
 from zraft_client.claims.consumption import Consumption
 from zraft_client.claims.lease import Lease
 from zraft_client.claims.tracking import Tracking
 
+PLANTS: Final = Plants[None]()
+"""`rule` is the number of the flaw of Marshal's that it puts back, or the rule that it breaks."""
 
-@frozen
-class Plant:
-    """One planted bug; `flaw` is the number of the flaw of Marshal's that it puts back, or the rule that it breaks."""
-
-    flaw: str
-    text: str
-    patches: Callable[[], Sequence[Patch]]
-
-
-PLANTS: Final[dict[str, Plant]] = {}
-
-
-def plant(flaw: str, text: str) -> Callable[[Callable[[], Sequence[Patch]]], Callable[[], Sequence[Patch]]]:
-    def register(patches: Callable[[], Sequence[Patch]]) -> Callable[[], Sequence[Patch]]:
-        PLANTS[patches.__name__] = Plant(flaw, text, patches)
-        return patches
-
-    return register
-
-
-@contextmanager
-def planted(name: str) -> Iterator[None]:
-    """Everything inside runs with the bug."""
-    with replaced(*PLANTS[name].patches()):
-        yield
+plant = PLANTS.plant
+planted = PLANTS.planted
 
 
 # Marshal's flaws ------------------------------------------------------------------------------------------------

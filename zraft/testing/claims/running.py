@@ -2,18 +2,13 @@
 
 from __future__ import annotations
 
-import os
-import time
-import traceback
 from collections.abc import Iterable, Sequence
 from functools import cache
 from typing import Final
 
-from attrs import frozen
-
-from zraft.testing.broken import BrokenPromiseError
 from zraft.testing.claims.planted import planted
 from zraft.testing.claims.simulation import Report, Simulation
+from zraft.testing.seed_runs import Result, first_to_notice, judged
 
 MESSAGES_MEAN_MIN: Final = 200
 FAULTS_MEAN_MIN: Final = 5
@@ -40,33 +35,8 @@ PLANTED_SEEDS_MAX: Final = 60
 """A planted bug that so many seeds do not notice counts as missed."""
 
 
-@frozen
-class Result:
-    """One seed's end: a report, or what broke. `cpu_s` is processor time in seconds."""
-
-    seed: int
-    report: Report | None
-    promise: str
-    reason: str
-    cpu_s: float
-
-
-def run_seed(seed: int, *, partitions: int | None = None, consumers: int | None = None) -> Result:
-    """Run one seed; an error of the product itself is a failure, too."""
-    began = time.process_time()
-    simulation = Simulation(seed, partitions=partitions, consumers=consumers)
-    try:
-        report = simulation.run()
-    except BrokenPromiseError as error:
-        reason = f"at {simulation.schedule.now_ms} ms: {error.found}"
-        return Result(seed, None, error.checker, reason, time.process_time() - began)
-    except Exception as error:
-        # The product raised what no input may make it raise; where is the first thing to know.
-        frame = traceback.extract_tb(error.__traceback__)[-1]
-        where = f"{os.path.basename(frame.filename)}:{frame.lineno}"
-        reason = f"at {simulation.schedule.now_ms} ms: {type(error).__name__}: {error} ({where})"
-        return Result(seed, None, "no crash", reason, time.process_time() - began)
-    return Result(seed, report, "", "", time.process_time() - began)
+def run_seed(seed: int, *, partitions: int | None = None, consumers: int | None = None) -> Result[Report]:
+    return judged(seed, lambda: Simulation(seed, partitions=partitions, consumers=consumers))
 
 
 @cache
@@ -75,16 +45,8 @@ def is_sound(seed: int) -> bool:
     return run_seed(seed).report is not None
 
 
-def run_planted(name: str, seeds: Iterable[int]) -> tuple[Result | None, int]:
-    """Seeds until one notices the planted bug: its result, or None, and how many it took."""
-    tried = 0
-    for seed in seeds:
-        tried += 1
-        with planted(name):
-            result = run_seed(seed)
-        if result.report is None and is_sound(seed):
-            return result, tried
-    return None, tried
+def run_planted(name: str, seeds: Iterable[int]) -> tuple[Result[Report] | None, int]:
+    return first_to_notice(seeds, lambda: planted(name), run_seed, is_sound)
 
 
 def emptiness(reports: Sequence[Report]) -> list[str]:

@@ -12,18 +12,16 @@ from __future__ import annotations
 import multiprocessing
 import os
 import time
-import traceback
 from collections.abc import Iterable
 from typing import Final
 
 import click
-from attrs import frozen
 from rich.console import Console
 from rich.table import Table
 
-from zraft.testing.broken import BrokenPromiseError
 from zraft.testing.groups.planted import PLANTS, planted
 from zraft.testing.groups.simulation import GroupsReport, GroupsSimulation
+from zraft.testing.seed_runs import Result, first_to_notice, judged
 
 PLANTED_SEEDS_MAX: Final = 40
 """A planted bug that so many seeds do not notice counts as missed."""
@@ -34,48 +32,20 @@ PLANTED_GROUPS: Final = 25
 console = Console(highlight=False)
 
 
-@frozen
-class Result:
-    """One seed's end: a report, or what broke. `cpu_s` is processor time in seconds."""
-
-    seed: int
-    report: GroupsReport | None
-    checker: str
-    reason: str
-    cpu_s: float
+def run_seed(seed: int, groups: int | None = None) -> Result[GroupsReport]:
+    return judged(seed, lambda: GroupsSimulation(seed, groups=groups))
 
 
-def run_seed(seed: int, groups: int | None = None) -> Result:
-    """Run one seed; every error, of checkers or of the product itself, is a failure of the seed."""
-    began = time.process_time()
-    simulation = GroupsSimulation(seed, groups=groups)
-    try:
-        report = simulation.run()
-    except BrokenPromiseError as error:
-        reason = f"at {simulation.schedule.now_ms} ms: {error.found}"
-        return Result(seed, None, error.checker, reason, time.process_time() - began)
-    except Exception as error:
-        # The product raised what no input may make it raise; where is the first thing to know.
-        frame = traceback.extract_tb(error.__traceback__)[-1]
-        where = f"{os.path.basename(frame.filename)}:{frame.lineno}"
-        reason = f"at {simulation.schedule.now_ms} ms: {type(error).__name__}: {error} ({where})"
-        return Result(seed, None, "no crash", reason, time.process_time() - began)
-    return Result(seed, report, "", "", time.process_time() - began)
+def run_planted(name: str, seeds: Iterable[int]) -> tuple[Result[GroupsReport] | None, int]:
+    def is_sound(seed: int) -> bool:
+        return run_seed(seed, PLANTED_GROUPS).report is not None
+
+    return first_to_notice(
+        seeds, lambda: planted(name), lambda seed: run_seed(seed, PLANTED_GROUPS), is_sound
+    )
 
 
-def run_planted(name: str, seeds: Iterable[int]) -> tuple[Result | None, int]:
-    """Seeds until one notices the planted bug that is sound without it: its result, or None, and how many it took."""
-    tried = 0
-    for seed in seeds:
-        tried += 1
-        with planted(name):
-            result = run_seed(seed, PLANTED_GROUPS)
-        if result.report is None and run_seed(seed, PLANTED_GROUPS).report is not None:
-            return result, tried
-    return None, tried
-
-
-def _search(arguments: tuple[str, int]) -> tuple[str, Result | None, int]:
+def _search(arguments: tuple[str, int]) -> tuple[str, Result[GroupsReport] | None, int]:
     name, start = arguments
     result, tried = run_planted(name, range(start, start + PLANTED_SEEDS_MAX))
     return name, result, tried
@@ -98,7 +68,7 @@ def _planted(names: list[str], start: int, jobs: int) -> int:
 
 def _seeds(start: int, seeds: int, jobs: int) -> int:
     began = time.monotonic()
-    failed: list[Result] = []
+    failed: list[Result[GroupsReport]] = []
     reports: list[GroupsReport] = []
     with multiprocessing.get_context("fork").Pool(jobs) as pool:
         for result in pool.imap_unordered(run_seed, range(start, start + seeds)):

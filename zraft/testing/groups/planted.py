@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from typing import Any, Final
-
-from attrs import frozen
 
 from zraft.groups.commit import SharedCommit
 from zraft.groups.cover import Answer, GivenCover, TakenCover
@@ -18,38 +15,15 @@ from zraft.ids import GroupId, Instance, ServerId
 from zraft.raft.core import Raft
 from zraft.raft.membership import Membership
 from zraft.raft.messages import Member
-from zraft.testing.planted_registry import Patch, replaced
+from zraft.testing.planted_registry import Patch, Plants
 from zraft.transport.messages import SharedHeartbeatReply
 
-
-@frozen
-class GroupPlant:
-    """One planted bug: the rule it breaks, and what it does."""
-
-    rule: str
-    text: str
-    patches: Callable[[], Sequence[Patch]]
+PLANTS: Final = Plants[None]()
+plant = PLANTS.plant
+planted = PLANTS.planted
 
 
-PLANTS: Final[dict[str, GroupPlant]] = {}
-
-
-def _plant(rule: str, text: str) -> Callable[[Callable[[], Sequence[Patch]]], Callable[[], Sequence[Patch]]]:
-    def register(patches: Callable[[], Sequence[Patch]]) -> Callable[[], Sequence[Patch]]:
-        PLANTS[patches.__name__] = GroupPlant(rule, text, patches)
-        return patches
-
-    return register
-
-
-@contextmanager
-def planted(name: str) -> Iterator[None]:
-    """Everything inside runs with the bug."""
-    with replaced(*PLANTS[name].patches()):
-        yield
-
-
-@_plant("cover", "a server that no longer leads a group goes on beating for it")
+@plant("cover", "a server that no longer leads a group goes on beating for it")
 def not_withdrawn() -> Sequence[Patch]:
     def withdraw(self: GivenCover, group: GroupId) -> None:
         self._agreed.pop(group, None)
@@ -58,7 +32,7 @@ def not_withdrawn() -> Sequence[Patch]:
     return [(GivenCover, "withdraw", withdraw)]
 
 
-@_plant("cover", "a withdrawal is said once, and not until it is answered")
+@plant("cover", "a withdrawal is said once, and not until it is answered")
 def withdrawn_once() -> Sequence[Patch]:
     original = GivenCover.heartbeat
 
@@ -72,12 +46,12 @@ def withdrawn_once() -> Sequence[Patch]:
     return [(GivenCover, "heartbeat", heartbeat)]
 
 
-@_plant("cover", "a follower that follows somebody else goes on answering for the group")
+@plant("cover", "a follower that follows somebody else goes on answering for the group")
 def not_lost() -> Sequence[Patch]:
     return [(TakenCover, "lose", lambda self, group: None)]
 
 
-@_plant("cover", "a follower agrees to whatever leads, or does not lead, its group")
+@plant("cover", "a follower agrees to whatever leads, or does not lead, its group")
 def agrees_blindly() -> Sequence[Patch]:
     def agrees(self: GroupHost, peer: Peer, group: GroupId, term: int, index: int) -> bool:
         replica = self.groups.get(group)
@@ -88,7 +62,7 @@ def agrees_blindly() -> Sequence[Patch]:
     return [(GroupHost, "_agrees", agrees)]
 
 
-@_plant("cover", "what a server agreed to is believed of the process that it starts as next")
+@plant("cover", "what a server agreed to is believed of the process that it starts as next")
 def restart_unnoticed() -> Sequence[Patch]:
     def begins_anew(self: Peer, instance: Instance, boot: int) -> bool:
         return False
@@ -101,7 +75,7 @@ def restart_unnoticed() -> Sequence[Patch]:
     return [(Peer, "begins_anew", begins_anew), (TakenCover, "on_heartbeat", on_heartbeat)]
 
 
-@_plant("cover", "an answer that is late counts as one to the newest heartbeat")
+@plant("cover", "an answer that is late counts as one to the newest heartbeat")
 def late_answer() -> Sequence[Patch]:
     original = GivenCover.on_reply
 
@@ -111,7 +85,7 @@ def late_answer() -> Sequence[Patch]:
     return [(GivenCover, "on_reply", on_reply)]
 
 
-@_plant("D-7", "a group is offered with the leader's commit, whatever the follower matches")
+@plant("D-7", "a group is offered with the leader's commit, whatever the follower matches")
 def commit_above_match() -> Sequence[Patch]:
     original = GroupHost._all_agree
 
@@ -124,7 +98,7 @@ def commit_above_match() -> Sequence[Patch]:
     return [(GroupHost, "_all_agree", all_agree)]
 
 
-@_plant("D-7", "an answered shared heartbeat counts as an acknowledgement of all entries")
+@plant("D-7", "an answered shared heartbeat counts as an acknowledgement of all entries")
 def answer_acknowledges() -> Sequence[Patch]:
     original = Raft.note_contacts
 
@@ -138,7 +112,7 @@ def answer_acknowledges() -> Sequence[Patch]:
     return [(Raft, "note_contacts", note_contacts)]
 
 
-@_plant("6.4", "an answered shared heartbeat confirms the rounds of all its groups")
+@plant("6.4", "an answered shared heartbeat confirms the rounds of all its groups")
 def answer_confirms_rounds() -> Sequence[Patch]:
     original = Raft.note_contacts
 
@@ -154,7 +128,7 @@ def answer_confirms_rounds() -> Sequence[Patch]:
     return [(Raft, "note_contacts", note_contacts)]
 
 
-@_plant("D-7", "writes that wait while a frame is written count with that frame")
+@plant("D-7", "writes that wait while a frame is written count with that frame")
 def waiting_counts() -> Sequence[Patch]:
     original = SharedCommit.durable
 
@@ -165,7 +139,7 @@ def waiting_counts() -> Sequence[Patch]:
     return [(SharedCommit, "durable", durable)]
 
 
-@_plant("D-18", "any disk founds a group that its server was named in")
+@plant("D-18", "any disk founds a group that its server was named in")
 def any_disk_founds() -> Sequence[Patch]:
     def membership_for(self: GroupDescription, server: ServerId, instance: Instance) -> Membership:
         disks = {**self.founders, server: instance} if server in self.founders else self.founders
@@ -184,7 +158,7 @@ def any_disk_founds() -> Sequence[Patch]:
     ]
 
 
-@_plant("D-13", "the log is let go of before the snapshot that covers it is durable")
+@plant("D-13", "the log is let go of before the snapshot that covers it is durable")
 def compacts_early() -> Sequence[Patch]:
     original = GroupHost._keep_log_short
 
@@ -199,7 +173,7 @@ def compacts_early() -> Sequence[Patch]:
     return [(GroupHost, "_keep_log_short", keep_log_short)]
 
 
-@_plant("cost", "groups that rest are looked at all the same")
+@plant("cost", "groups that rest are looked at all the same")
 def never_asleep() -> Sequence[Patch]:
     original = GroupHost._settle
 
@@ -211,7 +185,7 @@ def never_asleep() -> Sequence[Patch]:
     return [(GroupHost, "_settle", settle)]
 
 
-@_plant("cost", "leaders beat for each group although shared heartbeats do")
+@plant("cost", "leaders beat for each group although shared heartbeats do")
 def own_heartbeats_too() -> Sequence[Patch]:
     def all_agree(self: GroupHost, replica: Replica) -> bool:
         original(self, replica)

@@ -5,14 +5,13 @@ Each takes one rule back (docs/RULES.md, D-8, D-9, D-17, D-18) or makes one mist
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from typing import Any, Final
 
-from attrs import evolve, frozen
+from attrs import evolve
 
 from zraft.testing.multicast.profile import Mode
-from zraft.testing.planted_registry import Patch, replaced
+from zraft.testing.planted_registry import Patch, Plants
 from zraft.topics.applied import Verdict
 from zraft.topics.chain import message_digest
 from zraft.topics.leader import PartitionLeader
@@ -26,35 +25,9 @@ from zraft.topics.resending import Resending
 from zraft.topics.stamps import AFTER_ALL_GROUPS, FinalTime
 from zraft.topics.view import LoggedView
 
-
-@frozen
-class Plant:
-    """One planted bug: the rule it breaks, what it does, in which kind of run it shows, and what is replaced."""
-
-    rule: str
-    text: str
-    mode: Mode | None
-    patches: Callable[[], Sequence[Patch]]
-
-
-PLANTS: Final[dict[str, Plant]] = {}
-
-
-def plant(
-    rule: str, text: str, mode: Mode | None = None
-) -> Callable[[Callable[[], Sequence[Patch]]], Callable[[], Sequence[Patch]]]:
-    def register(patches: Callable[[], Sequence[Patch]]) -> Callable[[], Sequence[Patch]]:
-        PLANTS[patches.__name__] = Plant(rule, text, mode, patches)
-        return patches
-
-    return register
-
-
-@contextmanager
-def planted(name: str | None) -> Iterator[None]:
-    """Everything inside runs with the bug, or as it ships."""
-    with replaced(*(() if name is None else PLANTS[name].patches())):
-        yield
+PLANTS: Final = Plants[Mode]()
+plant = PLANTS.plant
+planted = PLANTS.planted
 
 
 # -- stamps
