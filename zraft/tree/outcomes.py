@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any, Final
 
 from zraft.errors import Code
+from zraft.topics.registry_values import Result
 from zraft.tree.multi import MultiFailed
 from zraft.tree.node import Znode
 from zraft.tree.txn import MULTI, ONCE, Command
@@ -13,8 +14,8 @@ Outcome = tuple[int, int, int, Any]
 """(zxid, position, code, body). The code is 0, or below 0 for a failure, whose body is nil.
 
 Bodies by command: creates [path, stat]; SET_DATA, SET_ACL, PUT stat; ADD [value, stat]; MULTI a list of [code, body],
-one per part, also when it failed; all others nil. A stat is ZooKeeper's eleven numbers, in the order of
-`zraft.tree.node.Stat`.
+one per part, also when it failed; TOPICS [refusal|nil, id|nil], whose code is 0 also for a refusal; all others
+nil. A stat is ZooKeeper's eleven numbers, in the order of `zraft.tree.node.Stat`.
 """
 
 _OK: Final = 0
@@ -31,6 +32,8 @@ def outcome_of(command: Command, result: object, zxid: int, position: int) -> Ou
         return zxid, position, _OK, tuple(result.stat())
     if isinstance(result, MultiFailed):
         return zxid, position, int(result.code), tuple((int(code), None) for code in result.results)
+    if isinstance(result, Result):
+        return zxid, position, _OK, result.plain()
     if result.__class__ is not tuple:  # a session: only its origin is told of it
         return zxid, position, _OK, None
     assert isinstance(result, tuple)
