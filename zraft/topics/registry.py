@@ -47,8 +47,8 @@ from zraft.topics.view import AnyView, View
 class Registry:
     """Producers, topics and groups. `closed` and `deleting` have who has reported that nothing of them is left there.
 
-    `settings` are replicated with those of the tree, whose owner sets them here. `groups_version` is no part of the
-    state: it moves whenever groups or where they belong may have changed, so that others know when to look.
+    `settings` are replicated with those of the tree, whose owner sets them here. `revision` is no part of the state: it
+    moves whenever groups, where they belong or what is kept of them may have changed, so that others know when to look.
     """
 
     def __init__(
@@ -68,7 +68,7 @@ class Registry:
         self.deleting: dict[GroupId, set[GroupId]] = {}
         self.changes: dict[int, Change] = {}
         self.last_change = 0
-        self.groups_version = 0
+        self.revision = 0
         self.digest = RegistryDigest(self)
         self._history = History()
 
@@ -163,7 +163,7 @@ class Registry:
         if topic is None:
             return Result(Refusal.NO_TOPIC)
         self._put(evolve(topic, retention=retention))
-        self.groups_version += 1
+        self.revision += 1
         return Result(created=topic.topic)
 
     def _create_group(self, topic_id: int, founders: Disks, preferred: ServerId | None, zxid: int) -> Result:
@@ -224,7 +224,7 @@ class Registry:
     def _put_group(self, record: GroupRecord) -> None:
         self.digest.before(Part.GROUPS, record.group)
         self.groups[record.group] = record
-        self.groups_version += 1
+        self.revision += 1
 
     def _topic_changed(self, seq: int) -> Result:
         if seq not in self.changes:
@@ -250,7 +250,7 @@ class Registry:
             self.digest.before(Part.DELETING, group)
             self.deleting[group] = set()
             self._note(zxid, Became.DELETING, group)
-        self.groups_version += 1
+        self.revision += 1
         return Result(created=topic.topic)
 
     # -- what groups report
@@ -275,7 +275,7 @@ class Registry:
             del self.deleting[gone], self.groups[gone]
             self._note(zxid, Became.REMOVED, gone)
         if removed:
-            self.groups_version += 1
+            self.revision += 1
             self._drop_changes()
         self._retire(zxid)
         return Result(removed=removed)
@@ -357,7 +357,7 @@ class Registry:
         self.closed, self.deleting = other.closed, other.deleting
         self.owned = other.owned
         self.digest.restart(other.digest)
-        self.groups_version += 1
+        self.revision += 1
         self.forget_history()
 
     def _take_tables(self, other: Registry) -> None:

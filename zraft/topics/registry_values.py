@@ -81,8 +81,13 @@ class GroupRecord:
     former: tuple[tuple[ServerId, Instance], ...] = ()
 
     @property
+    def placed(self) -> bool:
+        """Whether the voters are known to be as wanted, so that any other replica may retire."""
+        return not self.former
+
+    @property
     def holders(self) -> frozenset[tuple[ServerId, Instance]]:
-        """The disks whose replicas count; any other may retire."""
+        """The disks whose replicas count."""
         return frozenset((*self.wanted, *self.former))
 
 
@@ -147,10 +152,6 @@ class Result:
     refusal: Refusal | None = None
     created: int | None = None
     removed: tuple[GroupId, ...] = field(factory=tuple)
-
-    def plain(self) -> tuple[str | None, int | None]:
-        """For whoever asked: (name of the refusal, `created`)."""
-        return None if self.refusal is None else self.refusal.name.lower(), self.created
 
 
 _NAME_CHARACTERS: Final = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._-")
