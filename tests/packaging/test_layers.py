@@ -29,6 +29,7 @@ ALLOWED: Final[dict[str, tuple[str, ...]]] = {
     ),
     # partitions of topics, each a group of its own; knows neither Raft nor the tree of group 0
     "zraft.topics": SHARED,
+    "zraft.topics.placement": (*SHARED, "zraft.topics", "zraft.groups.description"),
     "zraft.claims": SHARED,
     "zraft.wire": (*SHARED, *STATE),
     "zraft.wire.reconfig": (*SHARED, *STATE, "zraft.wire", "zraft.address"),
@@ -61,6 +62,7 @@ ALLOWED: Final[dict[str, tuple[str, ...]]] = {
     "zraft.operator.client": (*SHARED, *SETTINGS, "zraft.operator", "zraft.transport"),
     "zraft.server": (
         *(*SHARED, *SETTINGS, *STATE, *EDGES, "zraft.admin"),
+        *("zraft.claims", "zraft.groups", "zraft.topics"),
         *("zraft.operator.protocol", "zraft.operator.requests"),
     ),
     "zraft.testing": (*SHARED, *SETTINGS, *STATE, *EDGES, "zraft.groups", "zraft.server", "zraft.topics"),
