@@ -78,11 +78,10 @@ class TopicGroups:
         for group in now.groups:
             if rng.random() < 0.3:
                 self._report(group)
-        moving = [group for group, record in now.groups.items() if record.former]
-        if moving and rng.random() < 0.3:
-            group = rng.choice(moving)
-            self._log(Placed(GroupId(group), now.groups[group].wanted))  # type: ignore[arg-type]
-            self.kinds["topic placed"] += 1
+        for group, record in now.groups.items():
+            if record.former and rng.random() < (0.5 if self._lossless else 0.1):
+                self._log(Placed(GroupId(group), record.wanted))  # type: ignore[arg-type]
+                self.kinds["topic placed"] += 1
         one = self._running()
         if one is not None:
             self.look_at(one)
