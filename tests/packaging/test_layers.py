@@ -56,6 +56,7 @@ ALLOWED: Final[dict[str, tuple[str, ...]]] = {
     "zraft.operator.client": (*SHARED, *SETTINGS, "zraft.operator", "zraft.transport"),
     "zraft.server": (
         *(*SHARED, *SETTINGS, *STATE, *EDGES, "zraft.admin"),
+        *("zraft.claims", "zraft.groups", "zraft.topics"),
         *("zraft.operator.protocol", "zraft.operator.requests"),
     ),
     "zraft.testing": (*SHARED, *SETTINGS, *STATE, *EDGES, "zraft.groups", "zraft.server", "zraft.topics"),
