@@ -15,7 +15,7 @@ from zraft.groups.replica import StoredGroup
 from zraft.groups.settings import GroupSettings
 from zraft.ids import GroupId, Instance, ProducerId, ServerId
 from zraft.raft.log import Log
-from zraft.raft.messages import HardState
+from zraft.raft.messages import Entry, HardState
 from zraft.raft.role import Role
 from zraft.server.coordination_port import Beginning
 from zraft.server.delivery_reading import ReadDeliveries, perform
@@ -27,6 +27,7 @@ from zraft.server.partitions import Partitions
 from zraft.storage.delivery.disk import DeliveryDisk
 from zraft.storage.delivery.settings import DeliverySettings, Retention
 from zraft.storage.directory import DataDirectory
+from zraft.storage.records import EntryRecord
 from zraft.testing.disk import SimulatedDisk
 from zraft.topics.messages import Reply, Report
 from zraft.topics.registry import Registry
@@ -111,10 +112,16 @@ class Server:
         self.tasks: list[Task] = []
         self.writing = False
         self.disk_stopped = False
+        self.written: dict[GroupId, dict[int, Entry]] = {}
 
     def create(self, group: GroupId, preferred: ServerId) -> None:
         machine = self.partitions.open(group)
-        stored = StoredGroup(HardState(), Log(archive=lambda lo, hi, bytes_max: ()))
+        written = self.written[group] = {}
+
+        def read(lo: int, hi: int, bytes_max: int) -> Sequence[Entry]:
+            return [written[index] for index in range(lo, hi)]
+
+        stored = StoredGroup(HardState(), Log(archive=read))
         self.host.create(GroupDescription(group, DISKS, preferred), machine, stored)
         self.tasks.append(Open(group))
 
@@ -149,6 +156,9 @@ class Server:
                 on_applied(self.server, group, entry)
         partitions.after(host, effects, now_ms, WALL_MS + now_ms)
         self.writing = effects.records is not None
+        for record in effects.records or ():
+            if isinstance(record, EntryRecord):
+                self.written[record.group][record.entry.index] = record.entry
         self.tasks += partitions.take_tasks()
         for to, said in effects.sends.items():
             yield to, list(said)
