@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Final
+
 from attrs import frozen
 
 from zraft.ids import GroupId, Instance, ServerId
@@ -221,6 +223,13 @@ ServerMessage = (
     | GroupLeader
 )
 PeerMessage = RaftMessage | ServerMessage
+
+_OF_GROUPS: Final = frozenset({SharedHeartbeat, SharedHeartbeatReply, Bundle, Edge, GroupLeader})
+
+
+def is_of_groups(message: PeerMessage) -> bool:
+    """Whether it is for the hosts of groups, not for the coordination group."""
+    return message.__class__ in _OF_GROUPS or getattr(message, "group", 0) != 0
 
 
 @frozen
