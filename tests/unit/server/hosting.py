@@ -1,4 +1,4 @@
-"""Whole drivers that host groups of a counter, in memory: their network is a list, their disks are always done a step later."""
+"""Whole drivers that host groups of a counter, in memory: a network of lists, disks that are done a step later."""
 
 from __future__ import annotations
 
