@@ -21,7 +21,12 @@ ALLOWED: Final[dict[str, tuple[str, ...]]] = {
     "zraft.errors": (),
     "zraft.ids": (),
     "zraft.raft": SHARED,
-    "zraft.tree": SHARED,
+    # group 0's share of topics is part of its state
+    "zraft.tree": (
+        *(*SHARED, "zraft.topics.codec", "zraft.topics.message", "zraft.topics.registry"),
+        *("zraft.topics.registry_commands", "zraft.topics.registry_image", "zraft.topics.registry_items"),
+        "zraft.topics.registry_values",
+    ),
     # partitions of topics, each a group of its own; knows neither Raft nor the tree of group 0
     "zraft.topics": SHARED,
     "zraft.claims": SHARED,
