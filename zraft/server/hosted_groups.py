@@ -8,7 +8,7 @@ replicas there are, who should lead and vote, when a group's files go. Pure. Sou
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Final, get_args
 
 from attrs import define, frozen
@@ -17,7 +17,7 @@ from zraft.groups.description import GroupDescription
 from zraft.groups.effects import GroupMessage
 from zraft.groups.host import GroupHost
 from zraft.groups.settings import GroupSettings
-from zraft.ids import GroupId, Instance, ServerId
+from zraft.ids import GroupId
 from zraft.raft.core import Raft
 from zraft.raft.messages import Message as RaftMessage
 from zraft.raft.role import Role
@@ -26,9 +26,12 @@ from zraft.server.group_snapshots import GroupSnapshots
 from zraft.server.group_tasks import GroupResult, GroupTask, RemoveFiles, TakeSnapshot
 from zraft.server.identity import Identity
 from zraft.server.outbox import Outbox
-from zraft.server.partitions_port import GroupRow, GroupTable, PartitionsPort
+from zraft.server.partitions_port import PartitionsPort
 from zraft.server.stored_groups import StoredGroups
 from zraft.storage.records import Record
+from zraft.topics.codec import encode_registry
+from zraft.topics.registry_commands import Placed
+from zraft.topics.registry_values import GroupRecord
 from zraft.transport.messages import (
     Bundle,
     Edge,
@@ -39,7 +42,7 @@ from zraft.transport.messages import (
     SharedHeartbeatReply,
 )
 from zraft.tree.machine import Machine
-from zraft.tree.txn import Command
+from zraft.tree.txn import TOPICS, Command
 
 REPORT_AGAIN_MS: Final = 2_000
 """A leader whose group is placed says so again if the coordination group does not show it by then."""
@@ -75,14 +78,10 @@ class Hosting:
     Attributes:
         partitions: what groups replicate.
         stored: what the disk held of groups at the start.
-        table: the coordination group's table of groups in its state.
-        placed: the command that tells the coordination group which disks are a group's voters now.
     """
 
     partitions: PartitionsPort
     stored: StoredGroups
-    table: Callable[[Machine], GroupTable]
-    placed: Callable[[GroupId, Mapping[ServerId, Instance]], Command]
 
 
 class HostedGroups:
@@ -121,14 +120,13 @@ class HostedGroups:
         self.partitions = hosting.partitions
         self.snapshots = GroupSnapshots(identity, self.host, hosting.partitions, entropy)
         self._identity = identity
-        self._hosting = hosting
         self._stored = hosting.stored
         self._machine = machine
         self._submit = submit
         self._outbox = outbox
         self._log_end: int | None = log_end
         self._revision: int | None = None
-        self._seen: dict[GroupId, GroupRow] = {}
+        self._seen: dict[GroupId, GroupRecord] = {}
         self._members_changed_index = -1
         self._placed: dict[GroupId, int] = {}
         self._frame_under_way = False
@@ -188,7 +186,7 @@ class HostedGroups:
 
     def wants_turn(self, *, disk_free: bool) -> bool:
         """Does what arrived since the last turn give one something to do now?"""
-        return self.host.stirred or (disk_free and self.host.frame_due)
+        return self.host.stirred or self.partitions.wants_turn or (disk_free and self.host.frame_due)
 
     @property
     def removing(self) -> bool:
@@ -243,6 +241,7 @@ class HostedGroups:
     def _has_work(self) -> bool:
         return bool(
             self.host.wants_turn
+            or self.partitions.wants_turn
             or self._removing
             or self._tasks
             or self._deliveries
@@ -252,9 +251,12 @@ class HostedGroups:
         )
 
     def _due_in(self, wake_in: int | None) -> int | None:
-        if self.host.stirred:
+        if self.host.stirred or self.partitions.wants_turn:
             return 0
-        return wake_in
+        later = self.partitions.wake_in
+        if wake_in is None or later is None:
+            return later if wake_in is None else wake_in
+        return min(wake_in, later)
 
     # -- the coordination group's table
 
@@ -272,11 +274,11 @@ class HostedGroups:
             for server, member in coordination.membership.members.items():
                 if server != self._identity.server:
                     self.host.vouch(server, member.instance)
-        table = self._hosting.table(self._machine)
-        if table.revision == self._revision:
+        registry = self._machine.registry
+        if registry.revision == self._revision:
             return
-        self._revision = table.revision
-        rows = table.groups
+        self._revision = registry.revision
+        rows = registry.groups
         for group, row in rows.items():
             if self._seen.get(group) is not row:
                 self._seen[group] = row
@@ -288,21 +290,20 @@ class HostedGroups:
             if group not in rows and group <= self._machine.last_zxid:
                 self._remove(group)
 
-    def _follow(self, row: GroupRow) -> None:
-        host, group, mine = self.host, row.group, self._identity.instance
-        wanted = row.wanted.get(self._identity.server) == mine
+    def _follow(self, row: GroupRecord) -> None:
+        host, group = self.host, row.group
+        holds = (self._identity.server, self._identity.instance) in row.holders
         if group not in host.groups:
-            founds = row.founders.get(self._identity.server) == mine and not row.placed
-            if not (wanted or founds or self._stored.holds(group)):
+            if not holds and not self._stored.holds(group):
                 return
-            description = GroupDescription(group, row.founders, row.preferred)
+            description = GroupDescription(group, dict(row.founders), row.preferred)
             host.create(description, self.partitions.open(group), self._stored.take(group))
         host.prefer(group, row.preferred)
-        host.want_members(group, row.wanted)
+        host.want_members(group, dict(row.wanted))
         if row.placed:
             self._placed.pop(group, None)
-            if not wanted:
-                host.retire(group)
+        if not holds:
+            host.retire(group)
 
     def _remove(self, group: GroupId) -> None:
         """Gone for good (D-18): the log is to forget it, then its files go."""
@@ -341,7 +342,7 @@ class HostedGroups:
                 del self._placed[group]
             elif now_ms >= due:
                 self._placed[group] = now_ms + REPORT_AGAIN_MS
-                self._submit(self._hosting.placed(group, row.wanted))
+                self._submit((TOPICS, encode_registry(Placed(group, row.wanted))))
 
     def _take_compactions(self) -> list[tuple[GroupId, int]]:
         if self.removing:

@@ -1,4 +1,4 @@
-"""What the host of groups asks of those who know what a group replicates, and what the coordination group says of groups."""
+"""What the host of groups asks of those who know what a group replicates."""
 
 from __future__ import annotations
 
@@ -8,13 +8,21 @@ from typing import Protocol
 from zraft.groups.effects import GroupEffects
 from zraft.groups.host import GroupHost
 from zraft.groups.machine import StateMachine
-from zraft.ids import GroupId, Instance, ServerId
+from zraft.ids import GroupId, ServerId
 from zraft.server import delivery_tasks
 from zraft.transport.messages import PeerMessage
 
 
 class PartitionsPort(Protocol):
     """What the groups of one server replicate, and what their leaders do. Called from the loop's thread alone."""
+
+    @property
+    def wants_turn(self) -> bool:
+        """Whether something was given to them since the last `before` that wants a turn."""
+
+    @property
+    def wake_in(self) -> int | None:
+        """ms from the last `after` until `before` is due; None if it need not be called for the time alone."""
 
     def open(self, group: GroupId) -> StateMachine:
         """This server has a replica of the group from now on: its state machine, empty."""
@@ -45,36 +53,3 @@ class PartitionsPort(Protocol):
 
     def cut_index(self, group: GroupId) -> int:
         """The index of the group's log up to which everything that it delivered is durable."""
-
-
-class GroupRow(Protocol):
-    """What the coordination group says of a group now. Frozen: one that changes is another object.
-
-    Attributes:
-        founders: the disks that founded it.
-        wanted: the disks that should be its voters.
-        placed: they are; whoever else has a replica may retire it.
-    """
-
-    @property
-    def group(self) -> GroupId: ...
-    @property
-    def founders(self) -> Mapping[ServerId, Instance]: ...
-    @property
-    def preferred(self) -> ServerId | None: ...
-    @property
-    def wanted(self) -> Mapping[ServerId, Instance]: ...
-    @property
-    def placed(self) -> bool: ...
-
-
-class GroupTable(Protocol):
-    """The coordination group's table of groups, as applied here.
-
-    `revision` changes whenever something in it may have.
-    """
-
-    @property
-    def revision(self) -> int: ...
-    @property
-    def groups(self) -> Mapping[GroupId, GroupRow]: ...

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
 
-from attrs import evolve, field, frozen
+from attrs import evolve
 
 from zraft.groups.effects import GroupEffects
 from zraft.groups.host import GroupHost
@@ -21,48 +22,52 @@ from zraft.server.driver_types import DriverSettings, Effects, Identity, Stored
 from zraft.server.hosted_groups import Hosting
 from zraft.storage.records import Record
 from zraft.testing.groups.counter import AppendCounter
+from zraft.topics.registry import Registry
+from zraft.topics.registry_values import GroupRecord
 from zraft.transport import codec
 from zraft.transport.messages import PeerMessage, Sender
-from zraft.tree.machine import Machine
-from zraft.tree.txn import FEATURE, Command
 
 S1, S2, S3 = (ServerId(number) for number in (1, 2, 3))
 DISKS = {server: Instance(bytes([server]) * 16) for server in (S1, S2, S3)}
 STEP_MS = 5
 
 
-@frozen
-class Row:
-    """A row of the table of groups."""
-
-    group: GroupId
-    founders: Mapping[ServerId, Instance] = field(factory=lambda: dict(DISKS))
-    preferred: ServerId | None = None
-    wanted: Mapping[ServerId, Instance] = field(factory=lambda: dict(DISKS))
-    placed: bool = True
+def record(group: int, **changes: Any) -> GroupRecord:
+    """A row of the table: founded by all three, which are wanted."""
+    disks = tuple(DISKS.items())
+    return evolve(GroupRecord(GroupId(group), 1, disks, None, disks, True, ()), **changes)
 
 
 class Table:
     """What all servers' coordination groups say of groups; a test changes it."""
 
-    def __init__(self) -> None:
-        self.revision = 0
-        self.groups: dict[GroupId, Row] = {}
+    def __init__(self, servers: Mapping[ServerId, Server]) -> None:
+        self._servers = servers
 
-    def put(self, row: Row) -> None:
-        self.groups[row.group] = row
-        self.revision += 1
+    def put(self, row: GroupRecord) -> None:
+        for registry in self._registries():
+            registry.groups[row.group] = row
 
-    def change(self, group: int, **changes: object) -> None:
-        self.put(evolve(self.groups[GroupId(group)], **changes))
+    def change(self, group: int, **changes: Any) -> None:
+        for registry in self._registries():
+            registry.groups[GroupId(group)] = evolve(registry.groups[GroupId(group)], **changes)
 
     def remove(self, group: int) -> None:
-        del self.groups[GroupId(group)]
-        self.revision += 1
+        for registry in self._registries():
+            del registry.groups[GroupId(group)]
+
+    def _registries(self) -> Iterator[Registry]:
+        for server in self._servers.values():
+            registry = server.driver.machine.registry
+            registry.revision += 1
+            yield registry
 
 
 class Counters:
     """Partitions that count. Nothing is delivered, unless a test says up to where deliveries are durable."""
+
+    wants_turn = False
+    wake_in: int | None = None
 
     def __init__(self) -> None:
         self.machines: dict[GroupId, AppendCounter] = {}
@@ -130,19 +135,8 @@ class Nothing:
 class Server:
     """One driver and what it did."""
 
-    def __init__(
-        self, server: ServerId, table: Table, settings: GroupSettings, entries: Sequence[Entry]
-    ) -> None:
+    def __init__(self, server: ServerId, settings: GroupSettings, entries: Sequence[Entry]) -> None:
         self.partitions = Counters()
-        self.placed: list[tuple[GroupId, Mapping[ServerId, Instance]]] = []
-
-        def placed(group: GroupId, wanted: Mapping[ServerId, Instance]) -> Command:
-            self.placed.append((group, wanted))
-            return (FEATURE, 1)
-
-        def table_of(machine: Machine) -> Table:
-            return table
-
         self.sender = Sender(server, DISKS[server], 1)
         self.driver = Driver(
             settings=DriverSettings(groups=settings),
@@ -157,7 +151,7 @@ class Server:
             entropy=random.Random(server).randbytes,
             four_letter_word=lambda word, argument: b"",
             now_ms=0,
-            hosting=Hosting(self.partitions, Nothing(), table_of, placed),
+            hosting=Hosting(self.partitions, Nothing()),
         )
         self.frames: list[list[Record]] = []
         self.effects: list[Effects] = []
@@ -178,12 +172,10 @@ class World:
     """Three servers on one clock. `entries`: what their coordination groups' logs held when they started."""
 
     def __init__(self, settings: GroupSettings | None = None, entries: Sequence[Entry] = ()) -> None:
-        self.table = Table()
         self.now = 0
         self.down: set[ServerId] = set()
-        self.servers = {
-            server: Server(server, self.table, settings or GroupSettings(), entries) for server in DISKS
-        }
+        self.servers = {server: Server(server, settings or GroupSettings(), entries) for server in DISKS}
+        self.table = Table(self.servers)
         self._boxes: dict[ServerId, list[tuple[Sender, list[PeerMessage]]]] = {server: [] for server in DISKS}
 
     def step(self) -> None:
@@ -215,7 +207,7 @@ class World:
 
     def add_groups(self, count: int) -> None:
         for number in range(1, count + 1):
-            self.table.put(Row(GroupId(number), preferred=list(DISKS)[number % 3]))
+            self.table.put(record(number, preferred=list(DISKS)[number % 3]))
 
     def leader(self, group: int) -> Server:
         return next(

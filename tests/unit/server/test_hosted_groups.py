@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tests.unit.server.hosting import DISKS, S1, S2, S3, Row, World
+from tests.unit.server.hosting import DISKS, S1, S2, S3, World, record
 from zraft.groups.settings import GroupSettings
 from zraft.ids import COORDINATION_GROUP, GroupId, Instance
 from zraft.raft.messages import Entry, EntryKind
@@ -11,8 +11,10 @@ from zraft.server import delivery_tasks
 from zraft.server.group_tasks import RemoveFiles, TakeSnapshot
 from zraft.storage.records import ForgetRecord
 from zraft.storage.snapshot_format import SnapshotInfo
+from zraft.topics.codec import encode_registry
+from zraft.topics.registry_commands import Placed
 from zraft.transport.messages import Edge, Sender
-from zraft.tree.txn import FEATURE
+from zraft.tree.txn import FEATURE, TOPICS, Command
 
 
 def _founded(groups: int, settings: GroupSettings | None = None) -> World:
@@ -195,26 +197,30 @@ def test_while_the_disk_of_deliveries_takes_no_more_nothing_is_applied_and_the_t
 
 def test_a_leader_says_that_its_group_is_placed_until_the_coordination_group_shows_it() -> None:
     world = _founded(1)
-    wanted = {S1: DISKS[S1], S3: DISKS[S3]}
-    world.table.change(1, wanted=wanted, placed=False, preferred=S1)
+    wanted = ((S1, DISKS[S1]), (S3, DISKS[S3]))
+    world.table.change(1, wanted=wanted, former=tuple(DISKS.items()), preferred=S1)
+    submitted: list[Command] = []
+    groups = world.servers[S1].driver.groups
+    assert groups is not None
+    groups._submit = submitted.append
     world.run(6_000)
-    leader = world.leader(1)
-    assert leader.placed[0] == (GroupId(1), wanted)
-    assert len(leader.placed) >= 2, "said again while the table does not show it"
+    assert world.leader(1) is world.servers[S1]
+    placed = (TOPICS, encode_registry(Placed(GroupId(1), wanted)))
+    assert submitted[:2] == [placed] * 2, "said again while the table does not show it"
     assert not world.servers[S2].host.groups[GroupId(1)].retired
-    world.table.change(1, placed=True)
+    world.table.change(1, former=())
     world.run(100)
-    said = len(leader.placed)
+    submitted.clear()
     world.run(5_000)
-    assert len(leader.placed) == said
+    assert submitted == []
     assert world.servers[S2].host.groups[GroupId(1)].retired
-    assert leader.host.groups[GroupId(1)].raft.membership.voters == (S1, S3)
+    assert world.servers[S1].host.groups[GroupId(1)].raft.membership.voters == (S1, S3)
 
 
 def test_d18_a_disk_that_neither_founds_nor_is_wanted_takes_no_part() -> None:
     world = _founded(0)
-    two = {S1: DISKS[S1], S2: DISKS[S2]}
-    world.table.put(Row(GroupId(1), founders=two, wanted=two, preferred=S1))
+    two = ((S1, DISKS[S1]), (S2, DISKS[S2]))
+    world.table.put(record(1, founders=two, wanted=two, preferred=S1))
     world.run(1_000)
     assert world.servers[S3].host.groups == {}
     assert world.leader(1) is world.servers[S1]
