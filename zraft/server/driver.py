@@ -46,7 +46,7 @@ from zraft.server.divergence import check_verdict
 from zraft.server.driver_types import DriverSettings, Effects, Identity, Stored
 from zraft.server.errands import Errand
 from zraft.server.group_commit import GroupCommit
-from zraft.server.group_tasks import GroupResult, GroupTask
+from zraft.server.group_tasks import GroupResult, GroupTask, Installable
 from zraft.server.hosted_groups import GroupsShare, HostedGroups, Hosting
 from zraft.server.joining import introduction
 from zraft.server.leadership import Leadership
@@ -610,16 +610,15 @@ class Driver:
 
     # -- snapshots
 
-    def performed(self, task: Task, result: Result) -> None:
-        """The snapshot disk has done one of `Effects.tasks`."""
+    def performed(self, task: Task | GroupTask, result: Result | GroupResult) -> None:
+        """The snapshot disk has done one of `Effects.tasks`, or of `Effects.group_tasks`."""
         self._stirred = True
+        if isinstance(task, GroupTask):
+            if self.groups is not None:
+                self.groups.performed(task, result, self.clock.now)
+            return
+        assert not isinstance(result, Installable)
         self.snapshots.performed(task, result, self.raft.term if self.raft is not None else 0, self.clock.now)
-
-    def group_performed(self, task: GroupTask, result: GroupResult) -> None:
-        """The snapshot disk has done one of `Effects.group_tasks`."""
-        self._stirred = True
-        if self.groups is not None:
-            self.groups.performed(task, result, self.clock.now)
 
     def delivered(self, task: delivery_tasks.Task, result: delivery_tasks.Result) -> None:
         """The disk of deliveries has done one of `Effects.deliveries`."""

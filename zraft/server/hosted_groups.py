@@ -13,6 +13,7 @@ from typing import Final, get_args
 
 from attrs import define, frozen
 
+from zraft.errors import StorageError
 from zraft.groups.description import GroupDescription
 from zraft.groups.effects import GroupMessage
 from zraft.groups.host import GroupHost
@@ -28,6 +29,7 @@ from zraft.server.identity import Identity
 from zraft.server.outbox import Outbox
 from zraft.server.partitions_port import PartitionsPort
 from zraft.server.stored_groups import StoredGroups
+from zraft.storage.delivery.values import Mark
 from zraft.storage.records import Record
 from zraft.topics.codec import encode_registry
 from zraft.topics.registry_commands import Placed
@@ -78,10 +80,12 @@ class Hosting:
     Attributes:
         partitions: what groups replicate.
         stored: what the disk held of groups at the start.
+        mark_of: where a group's deliveries stood at the index of an image of it.
     """
 
     partitions: PartitionsPort
     stored: StoredGroups
+    mark_of: Callable[[bytes, int], Mark]
 
 
 class HostedGroups:
@@ -121,6 +125,7 @@ class HostedGroups:
         self.snapshots = GroupSnapshots(identity, self.host, hosting.partitions, entropy)
         self._identity = identity
         self._stored = hosting.stored
+        self._mark_of = hosting.mark_of
         self._machine = machine
         self._submit = submit
         self._outbox = outbox
@@ -173,11 +178,17 @@ class HostedGroups:
                 self._removed(group)
 
     def delivered(self, task: delivery_tasks.Task, result: delivery_tasks.Result) -> None:
-        """The disk of deliveries has done a task."""
+        """The disk of deliveries has done a task.
+
+        Raises:
+            StorageError: what this server's state stands on is damaged or missing: it must not go on.
+        """
         if isinstance(task, delivery_tasks.Remove):
             self._removed(task.group)
-        else:
-            self.partitions.performed(task, result)
+            return
+        if isinstance(task, delivery_tasks.Open) and isinstance(result, StorageError):
+            raise result
+        self.partitions.performed(task, result)
 
     def refused(self, tasks: Sequence[delivery_tasks.Task]) -> None:
         """The disk of deliveries has no room for these: nothing is applied until it takes them, in this order."""
@@ -230,7 +241,8 @@ class HostedGroups:
         self._report_placed(effects.placed, now_ms)
         writes, syncs = self.snapshots.turn(effects.snapshots, cluster, now_ms, wall_ms)
         self._compactions += effects.compactions
-        deliveries = [*self._refused, *self.partitions.take_tasks(), *syncs, *self._deliveries]
+        # A group is opened before anything is appended to it.
+        deliveries = [*self._refused, *self._deliveries, *self.partitions.take_tasks(), *syncs]
         self._refused, self._deliveries = [], []
         tasks, self._tasks = [*self._tasks, *writes], []
         return GroupsShare(
@@ -296,14 +308,24 @@ class HostedGroups:
         if group not in host.groups:
             if not holds and not self._stored.holds(group):
                 return
-            description = GroupDescription(group, dict(row.founders), row.preferred)
-            host.create(description, self.partitions.open(group), self._stored.take(group))
+            self._create(row)
         host.prefer(group, row.preferred)
         host.want_members(group, dict(row.wanted))
         if row.placed:
             self._placed.pop(group, None)
         if not holds:
             host.retire(group)
+
+    def _create(self, row: GroupRecord) -> None:
+        group = row.group
+        stored = self._stored.take(group)
+        expected = None
+        if stored.snapshot is not None:
+            meta, image = stored.snapshot
+            expected = self._mark_of(image, meta.index)
+        self._deliveries.append(delivery_tasks.Open(group, expected))
+        description = GroupDescription(group, dict(row.founders), row.preferred)
+        self.host.create(description, self.partitions.open(group), stored)
 
     def _remove(self, group: GroupId) -> None:
         """Gone for good (D-18): the log is to forget it, then its files go."""

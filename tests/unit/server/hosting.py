@@ -20,6 +20,7 @@ from zraft.server import delivery_tasks
 from zraft.server.driver import Driver
 from zraft.server.driver_types import DriverSettings, Effects, Identity, Stored
 from zraft.server.hosted_groups import Hosting
+from zraft.storage.delivery.values import beginning
 from zraft.storage.records import Record
 from zraft.testing.groups.counter import AppendCounter
 from zraft.topics.registry import Registry
@@ -151,7 +152,7 @@ class Server:
             entropy=random.Random(server).randbytes,
             four_letter_word=lambda word, argument: b"",
             now_ms=0,
-            hosting=Hosting(self.partitions, Nothing()),
+            hosting=Hosting(self.partitions, Nothing(), lambda image, index: beginning(0)),
         )
         self.frames: list[list[Record]] = []
         self.effects: list[Effects] = []

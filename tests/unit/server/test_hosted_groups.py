@@ -133,7 +133,7 @@ def test_d18_a_removed_group_is_forgotten_by_the_log_then_its_files_go_and_meanw
     groups = server.driver.groups
     assert groups is not None
     assert groups.removing
-    server.driver.group_performed(tasks[0], None)
+    server.driver.performed(tasks[0], None)
     assert groups.removing
     server.driver.delivered(deliveries[0], None)
     assert not groups.removing
@@ -160,7 +160,7 @@ def test_d13_an_image_waits_for_what_its_group_delivered_and_the_log_is_cut_afte
     assert isinstance(task, TakeSnapshot)
     assert not any(effects.group_compactions for effects in server.effects)
     info = SnapshotInfo(task.header, "/x", 1, 1, task.digest, 0)
-    server.driver.group_performed(task, info)
+    server.driver.performed(task, info)
     world.run(50)
     compactions = [one for effects in server.effects for one in effects.group_compactions]
     assert compactions == [(group, task.header.meta.index)]
