@@ -213,6 +213,28 @@ class TreeConfig:
 
 
 @frozen(kw_only=True)
+class TopicConfig:
+    """Topics. All of it is replicated, under names like topics_replication: `zraft settings` changes it."""
+
+    replication: int = _count(
+        3,
+        1,
+        15,
+        "Servers that hold each partition of a topic, as far as as many vote.",
+    )
+    dead_after_ms: int = _count(
+        600_000,
+        0,
+        31_536_000_000,
+        "Others take over the partitions of a server that was silent for so long; 0: only of one that was removed.",
+    )
+    topics_max: int = _count(4_096, 0, 65_536, "Topics; further ones are refused.")
+    groups_max: int = _count(16_384, 0, 65_536, "Partitions of all topics together.")
+    partitions_max: int = _count(1_024, 1, 1_024, "Partitions of one topic.")
+    producers_max: int = _count(262_144, 0, 1_048_576, "Producers of all sessions together.")
+
+
+@frozen(kw_only=True)
 class SnapshotConfig:
     """Snapshots of the state, and how much of the log is kept behind them."""
 
@@ -514,6 +536,7 @@ class ServerConfig:
     client: ClientConfig = ClientConfig()
     peer: PeerConfig = PeerConfig()
     tree: TreeConfig = TreeConfig()
+    topics: TopicConfig = TopicConfig()
     snapshot: SnapshotConfig = SnapshotConfig()
     groups: GroupsConfig = GroupsConfig()
     deliveries: DeliveriesConfig = DeliveriesConfig()
@@ -536,6 +559,7 @@ SECTIONS: Final[Mapping[str, type[Any]]] = {
     "client": ClientConfig,
     "peer": PeerConfig,
     "tree": TreeConfig,
+    "topics": TopicConfig,
     "snapshot": SnapshotConfig,
     "groups": GroupsConfig,
     "deliveries": DeliveriesConfig,

@@ -96,6 +96,12 @@ def driver_settings(config: ServerConfig, users: Reloading[Mapping[str, str]] | 
             ttl_nodes_enabled=int(config.tree.ttl_nodes_enabled),
             quota_enforced=int(config.tree.quota_enforced),
             container_never_used_ms_max=config.tree.container_never_used_ms_max,
+            topics_max=config.topics.topics_max,
+            topics_groups_max=config.topics.groups_max,
+            topics_partitions_max=config.topics.partitions_max,
+            topics_producers_max=config.topics.producers_max,
+            topics_replication=config.topics.replication,
+            topics_dead_after_ms=config.topics.dead_after_ms,
         ),
         reap_interval_ms=config.tree.reap_interval_ms,
         snapshots=SnapshotSettings(

@@ -16,8 +16,6 @@ from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Final
 
-from attrs import asdict
-
 from zraft.errors import Code, ProtocolError
 from zraft.ids import COORDINATION_GROUP, Instance, ServerId
 from zraft.raft.core import Raft
@@ -331,7 +329,8 @@ class Driver:
         """Settings of this server's configuration that are not in force: name -> (configured, replicated) (D-5)."""
         if not self.applier.applied_index:
             return {}
-        ours, theirs = asdict(self.settings.tree), asdict(self.machine.settings)
+        level = self.machine.feature_level
+        ours, theirs = self.settings.tree.known_at(level), self.machine.settings.known_at(level)
         return {name: (ours[name], theirs[name]) for name in ours if ours[name] != theirs[name]}
 
     @property

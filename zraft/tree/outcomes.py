@@ -14,7 +14,8 @@ Outcome = tuple[int, int, int, Any]
 """(zxid, position, code, body). The code is 0, or below 0 for a failure, whose body is nil.
 
 Bodies by command: creates [path, stat]; SET_DATA, SET_ACL, PUT stat; ADD [value, stat]; MULTI a list of [code, body],
-one per part, also when it failed; TOPICS [id|nil], of a refusal [its name]; all others nil. A stat is ZooKeeper's eleven numbers, in the order of `zraft.tree.node.Stat`.
+one per part, also when it failed; TOPICS [id|nil], of a refusal [its name]; all others nil. A stat is
+ZooKeeper's eleven numbers, in the order of `zraft.tree.node.Stat`.
 """
 
 _OK: Final = 0

@@ -34,6 +34,8 @@ class Settings:
     """Open ones, and closed ones of which something may be left."""
     topics_replication: int = 3
     """Servers that hold each partition, as far as there are as many voters."""
+    topics_dead_after_ms: int = 600_000
+    """Others stand in for a server that was silent for so long; 0: nobody does, until it is removed or gets a new disk."""
 
     def changed(self, changes: dict[Any, Any], feature_level: int) -> Settings | None:
         """These settings with `changes` made, or None if any of them is unknown or out of bounds.
@@ -73,16 +75,8 @@ _BOUNDS: Final = {
     "topics_partitions_max": (1, 1_024),
     "topics_producers_max": (0, 1 << 20),
     "topics_replication": (1, 15),
+    "topics_dead_after_ms": (0, 365 * _DAY_MS),
 }
-_SINCE: Final[dict[str, int]] = dict.fromkeys(
-    (
-        "topics_max",
-        "topics_groups_max",
-        "topics_partitions_max",
-        "topics_producers_max",
-        "topics_replication",
-    ),
-    LEVEL_OF_TOPICS,
-)
+_SINCE: Final = {name: LEVEL_OF_TOPICS for name in _BOUNDS if name.startswith("topics_")}
 """The feature level of a setting that is newer than level 1."""
 assert set(_BOUNDS) == {field.name for field in fields(Settings)}
