@@ -145,7 +145,11 @@ class GroupHost(Placing):
             return None
         self._touch(replica)
         index = replica.raft.propose(payload, count)
-        return None if index is None else (index, replica.raft.term)
+        if index is None:
+            return None
+        self._entries += 1
+        self._commands += count
+        return index, replica.raft.term
 
     def read_index(self, group: GroupId, context: int) -> None:
         """Ask for a linearizable read: see `Raft.read_index`. It takes a round of that group, no shared heartbeat."""
@@ -313,4 +317,6 @@ class GroupHost(Placing):
             strangers_total=self._strangers,
             moves_total=self._moves.begun,
             snapshots_total=self._snapshots,
+            entries_total=self._entries,
+            commands_total=self._commands,
         )

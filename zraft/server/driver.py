@@ -56,12 +56,19 @@ from zraft.server.snapshot_tasks import Result, Task
 from zraft.server.snapshot_transfer import Received
 from zraft.server.snapshots import Snapshots
 from zraft.server.statistics import Latencies, Proposals
+from zraft.server.topic_service import TopicService
 from zraft.server.touches import TouchReporter
 from zraft.storage.records import Record
 from zraft.transport.messages import (
     Bundle,
+    DeliveryList,
+    DeliveryListRequest,
+    DeliveryPiece,
+    DeliveryRequest,
     Edge,
+    GroupDigests,
     GroupLeader,
+    GroupVerdict,
     Hello,
     Join,
     MemberReport,
@@ -80,6 +87,7 @@ from zraft.transport.messages import (
     Welcome,
     is_of_groups,
 )
+from zraft.tree.features import LEVEL_OF_TOPICS
 from zraft.tree.machine import Machine
 from zraft.tree.remains import Remains
 from zraft.tree.txn import REGISTER, Command
@@ -334,6 +342,13 @@ class Driver:
         return {name: (ours[name], theirs[name]) for name in ours if ours[name] != theirs[name]}
 
     @property
+    def topics(self) -> TopicService | None:
+        """What connections ask of partitions; None if this server hosts none, or the cluster has no topics yet."""
+        if self.groups is None or self.machine.feature_level < LEVEL_OF_TOPICS:
+            return None
+        return self.groups.topics
+
+    @property
     def leader_uptime_ms(self) -> int:
         """Time that this leadership ran; 0 while not leading."""
         return 0 if self.leadership is None else self.leadership.uptime_ms(self.clock.run)
@@ -380,6 +395,10 @@ class Driver:
             quiet = self.snapshots.is_quiet(now_ms, raft, idle=self.origin.idle)
             if self._remains or not quiet:
                 self._keep_snapshots(raft, wall_ms)
+        share = None
+        if self.groups is not None and raft is not None:
+            # Before clients are written to: what partitions answer leaves in this turn.
+            share = self._groups_turn(self.groups, raft, step, wall_ms)
         self._stirred = False
         stale = self.contact.stale
         serving = raft is not None and not stale and self.belonging.removed is None
@@ -391,9 +410,6 @@ class Driver:
         outputs = clients.flush(now_ms)
         self._count_reads(sent_before, wall_ms)
         clients.arrived = now_ms
-        share = None
-        if self.groups is not None and raft is not None:
-            share = self._groups_turn(self.groups, raft, step, wall_ms)
         frame = self._next_frame(share)
         effects = Effects(self._outbox.take(), frame, outputs, self._wake_at())
         if not quiet:
@@ -407,6 +423,9 @@ class Driver:
         return effects
 
     def _groups_turn(self, groups: HostedGroups, raft: Raft, step: int, wall_ms: int) -> GroupsShare | None:
+        if self.leadership is not None:
+            for group, message in self.leadership.topics.take_outgoing():
+                groups.partitions.tell(group, message)
         share = groups.turn(
             step,
             self.clock.now,
@@ -416,6 +435,8 @@ class Driver:
             cluster=self.cluster or b"",
             disk_free=self._disk_free,
         )
+        if self.clients.topics is None and self.machine.feature_level >= LEVEL_OF_TOPICS:
+            self.clients.topics = self.topics
         while groups.host.mistakes:
             self.peer_mistakes += 1
             self.mistakes.append(groups.host.mistakes.popleft())
@@ -500,7 +521,19 @@ class Driver:
                 # Who was away while members changed may not know its leader's disk, and needs its snapshot all the more.
                 if raft is not None and raft.knows(server, instance):
                     self.snapshots.on_message(server, message, raft, self.clock.now)
-            case Bundle() | Edge() | GroupLeader() | SharedHeartbeat() | SharedHeartbeatReply():
+            case (
+                Bundle()
+                | Edge()
+                | GroupLeader()
+                | SharedHeartbeat()
+                | SharedHeartbeatReply()
+                | DeliveryListRequest()
+                | DeliveryList()
+                | DeliveryRequest()
+                | DeliveryPiece()
+                | GroupDigests()
+                | GroupVerdict()
+            ):
                 # What others say of groups does not come this way.
                 assert sender is None, f"{message!r} of another server"
                 if self.groups is not None:

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from typing import Final
 
 import structlog
+from attrs import asdict
 
 from zraft.config import ServerConfig
 from zraft.errors import ZraftError
@@ -12,11 +14,13 @@ from zraft.ids import GroupId
 from zraft.raft.snapshot import SnapshotMeta
 from zraft.server import delivery_tasks
 from zraft.server.configured import delivery_settings
+from zraft.server.delivery_reading import DeliveryReaders, ReadDeliveries, ReadResult
 from zraft.server.delivery_tasks import DeliveryPerformer
 from zraft.server.delivery_thread import DeliveryThread
 from zraft.server.driver import Driver
 from zraft.server.driver_types import Effects
 from zraft.server.group_tasks import GroupResult, GroupSnapshotDisk, GroupTask, RemoveFiles
+from zraft.server.partitions import Partitions
 from zraft.server.snapshot_tasks import Result, SnapshotDisk, Task
 from zraft.server.snapshot_thread import SnapshotThread
 from zraft.server.stored_groups import RecoveredGroups, open_stores, read_images
@@ -28,6 +32,13 @@ from zraft.storage.filesystem import FileSystem
 from zraft.storage.recovery import Recovered
 from zraft.storage.wal import Wal
 from zraft.wire.statistics import Metric
+
+_METRIC_NAMES: Final = {
+    "partitions": "partitions",
+    "pending": "groups_pending",
+    "pending_age_ms_max": "groups_pending_age_ms_max",
+    "delivered_total": "groups_delivered_total",
+}
 
 log = structlog.get_logger()
 
@@ -86,6 +97,7 @@ class GroupShell:
         config: ServerConfig,
         files: GroupFiles,
         driver: Driver,
+        partitions: Partitions,
         *,
         wal: WalThread,
         snapshots: SnapshotThread[Task | GroupTask, Result | GroupResult],
@@ -95,6 +107,7 @@ class GroupShell:
     ) -> None:
         """`from_thread` has a function called in the loop's thread; `on_arrived`: the driver was given something."""
         self._driver = driver
+        self._partitions = partitions
         self._wal = wal
         self._snapshots = snapshots
         self._files = files
@@ -110,6 +123,10 @@ class GroupShell:
             on_failed=lambda error: from_thread(on_failed, error),
             bytes_max=config.deliveries.waiting_bytes_max,
             sync_interval_s=config.deliveries.sync_interval_ms / 1000,
+        )
+        self._readers = DeliveryReaders(
+            on_read=lambda task, result: from_thread(self._on_read, (task, result)),
+            on_failed=lambda error: from_thread(on_failed, error),
         )
 
     def carry_out(self, effects: Effects) -> None:
@@ -130,8 +147,13 @@ class GroupShell:
         assert groups is not None
         groups.refused(refused)
 
+    def read(self, task: ReadDeliveries) -> None:
+        """Read deliveries that are no longer in memory."""
+        self._readers.offer(task)
+
     def stop(self) -> None:
-        """Make durable what is written and end the thread."""
+        """Make durable what is written and end the threads."""
+        self._readers.stop()
         self._thread.stop()
 
     def metrics(self) -> dict[str, Metric]:
@@ -152,6 +174,11 @@ class GroupShell:
             "groups_touched_total": of_host.touched_total,
             "groups_mistakes_total": of_host.mistakes_total,
             "groups_moves_total": of_host.moves_total,
+            "groups_entries_total": of_host.entries_total,
+            "groups_commands_total": of_host.commands_total,
+            "groups_bundles_sent_total": groups.bundles_sent_total,
+            "groups_bundles_received_total": groups.bundles_received_total,
+            "groups_edges_sent_total": groups.edges_sent_total,
             "groups_snapshots_total": of_host.snapshots_total,
             "groups_snapshots_failed_total": groups.snapshots.failed_total,
             "deliveries_open": len(self._files.deliveries.groups),
@@ -161,6 +188,8 @@ class GroupShell:
             "deliveries_refused_total": self._refused_total,
             "deliveries_disk_full": int(self._full),
         }
+        for name, value in asdict(self._partitions.statistics()).items():
+            metrics[_METRIC_NAMES.get(name, f"partitions_{name}")] = value
         return metrics
 
     # -- from the thread of deliveries
@@ -174,9 +203,11 @@ class GroupShell:
         self._on_arrived()
 
     def _on_synced(self, durable: dict[GroupId, int]) -> None:
-        groups = self._driver.groups
-        assert groups is not None
-        groups.partitions.synced(durable)
+        self._partitions.synced(durable)
+        self._on_arrived()
+
+    def _on_read(self, done: tuple[ReadDeliveries, ReadResult]) -> None:
+        self._partitions.read_done(*done)
         self._on_arrived()
 
     def _on_full(self, error: DiskFullError | None) -> None:

@@ -29,6 +29,7 @@ from zraft.server.identity import Identity
 from zraft.server.outbox import Outbox
 from zraft.server.partitions_port import PartitionsPort
 from zraft.server.stored_groups import StoredGroups
+from zraft.server.topic_service import TopicService
 from zraft.storage.delivery.values import Mark
 from zraft.storage.records import Record
 from zraft.topics.codec import encode_registry
@@ -81,11 +82,13 @@ class Hosting:
         partitions: what groups replicate.
         stored: what the disk held of groups at the start.
         mark_of: where a group's deliveries stood at the index of an image of it.
+        topics: the partitions as connections see them.
     """
 
     partitions: PartitionsPort
     stored: StoredGroups
-    mark_of: Callable[[bytes, int], Mark]
+    mark_of: Callable[[GroupId, bytes, int], Mark]
+    topics: TopicService | None = None
 
 
 class HostedGroups:
@@ -98,6 +101,7 @@ class HostedGroups:
     Attributes:
         host: decides for each group.
         partitions: what the groups replicate.
+        bundles_sent_total, bundles_received_total, edges_sent_total: what partitions said to other servers, and heard.
     """
 
     def __init__(
@@ -122,6 +126,7 @@ class HostedGroups:
             rng=rng,
         )
         self.partitions = hosting.partitions
+        self.topics = hosting.topics
         self.snapshots = GroupSnapshots(identity, self.host, hosting.partitions, entropy)
         self._identity = identity
         self._stored = hosting.stored
@@ -140,6 +145,7 @@ class HostedGroups:
         self._refused: list[delivery_tasks.Task] = []
         self._compactions: list[tuple[GroupId, int]] = []
         self._tasks: list[GroupTask] = []
+        self.bundles_sent_total = self.bundles_received_total = self.edges_sent_total = 0
 
     # -- what happened
 
@@ -155,6 +161,7 @@ class HostedGroups:
             if isinstance(message, _OF_CORES):
                 of_cores.append(message)
             elif isinstance(message, _OF_PARTITIONS):
+                self.bundles_received_total += isinstance(message, Bundle)
                 self.partitions.receive(sender.server, message)
         if of_cores:
             self.host.receive(sender, of_cores)
@@ -237,6 +244,9 @@ class HostedGroups:
                 self._outbox.send(to, message)
         for to, said in self.partitions.take_outgoing():
             self._outbox.send(to, said)
+            if to != self._identity.server:
+                self.bundles_sent_total += isinstance(said, Bundle)
+                self.edges_sent_total += isinstance(said, Edge)
         self._remove_files(effects.forgotten)
         self._report_placed(effects.placed, now_ms)
         writes, syncs = self.snapshots.turn(effects.snapshots, cluster, now_ms, wall_ms)
@@ -322,7 +332,7 @@ class HostedGroups:
         expected = None
         if stored.snapshot is not None:
             meta, image = stored.snapshot
-            expected = self._mark_of(image, meta.index)
+            expected = self._mark_of(group, image, meta.index)
         self._deliveries.append(delivery_tasks.Open(group, expected))
         description = GroupDescription(group, dict(row.founders), row.preferred)
         self.host.create(description, self.partitions.open(group), stored)

@@ -39,6 +39,7 @@ from zraft.server.client_tls import ClientTls
 from zraft.server.collector import Collector
 from zraft.server.configured import driver_settings, sasl_users
 from zraft.server.deadlines import Deadlines
+from zraft.server.delivery_reading import ReadDeliveries
 from zraft.server.divergence import DivergedError
 from zraft.server.driver import Driver
 from zraft.server.driver_types import Identity
@@ -46,14 +47,16 @@ from zraft.server.group_shell import GroupFiles, GroupShell, SnapshotDisks
 from zraft.server.group_tasks import GroupResult, GroupTask
 from zraft.server.hosted_groups import Hosting
 from zraft.server.operators import OperatorStreams
+from zraft.server.partition_machine import mark_of_image
+from zraft.server.partitions import Partitions
 from zraft.server.peers import Peers
+from zraft.server.registry_coordination import RegistryCoordination
 from zraft.server.reloading import Polled, keep_fresh
 from zraft.server.report import Report
 from zraft.server.snapshot_tasks import Result, SnapshotDisk, Task
 from zraft.server.snapshot_thread import SnapshotThread
 from zraft.server.statistics import ProcessStatistics
 from zraft.server.stored import restore_machine, stored_group
-from zraft.server.stored_groups import RecoveredGroups
 from zraft.server.wal_thread import WalThread
 from zraft.storage.directory import DataDirectory
 from zraft.storage.errors import DiskFullError
@@ -130,6 +133,9 @@ class Node:
         self._wal = wal
         self._snapshot_store = store
         machine = self._restore(store, newest) if newest is not None else None
+        partitions = Partitions(
+            RegistryCoordination(lambda: self.driver), lambda task: self._groups.read(task)
+        )
         self.driver = Driver(
             settings=settings,
             identity=Identity(
@@ -142,7 +148,7 @@ class Node:
             four_letter_word=self._four_letter_word,
             now_ms=self._started,
             addresses={server: str(address) for server, address in config.cluster.items()},
-            hosting=self._hosting(files.recovered(recovered, wal)),
+            hosting=Hosting(partitions, files.recovered(recovered, wal), mark_of_image, partitions.topics),
         )
         self.administration = Administration(self.driver)
         self._audit = self._open_audit(config)
@@ -193,18 +199,17 @@ class Node:
             on_performed=lambda done: self._from_thread(self._on_performed, done),
             on_failed=lambda error: self._from_thread(self._fail, error),
         )
-        self._groups: GroupShell | None = None
-        if self.driver.groups is not None:
-            self._groups = GroupShell(
-                config,
-                files,
-                self.driver,
-                wal=self._wal_thread,
-                snapshots=self._snapshot_thread,
-                from_thread=self._from_thread,
-                on_arrived=self.schedule,
-                on_failed=self._fail,
-            )
+        self._groups = GroupShell(
+            config,
+            files,
+            self.driver,
+            partitions,
+            wal=self._wal_thread,
+            snapshots=self._snapshot_thread,
+            from_thread=self._from_thread,
+            on_arrived=self.schedule,
+            on_failed=self._fail,
+        )
         if directory.put_aside is not None:
             log.warning(
                 "the state of this server differed from the majority's: its files are kept aside, it begins anew",
@@ -227,8 +232,8 @@ class Node:
             segments=recovered.report.segments,
         )
 
-    def _hosting(self, stored: RecoveredGroups) -> Hosting | None:
-        return None
+    def _read_deliveries(self, task: ReadDeliveries) -> None:
+        self._groups.read(task)
 
     def _restore(self, store: SnapshotStore, newest: SnapshotInfo) -> Machine:
         """The state of the newest snapshot; takes seconds if it is large, so it says so."""
@@ -328,8 +333,7 @@ class Node:
         if self._audit is not None:
             self._audit.write(server_line("serverStop"))
             self._audit.stop()
-        if self._groups is not None:
-            self._groups.stop()
+        self._groups.stop()
         self._snapshot_thread.stop()
         self._wal_thread.stop()
         self._wal.close()
@@ -425,8 +429,7 @@ class Node:
             self._wal_thread.compact(COORDINATION_GROUP, effects.compact_to)
         for task in effects.tasks:
             self._snapshot_thread.submit(task)
-        if self._groups is not None:
-            self._groups.carry_out(effects)
+        self._groups.carry_out(effects)
         ended = now_ms_exactly()
         driver.latencies.answered(ended)
         self._process.turns.add((ended - began) / 1000)
@@ -584,8 +587,7 @@ class Node:
         metrics["snapshots_restored_total"] = driver.snapshots.restored_total
         if driver.leadership is not None:
             metrics["digest_alarms_total"] = driver.leadership.members.digests.alarms_total
-        if self._groups is not None:
-            metrics |= self._groups.metrics()
+        metrics |= self._groups.metrics()
         if self._audit is not None:
             metrics["audit_lines_dropped_total"] = self._audit.dropped
         return metrics

@@ -10,6 +10,7 @@ from zraft.groups.host import GroupHost
 from zraft.groups.machine import StateMachine
 from zraft.ids import GroupId, ServerId
 from zraft.server import delivery_tasks
+from zraft.topics.messages import StartRequest, ViewUpdate
 from zraft.transport.messages import PeerMessage
 
 
@@ -35,6 +36,9 @@ class PartitionsPort(Protocol):
 
     def after(self, host: GroupHost, effects: GroupEffects, now_ms: int, wall_ms: int) -> None:
         """After the host's turn: what was applied, which roles changed, which reads may be answered."""
+
+    def tell(self, group: GroupId, message: ViewUpdate | StartRequest) -> None:
+        """What the coordination group's leader, which is this server, has for the leader of a group."""
 
     def receive(self, sender: ServerId, message: PeerMessage) -> None:
         """What another server's partitions, or this server's own, say."""

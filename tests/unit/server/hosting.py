@@ -23,6 +23,7 @@ from zraft.server.hosted_groups import Hosting
 from zraft.storage.delivery.values import beginning
 from zraft.storage.records import Record
 from zraft.testing.groups.counter import AppendCounter
+from zraft.topics.messages import StartRequest, ViewUpdate
 from zraft.topics.registry import Registry
 from zraft.topics.registry_values import GroupRecord
 from zraft.transport import codec
@@ -75,6 +76,7 @@ class Counters:
         self.closed_groups: list[GroupId] = []
         self.proposals: list[tuple[GroupId, bytes]] = []
         self.received: list[tuple[ServerId, PeerMessage]] = []
+        self.told: list[tuple[GroupId, ViewUpdate | StartRequest]] = []
         self.outgoing: list[tuple[ServerId, PeerMessage]] = []
         self.tasks: list[delivery_tasks.Task] = []
         self.done: list[tuple[delivery_tasks.Task, delivery_tasks.Result]] = []
@@ -96,6 +98,9 @@ class Counters:
 
     def after(self, host: GroupHost, effects: GroupEffects, now_ms: int, wall_ms: int) -> None:
         self.applied += effects.applied
+
+    def tell(self, group: GroupId, message: ViewUpdate | StartRequest) -> None:
+        self.told.append((group, message))
 
     def receive(self, sender: ServerId, message: PeerMessage) -> None:
         self.received.append((sender, message))
@@ -152,7 +157,7 @@ class Server:
             entropy=random.Random(server).randbytes,
             four_letter_word=lambda word, argument: b"",
             now_ms=0,
-            hosting=Hosting(self.partitions, Nothing(), lambda image, index: beginning(0)),
+            hosting=Hosting(self.partitions, Nothing(), lambda group, image, index: beginning(group)),
         )
         self.frames: list[list[Record]] = []
         self.effects: list[Effects] = []
