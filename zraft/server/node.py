@@ -233,9 +233,6 @@ class Node:
     def _read_deliveries(self, task: ReadDeliveries) -> None:
         self._groups.read(task)
 
-    def _read_deliveries(self, task: ReadDeliveries) -> None:
-        self._groups.read(task)
-
     def _restore(self, store: SnapshotStore, newest: SnapshotInfo) -> Machine:
         """The state of the newest snapshot; takes seconds if it is large, so it says so."""
         # Collections over a growing heap of a million znodes find nothing, at a third of the time; see `Collector`.
