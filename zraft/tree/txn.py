@@ -90,6 +90,7 @@ PUT: Final = 208
 ADD: Final = 209
 WILL: Final = 210
 TRUNCATE: Final = 211
+TOPICS: Final = 212
 
 FLAG_EPHEMERAL: Final = 1
 FLAG_SEQUENTIAL: Final = 2

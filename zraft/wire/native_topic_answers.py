@@ -1,0 +1,71 @@
+"""Encodes what native clients are told of topics: where they are, deliveries, answers of partitions' leaders.
+
+Source: docs/PROTOCOL-NATIVE.md, "Topics".
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, Final
+
+from zraft.topics.messages import Answer, Reply
+from zraft.topics.registry_values import Topic
+from zraft.wire.native_answers import encode_pushed, encode_result
+
+ANSWERS: Final = tuple(Answer)
+"""An answer's place here is its number on the wire."""
+
+Refused = tuple[int, str, int | None, int | None, str]
+"""(group, kind, leader or None, first or None, words for people)."""
+
+Placed = tuple[int, int, int, Sequence[int]]
+"""(group, topic, the server that should lead it, the servers that have it)."""
+
+
+def encode_topics(
+    number: int,
+    zxid: int,
+    *,
+    position: int,
+    epoch: int,
+    servers: Mapping[int, str],
+    rest: tuple[Iterable[Topic], Iterable[Placed], Iterable[int]] | None,
+) -> bytes:
+    """Where everything is. `rest`: topics, groups, and those being deleted; None if the client knows them."""
+    fields: dict[str, Any] = {
+        "position": position,
+        "epoch": epoch,
+        "servers": dict(servers),
+        "changed": rest is not None,
+    }
+    if rest is not None:
+        topics, groups, deleting = rest
+        fields["topics"] = [
+            (topic.topic, topic.name, topic.wanted, topic.partitions, topic.adding) for topic in topics
+        ]
+        fields["groups"] = list(groups)
+        fields["deleting"] = list(deleting)
+    return encode_result(number, zxid, fields)
+
+
+def encode_fetched(number: int, zxid: int, parts: list[tuple[Any, ...]], refused: list[Refused]) -> bytes:
+    """Of each partition that has an answer: (group, first, next, end, frontier, [(offset, stamp, message), ...])."""
+    return encode_result(number, zxid, {"partitions": parts, "refused": refused})
+
+
+def reply_row(reply: Reply) -> tuple[Any, ...]:
+    """A leader's answer about one message of the stream's producer."""
+    return (
+        reply.mid.seq,
+        reply.sender,
+        ANSWERS.index(reply.answer),
+        reply.everywhere,
+        reply.offset,
+        reply.epoch,
+        reply.view_epoch,
+    )
+
+
+def encode_replies(number: int, zxid: int, replies: list[tuple[Any, ...]], refused: list[Refused]) -> bytes:
+    """What became of messages of a stream, and which groups took nothing."""
+    return encode_pushed(number, "replies", zxid, {"replies": replies, "refused": refused})
