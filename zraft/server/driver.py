@@ -57,6 +57,9 @@ from zraft.server.snapshots import Snapshots
 from zraft.server.statistics import Latencies, Proposals
 from zraft.server.touches import TouchReporter
 from zraft.transport.messages import (
+    Bundle,
+    Edge,
+    GroupLeader,
     Hello,
     Join,
     MemberReport,
@@ -431,7 +434,7 @@ class Driver:
                 # Who was away while members changed may not know its leader's disk, and needs its snapshot all the more.
                 if raft is not None and raft.knows(server, instance):
                     self.snapshots.on_message(server, message, raft, self.clock.now)
-            case SharedHeartbeat() | SharedHeartbeatReply():
+            case SharedHeartbeat() | SharedHeartbeatReply() | Bundle() | Edge() | GroupLeader():
                 pass  # for the host of other groups, which this server does not have yet
             case _:
                 self._on_consensus(raft, server, instance, message)

@@ -1,8 +1,8 @@
 """What connections ask of the partitions on this server, and what they are answered: types only.
 
-No I/O and no waiting: a request is taken in a turn, and its answers are calls in this turn or a later one, until the connection
-is dropped. `id` is the connection's own number for a request. Nothing is kept per message of a producer but what the
-partition's leader keeps of it anyway.
+No I/O and no waiting: a request is taken in a turn, and its answers are calls in this turn or a later one, until the
+connection is dropped. `id` is the connection's own number for a request. Nothing is kept per message of a producer but
+what the partition's leader keeps of it anyway.
 """
 
 from __future__ import annotations
@@ -21,9 +21,10 @@ from zraft.topics.stamps import Stamp
 
 RefusalKind = Literal["not_leader", "no_group", "busy", "gone", "timeout", "too_large", "failed"]
 """`not_leader`: ask `TopicRefusal.leader`, or look again if that is None. `no_group`: no replica of it is here; look
-who has it. `busy`: too much is under way, the same may be asked again soon. `gone`: retention removed that offset, `first` is where
-the log begins now. `timeout`: this server no longer leads the group, so that it does not know what became of the request; ask
-again. `too_large`: it will never be taken. `failed`: the deliveries on this server's disk are damaged; another replica has them."""
+who has it. `busy`: too much is under way, the same may be asked again soon. `gone`: retention removed that offset, `first`
+is where the log begins now. `timeout`: this server leads the group no longer, and cannot tell what became of the request;
+ask again. `too_large`: it will never be taken. `failed`: the deliveries on this server's disk are damaged; another replica
+has them."""
 
 
 @frozen
@@ -83,7 +84,7 @@ class TopicService(Protocol):
     """The partitions of this server, as connections see them. `driver.topics` is one as soon as the cluster has topics."""
 
     def produce(self, client: TopicClient, id: int, group: GroupId, request: StartRequest) -> None:
-        """Multicast a message; to be sent again until it is decided. That its producer is the connection's, the caller checked.
+        """Multicast a message; to be sent again until it is decided. The caller checked whose the producer is.
 
         Answered by `on_reply`, to the connection that asked for this producer's messages last; by `on_refused` where nothing
         was taken.
@@ -98,10 +99,10 @@ class TopicService(Protocol):
         """
 
     def need(self, group: GroupId, time: int) -> None:
-        """A merged consumer waits for an idle partition to pass `time` - 1. Not answered; to be asked again while it waits."""
+        """A merged consumer waits for an idle partition to pass `time` - 1. Not answered; ask again while it waits."""
 
     def claim(self, client: TopicClient, id: int, group: GroupId, command: ClaimCommand) -> None:
-        """Carry out a consumer's command, at the leader. Answered by `on_claim` when it was applied, or by `on_refused`."""
+        """Carry out a consumer's command, at the leader. Answered by `on_claim` once applied, or by `on_refused`."""
 
     def claims_view(self, client: TopicClient, id: int, group: GroupId, name: str) -> None:
         """Show a group of consumers, at the leader and not from a stale one. Answered by `on_claim` or `on_refused`."""

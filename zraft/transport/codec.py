@@ -34,6 +34,9 @@ from zraft.raft.messages import (
     TimeoutNow,
 )
 from zraft.transport.messages import (
+    Bundle,
+    Edge,
+    GroupLeader,
     Hello,
     Join,
     MemberReport,
@@ -77,6 +80,9 @@ SNAPSHOT_CHUNK_BYTES_MAX: Final = 1024 * 1024
 
 COVER_ITEMS_MAX: Final = 256
 """Groups named in one shared heartbeat, or in its answer: four datagrams at most."""
+
+BUNDLE_BYTES_MAX: Final = 4 * 1024 * 1024
+"""As much as one message of a peer may have; a bundle of several messages has at most a megabyte."""
 
 DIGEST_BYTES: Final = 16
 DIGESTS_MAX: Final = 64
@@ -144,6 +150,7 @@ _membership: Final = _binary(1, MEMBERSHIP_BYTES_MAX)
 _snapshot_id: Final = _binary(SNAPSHOT_ID_BYTES, SNAPSHOT_ID_BYTES)
 _chunk_length: Final = _integer(1, SNAPSHOT_CHUNK_BYTES_MAX)
 _chunk: Final = _binary(0, SNAPSHOT_CHUNK_BYTES_MAX)
+_bundle: Final = _binary(1, BUNDLE_BYTES_MAX)
 _digest: Final = _binary(DIGEST_BYTES, DIGEST_BYTES)
 
 
@@ -314,6 +321,10 @@ def _verdict_values(message: Verdict) -> tuple[Any, ...]:
     return (_digest_values(message.digests),)
 
 
+def _edge_values(message: Edge) -> tuple[Any, ...]:
+    return (message.blob,)
+
+
 # Numbers are never reused: a message that changes its meaning takes a new one. AppendEntries, the one shape
 # with a rule between its fields, has its own functions above. A vote asked for by a transfer has a number of
 # its own, so that the ordinary one stays what earlier releases understand.
@@ -353,6 +364,9 @@ _SHAPES: Final = (
     _shape(43, Verdict, _digests, values=_verdict_values),
     _shape(48, SharedHeartbeat, _from_one, _from_one, _number, _cover_items),
     _shape(49, SharedHeartbeatReply, _number, _from_one, _groups),
+    _shape(50, Bundle, _from_one, _bundle, _boolean),
+    _shape(51, Edge, _bundle, values=_edge_values),
+    _shape(52, GroupLeader, _from_one, _term, _server),
 )
 _BY_KIND: Final = {shape.kind: shape for shape in _SHAPES}
 _BY_CLASS: Final = {shape.message: shape for shape in _SHAPES if shape is not _TRANSFER_VOTE}

@@ -172,6 +172,35 @@ class SharedHeartbeatReply:
     lost: tuple[GroupId, ...]
 
 
+@frozen
+class Bundle:
+    """Messages of a group's leader, or of group 0's, to the leader of `to`: what `zraft.topics.codec` packs.
+
+    It goes to whoever leads `to` as far as the sender knows. Any other server with a replica of it passes it on, once:
+    `passed` says that this was done.
+    """
+
+    to: GroupId
+    blob: bytes
+    passed: bool = False
+
+
+@frozen
+class Edge:
+    """What a group says to group 0's leader, a report or an answer to it as a producer: `zraft.topics.codec` packs it."""
+
+    blob: bytes
+
+
+@frozen
+class GroupLeader:
+    """The sender has a replica of `group`, and follows `server` there in `term`: bundles belong there, not here."""
+
+    group: GroupId
+    term: int
+    server: ServerId
+
+
 ServerMessage = (
     Hello
     | OriginBatch
@@ -187,6 +216,9 @@ ServerMessage = (
     | Verdict
     | SharedHeartbeat
     | SharedHeartbeatReply
+    | Bundle
+    | Edge
+    | GroupLeader
 )
 PeerMessage = RaftMessage | ServerMessage
 

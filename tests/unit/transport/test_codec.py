@@ -28,6 +28,9 @@ from zraft.raft.messages import (
 )
 from zraft.transport import codec
 from zraft.transport.messages import (
+    Bundle,
+    Edge,
+    GroupLeader,
     Hello,
     Join,
     MemberReport,
@@ -133,6 +136,9 @@ messages: dict[type[Any], st.SearchStrategy[Any]] = {
         st.integers(1, codec.NUMBER_MAX),
         st.lists(groups, max_size=5).map(tuple),
     ),
+    Bundle: st.builds(Bundle, groups, st.binary(min_size=1, max_size=200), st.booleans()),
+    Edge: st.builds(Edge, st.binary(min_size=1, max_size=200)),
+    GroupLeader: st.builds(GroupLeader, groups, terms, st.integers(1, 254)),
     Verdict: st.builds(
         Verdict, st.lists(st.tuples(numbers, st.integers(0, 2**128 - 1)), max_size=5).map(tuple)
     ),
