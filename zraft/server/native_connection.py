@@ -34,6 +34,7 @@ from zraft.wire import native_requests as requests
 from zraft.wire import native_topics as topics
 from zraft.wire.connect import ConnectRequest
 from zraft.wire.native_framing import NativeFramingError, NativeReader, map_decoder
+from zraft.wire.native_topic_answers import encode_topic_outcome
 from zraft.wire.requests import Auth
 
 if TYPE_CHECKING:
@@ -395,6 +396,8 @@ class NativeConnection(ClientConnection):
             self._write(answers.encode_error(number, Code.BAD_ARGUMENTS, f"{kind}: {why}"))
         elif inner[0] == MEMBERS and not outcome[2]:
             self._write(answers.encode_result(number, zxid, {"server": inner[3][0][0]}))
+        elif inner[0] == TOPICS and not outcome[2]:
+            self._write(encode_topic_outcome(number, outcome))
         else:
             self.out.append(answers.encode_outcome(number, inner, outcome))
             if not self.dirty:

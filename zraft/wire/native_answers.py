@@ -20,7 +20,6 @@ from zraft.tree.txn import (
     MULTI,
     PUT,
     SET_DATA,
-    TOPICS,
     TRUNCATE,
     WILL,
     Command,
@@ -80,17 +79,6 @@ _BAD_ARGUMENTS: Final = {
     WILL: "a parent or prefix that no znode can have",
 }
 """What it means for some commands."""
-
-TOPIC_TEXTS: Final = {
-    Code.NODE_EXISTS: "a topic of this name exists",
-    Code.NO_NODE: "there is no such topic, or no such producer",
-    Code.BAD_ARGUMENTS: "a topic's name has 1 to 249 letters, digits, dots, dashes and underscores; it has at least one "
-    "partition, at most topics.partitions_max, and never fewer than before",
-    Code.RECONFIG_IN_PROGRESS: "the last change of the topic is not finished; try again",
-    Code.QUOTA_EXCEEDED: "there are as many topics, partitions or producers as topics.topics_max, topics.groups_max and "
-    "topics.producers_max allow",
-}
-"""What they mean for topics."""
 
 
 # -- answers
@@ -167,8 +155,6 @@ def _fields(opcode: int, body: Any) -> dict[str, Any]:
         return {"stat": stat_map(body)}
     if opcode in _CREATES:
         return {"path": body[0], "stat": stat_map(body[1])}
-    if opcode == TOPICS:
-        return {"created": body[0]}
     return {}
 
 
@@ -190,8 +176,6 @@ def _encode_failure(number: int, command: Command, zxid: int, position: int, cod
 def failure_text(code: Code, command: Command) -> str:
     """Why a command failed, in words."""
     path = path_of(command)
-    if command[0] == TOPICS:
-        return TOPIC_TEXTS.get(code) or text_of(code)
     if code is Code.BAD_ARGUMENTS and command[0] in _BAD_ARGUMENTS:
         return f"{path or '/'}: {_BAD_ARGUMENTS[command[0]]}"
     return text_of(code, path)

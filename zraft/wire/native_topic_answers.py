@@ -8,9 +8,20 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final
 
+from zraft.errors import Code
 from zraft.topics.messages import Answer, Reply
-from zraft.topics.registry_values import Topic
-from zraft.wire.native_answers import encode_pushed, encode_result
+from zraft.topics.registry_values import Refusal, Topic
+from zraft.tree.outcomes import Outcome
+from zraft.wire.native_answers import encode_error, encode_pushed, encode_result
+
+CODES: Final = {
+    Refusal.EXISTS: Code.NODE_EXISTS,
+    Refusal.NO_TOPIC: Code.NO_NODE,
+    Refusal.NO_PRODUCER: Code.NO_NODE,
+    Refusal.CHANGING: Code.RECONFIG_IN_PROGRESS,
+    Refusal.TOO_MANY: Code.QUOTA_EXCEEDED,
+}
+"""What clients are told where group 0 refused; BAD_ARGUMENTS for all that is not here."""
 
 ANSWERS: Final = tuple(Answer)
 """An answer's place here is its number on the wire."""
@@ -20,6 +31,16 @@ Refused = tuple[int, str, int | None, int | None, str]
 
 Placed = tuple[int, int, int, Sequence[int]]
 """(group, topic, the server that should lead it, the servers that have it)."""
+
+
+def encode_topic_outcome(number: int, outcome: Outcome) -> bytes:
+    """What a command about topics came to that was carried out, be it to refuse it."""
+    zxid, position, _, (refused, created) = outcome
+    if refused is None:
+        return encode_result(number, zxid, {"position": position, "created": created})
+    refusal = Refusal[refused.upper()]
+    further = {"zxid": zxid, "position": position}
+    return encode_error(number, CODES.get(refusal, Code.BAD_ARGUMENTS), refusal.value, further=further)
 
 
 def encode_topics(
