@@ -140,8 +140,8 @@ def _answer(connection: NativeConnection, number: int, query: Query) -> bytes:
             return answers.encode_result(number, zxid, connection.view.diagnostic())
         case ReadMembers():
             return answers.encode_result(number, zxid, {"members": connection.view.members()})
-        case ReadTopics(position=position):
-            return read_topics(connection, number, position)
+        case ReadTopics(digest=digest):
+            return read_topics(connection, number, digest)
 
 
 def state_of(connection: NativeConnection, directory: str) -> list[bytes]:

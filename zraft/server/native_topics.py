@@ -24,10 +24,15 @@ from zraft.topics.registry import Registry
 from zraft.topics.registry_commands import CloseProducer
 from zraft.tree.txn import Command
 from zraft.wire import native_answers as answers
-from zraft.wire import native_topic_answers as topic_answers
 from zraft.wire import native_topics as wire
 from zraft.wire.native_requests import Write
-from zraft.wire.native_topic_answers import Refused, encode_fetched, encode_replies, reply_row
+from zraft.wire.native_topic_answers import (
+    Refused,
+    encode_fetched,
+    encode_replies,
+    encode_topics,
+    reply_row,
+)
 
 if TYPE_CHECKING:
     from zraft.server.native_connection import NativeConnection
@@ -353,22 +358,25 @@ def _may_close(connection: NativeConnection, command: Command) -> bool:
     return registry.producers.get(close.producer, connection.session) == connection.session
 
 
-def read_topics(connection: NativeConnection, number: int, position: int) -> bytes:
-    """The answer to `topics`."""
+def read_topics(connection: NativeConnection, number: int, known: bytes | None) -> bytes:
+    """The answer to `topics`; `known` is the digest of what the client has."""
     registry = registry_of(connection.machine)
     zxid = connection.machine.last_zxid
     if registry is None:
         return answers.encode_error(number, Code.UNIMPLEMENTED, NO_TOPICS, retriable=True)
-    servers = {one["server"]: one["address"] for one in connection.view.members() if one["address"]}
-    rest = None
-    if registry.position != position:
-        groups = [
+    return encode_topics(
+        number,
+        zxid,
+        position=registry.position,
+        epoch=registry.epoch,
+        servers={one["server"]: one["address"] for one in connection.view.members() if one["address"]},
+        topics=registry.topics.values(),
+        groups=[
             (record.group, record.topic, getattr(record, "preferred", None) or 0, _servers(record))
             for record in registry.groups.values()
-        ]
-        rest = (registry.topics.values(), groups, registry.deleting)
-    return topic_answers.encode_topics(
-        number, zxid, position=registry.position, epoch=registry.epoch, servers=servers, rest=rest
+        ],
+        deleting=registry.deleting,
+        known=known,
     )
 
 

@@ -655,7 +655,7 @@ _OTHERS: Final[dict[str, tuple[Callable[[Message], Request], frozenset[str]]]] =
         lambda m: Credit(m["id"], integer(m, "bytes", None, 0, INT32_MAX)),
         _BASE | {"bytes"},
     ),
-    "topics": (lambda m: _read(m, topics.read_topics(m)), _READ_FIELDS | {"position"}),
+    "topics": (lambda m: _read(m, topics.read_topics(m)), _READ_FIELDS | {"digest"}),
     **{kind: (decode, _BASE | fields) for kind, (decode, fields) in topics.REQUESTS.items()},
 }
 _TYPES: Final = frozenset(_WRITES) | frozenset(_OTHERS)

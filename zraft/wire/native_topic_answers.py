@@ -6,7 +6,10 @@ Source: docs/PROTOCOL-NATIVE.md, "Topics".
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from hashlib import blake2b
 from typing import Any, Final
+
+import msgpack
 
 from zraft.errors import Code
 from zraft.topics.messages import Answer, Reply
@@ -22,6 +25,8 @@ CODES: Final = {
     Refusal.TOO_MANY: Code.QUOTA_EXCEEDED,
 }
 """What clients are told where group 0 refused; BAD_ARGUMENTS for all that is not here."""
+
+DIGEST_BYTES: Final = 16
 
 ANSWERS: Final = tuple(Answer)
 """An answer's place here is its number on the wire."""
@@ -50,23 +55,22 @@ def encode_topics(
     position: int,
     epoch: int,
     servers: Mapping[int, str],
-    rest: tuple[Iterable[Topic], Iterable[Placed], Iterable[int]] | None,
+    topics: Iterable[Topic],
+    groups: Iterable[Placed],
+    deleting: Iterable[int],
+    known: bytes | None,
 ) -> bytes:
-    """Where everything is. `rest`: topics, groups, and those being deleted; None if the client knows them."""
-    fields: dict[str, Any] = {
-        "position": position,
-        "epoch": epoch,
-        "servers": dict(servers),
-        "changed": rest is not None,
-    }
-    if rest is not None:
-        topics, groups, deleting = rest
-        fields["topics"] = [
+    """Where everything is. `known` is the digest of what the client has: that is not sent again."""
+    rows = {
+        "topics": [
             (topic.topic, topic.name, topic.wanted, topic.partitions, topic.adding) for topic in topics
-        ]
-        fields["groups"] = list(groups)
-        fields["deleting"] = list(deleting)
-    return encode_result(number, zxid, fields)
+        ],
+        "groups": list(groups),
+        "deleting": list(deleting),
+    }
+    digest = blake2b(msgpack.packb(rows), digest_size=DIGEST_BYTES).digest()
+    fields = {"position": position, "epoch": epoch, "servers": dict(servers), "digest": digest}
+    return encode_result(number, zxid, fields | (rows if digest != known else {}))
 
 
 def encode_fetched(number: int, zxid: int, parts: list[tuple[Any, ...]], refused: list[Refused]) -> bytes:

@@ -37,6 +37,7 @@ from zraft.wire.native_fields import (
     Message,
     binary,
     boolean,
+    data_of,
     integer,
     shown,
     text,
@@ -60,9 +61,9 @@ CLOSE_PRODUCER: Final = "close_producer"
 
 @frozen
 class ReadTopics:
-    """Topics, groups and where they are; `position`: only if they changed since."""
+    """Topics, groups and where they are; `digest`: unless they are those that the client has."""
 
-    position: int
+    digest: bytes | None
 
 
 @frozen
@@ -211,7 +212,7 @@ WRITES: Final[dict[str, tuple[Callable[[Message], Command], frozenset[str]]]] = 
 
 
 def read_topics(message: Message) -> ReadTopics:
-    return ReadTopics(integer(message, "position", 0, 0, INT64_MAX))
+    return ReadTopics(data_of(message, "digest"))
 
 
 # -- streams of producers
