@@ -16,7 +16,7 @@ from zraft.claims.commands import Command as ClaimCommand
 from zraft.claims.expiry import ClaimExpiry
 from zraft.claims.state import Claims
 from zraft.errors import Code
-from zraft.ids import GroupId, ServerId
+from zraft.ids import GroupId, Instance, ServerId
 from zraft.server.native_topics import ConnectionTopics, read_topics
 from zraft.server.topic_service import Fetched, Offset, TopicClient, TopicRefusal
 from zraft.topics.codec import decode_registry, encode_message
@@ -27,7 +27,7 @@ from zraft.topics.message import Delivery
 from zraft.topics.messages import GroupMessage, Need, Reply, StartRequest
 from zraft.topics.partition import Partition
 from zraft.topics.registry import Registry
-from zraft.topics.registry_commands import CreateGroup, RegistryCommand
+from zraft.topics.registry_commands import CloseProducer, CreateGroup, RegistryCommand
 from zraft.topics.registry_leader import RegistryLeader
 from zraft.topics.registry_values import Result
 from zraft.topics.stamps import Stamp
@@ -37,9 +37,7 @@ from zraft.wire.native_topics import SubscribeProducer, register_command
 
 TICK_S = 0.01
 HEARTBEAT_MS = 1_000
-SETTINGS = LeaderSettings(
-    resend_ticks=2, resend_ticks_max=8, floor_ticks=2, advance_ticks=1, report_ticks=2
-)
+SETTINGS = LeaderSettings(resend_ticks=2, resend_ticks_max=8, floor_ticks=2, advance_ticks=1, report_ticks=2)
 DIRECT = frozenset(("produce", "fetch", "need", "claim", "claims", "seek", "offset"))
 
 
@@ -379,7 +377,7 @@ class TopicCluster(FakeCluster):
     def expire(self, session: int) -> None:
         super().expire(session)
         for producer in sorted(self.registry.owned.get(session, ())):
-            self.log(decode_close(producer))
+            self.log(CloseProducer(producer))
 
     # -- group 0
 
@@ -402,9 +400,11 @@ class TopicCluster(FakeCluster):
         """What group 0's leader does: partitions, changes, views."""
         if not self.hold_groups:
             for topic in list(self.registry.topics.values()):
-                while len(self.registry.topics[topic.topic].partitions) + len(
-                    self.registry.topics[topic.topic].adding
-                ) < topic.wanted:
+                while (
+                    len(self.registry.topics[topic.topic].partitions)
+                    + len(self.registry.topics[topic.topic].adding)
+                    < topic.wanted
+                ):
                     self._found(topic.topic)
         for gone in [group for group in self.groups if group not in self.registry.groups]:
             del self.groups[gone]
@@ -471,15 +471,7 @@ class TopicCluster(FakeCluster):
 
 def create_group(topic: int) -> RegistryCommand:
     """The next partition of a topic, on nobody's disk in particular."""
-    from zraft.ids import Instance
-
     return CreateGroup(topic, Instance(bytes(16)))
-
-
-def decode_close(producer: Any) -> RegistryCommand:
-    from zraft.topics.registry_commands import CloseProducer
-
-    return CloseProducer(producer)
 
 
 @asynccontextmanager
