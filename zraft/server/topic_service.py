@@ -95,7 +95,8 @@ class TopicService(Protocol):
     ) -> None:
         """Read deliveries from `offset` on, of any replica; if there is none yet, wait so long for the first (ms).
 
-        At least one is given if there is any, more as far as `bytes_max` goes. Answered by `on_fetched` or `on_refused`, once.
+        At least one is given if there is any, more as far as `bytes_max` goes. Answered once, by `on_fetched` or
+        `on_refused`.
         """
 
     def need(self, group: GroupId, time: int) -> None:

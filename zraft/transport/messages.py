@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Final
+
 from attrs import frozen
 
 from zraft.ids import GroupId, Instance, ServerId
@@ -201,6 +203,60 @@ class GroupLeader:
     server: ServerId
 
 
+@frozen
+class DeliveryListRequest:
+    """A follower that has all bytes of the offered snapshot `id` of a group asks what deliveries go with it."""
+
+    group: GroupId
+    id: bytes
+
+
+@frozen
+class DeliveryList:
+    """The leader's delivery segments, at least up to where its snapshot `id` stands: a manifest (docs/STORAGE.md).
+
+    Empty if the group has none.
+    """
+
+    group: GroupId
+    id: bytes
+    manifest: bytes
+
+
+@frozen
+class DeliveryRequest:
+    """The follower pulls: `length` bytes of the delivery segment `id` from byte `offset`."""
+
+    group: GroupId
+    id: bytes
+    offset: int
+    length: int
+
+
+@frozen
+class DeliveryPiece:
+    """The answer to one `DeliveryRequest`. `data` may be shorter than what was asked for; empty: the segment is gone."""
+
+    group: GroupId
+    id: bytes
+    offset: int
+    data: bytes
+
+
+@frozen
+class GroupDigests:
+    """What a member of groups computed, to their leader: (group, entry index, digest of the state after it) (D-26)."""
+
+    digests: tuple[tuple[GroupId, int, int], ...]
+
+
+@frozen
+class GroupVerdict:
+    """What the majority of each group computed, from its leader to its members: as in `GroupDigests` (D-26)."""
+
+    digests: tuple[tuple[GroupId, int, int], ...]
+
+
 ServerMessage = (
     Hello
     | OriginBatch
@@ -219,8 +275,23 @@ ServerMessage = (
     | Bundle
     | Edge
     | GroupLeader
+    | DeliveryListRequest
+    | DeliveryList
+    | DeliveryRequest
+    | DeliveryPiece
+    | GroupDigests
+    | GroupVerdict
 )
 PeerMessage = RaftMessage | ServerMessage
+
+_OF_GROUPS: Final = frozenset(
+    {SharedHeartbeat, SharedHeartbeatReply, Bundle, Edge, GroupLeader, GroupDigests, GroupVerdict}
+)
+
+
+def is_of_groups(message: PeerMessage) -> bool:
+    """Whether it is for the hosts of groups, not for the coordination group."""
+    return message.__class__ in _OF_GROUPS or getattr(message, "group", 0) != 0
 
 
 @frozen
