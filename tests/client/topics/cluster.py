@@ -31,8 +31,8 @@ from zraft.topics.registry_commands import CloseProducer, CreateGroup, RegistryC
 from zraft.topics.registry_leader import RegistryLeader
 from zraft.topics.registry_values import Result
 from zraft.topics.stamps import Stamp
+from zraft.tree.outcomes import outcome_of
 from zraft.wire.native_requests import decode_request
-from zraft.wire.native_topic_answers import CODES
 from zraft.wire.native_topics import SubscribeProducer, register_command
 
 TICK_S = 0.01
@@ -392,7 +392,8 @@ class TopicCluster(FakeCluster):
                 blob = register_command(session)[1]
             result = self.registry.apply(decode_registry(blob), self.zxid)
             if result.refusal is not None:
-                raise Refused(CODES.get(result.refusal, Code.BAD_ARGUMENTS), result.refusal.value)
+                code = outcome_of(write.command, result, self.zxid, self.position)[2]
+                raise Refused(Code(code), result.refusal.value)
             return {"created": result.created}
         return super().command(message, session)
 
@@ -471,7 +472,7 @@ class TopicCluster(FakeCluster):
 
 def create_group(topic: int) -> RegistryCommand:
     """The next partition of a topic, on nobody's disk in particular."""
-    return CreateGroup(topic, Instance(bytes(16)))
+    return CreateGroup(topic, ((ServerId(1), Instance(bytes(16))),))
 
 
 @asynccontextmanager

@@ -17,7 +17,6 @@ from zraft.server.topic_service import Fetched, Offset, TopicClient, TopicRefusa
 from zraft.topics.codec import encode_message
 from zraft.topics.message import Message, as_fields
 from zraft.topics.messages import Answer, Reply, StartRequest
-from zraft.topics.registry import Registry
 from zraft.topics.registry_commands import CloseProducer, RegisterProducer
 from zraft.topics.stamps import MessageId, Stamp
 
@@ -71,11 +70,10 @@ class Service:
 class Served:
     """One native client with a session that owns a producer, and the service behind it."""
 
-    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        self.registry = Registry()
-        monkeypatch.setattr(native_topics, "registry_of", lambda machine: self.registry)
+    def __init__(self) -> None:
         self.service = Service()
         self.server = started()
+        self.registry = self.server.driver.machine.registry
         self.server.driver.clients.topics = self.service
         self.client = NativeClient(self.server)
         self.hello = self.client.hello()
@@ -92,8 +90,8 @@ class Served:
 
 
 @pytest.fixture
-def served(monkeypatch: pytest.MonkeyPatch) -> Served:
-    return Served(monkeypatch)
+def served() -> Served:
+    return Served()
 
 
 def message(number: int = 1, *groups: int, producer: int = PRODUCER, payload: bytes = b"x") -> Message:
