@@ -9,6 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any, Final
 
+from attrs import asdict
+
 from zraft.errors import ProtocolError
 from zraft.raft.membership import Membership
 from zraft.raft.messages import Entry, EntryKind, HardState
@@ -24,6 +26,8 @@ from zraft.storage.records import (
     RosterRecord,
     TruncateRecord,
 )
+from zraft.topics.codec import decode_registry
+from zraft.topics.registry_values import Retention
 from zraft.tree import txn
 
 _OPCODES: Final = {
@@ -63,6 +67,7 @@ _FIELDS: Final[dict[int, tuple[str, ...]]] = {
     txn.ADD: ("path", "prefix", "amount"),
     txn.WILL: ("parent", "prefix", "data"),
     txn.TRUNCATE: ("directory", "first", "origin_path", "origin_data"),
+    txn.TOPICS: ("registry",),
 }
 """Names of a command's fields after its opcode; those of other opcodes are shown by their place."""
 _SECRET: Final = ("password", "digest")
@@ -194,9 +199,32 @@ def _field_value(name: str, field: Any, *, data: bool) -> Any:
                 str(key): _HIDDEN if any(word in str(key) for word in _SECRET) else _plain(item, data=data)
                 for key, item in field.items()
             }
+        case "registry", bytes():
+            return _registry_value(field)
         case "session" | "czxid", int():
             return f"{field:#x}"
     return _HIDDEN if name == "password" else _plain(field, data=data)
+
+
+def _registry_value(packed: bytes) -> Any:
+    """A command about topics: nothing in it is a client's data."""
+    try:
+        command = decode_registry(packed)
+    except ProtocolError:
+        return "malformed"
+    fields = {name: _readable(value) for name, value in asdict(command, recurse=False).items()}
+    return {"kind": type(command).__name__, **fields}
+
+
+def _readable(value: Any) -> Any:
+    match value:
+        case bytes():
+            return value.hex()
+        case tuple():
+            return [_readable(item) for item in value]
+        case Retention():
+            return asdict(value)
+    return value
 
 
 def _acl_value(row: Any) -> Any:

@@ -21,9 +21,15 @@ ALLOWED: Final[dict[str, tuple[str, ...]]] = {
     "zraft.errors": (),
     "zraft.ids": (),
     "zraft.raft": SHARED,
-    "zraft.tree": SHARED,
+    # group 0's share of topics is part of its state
+    "zraft.tree": (
+        *(*SHARED, "zraft.topics.codec", "zraft.topics.message", "zraft.topics.registry"),
+        *("zraft.topics.registry_commands", "zraft.topics.registry_image", "zraft.topics.registry_items"),
+        "zraft.topics.registry_values",
+    ),
     # partitions of topics, each a group of its own; knows neither Raft nor the tree of group 0
     "zraft.topics": SHARED,
+    "zraft.topics.placement": (*SHARED, "zraft.topics", "zraft.groups.description"),
     "zraft.claims": SHARED,
     "zraft.wire": (*SHARED, *STATE),
     "zraft.wire.reconfig": (*SHARED, *STATE, "zraft.wire", "zraft.address"),
@@ -56,6 +62,7 @@ ALLOWED: Final[dict[str, tuple[str, ...]]] = {
     "zraft.operator.client": (*SHARED, *SETTINGS, "zraft.operator", "zraft.transport"),
     "zraft.server": (
         *(*SHARED, *SETTINGS, *STATE, *EDGES, "zraft.admin"),
+        *("zraft.claims", "zraft.groups", "zraft.topics"),
         *("zraft.operator.protocol", "zraft.operator.requests"),
     ),
     "zraft.testing": (*SHARED, *SETTINGS, *STATE, *EDGES, "zraft.groups", "zraft.server", "zraft.topics"),
@@ -78,7 +85,10 @@ ALLOWED: Final[dict[str, tuple[str, ...]]] = {
         "zraft.tree.node",
         "zraft.wire",
     ),
-    "zraft.log_report": (*SHARED, *STATE, "zraft.storage.records", "zraft.storage.delivery.values"),
+    "zraft.log_report": (
+        *(*SHARED, *STATE, "zraft.storage.records", "zraft.storage.delivery.values"),
+        *("zraft.topics.codec", "zraft.topics.registry_values"),
+    ),
     "zraft.log_command": (*SHARED, *STATE, "zraft.storage", "zraft.log_report"),
     # without a running server: states from files, and directories from states
     "zraft.offline": (*SHARED, *STATE, "zraft.storage", "zraft.wire"),

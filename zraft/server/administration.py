@@ -45,7 +45,7 @@ from zraft.server.leadership import Leadership
 from zraft.server.snapshot_tasks import Read, Result
 from zraft.tree.features import FEATURE_LEVEL_MAX, LEVEL_OF_MEMBERS
 from zraft.tree.members import EVERYWHERE, OBSERVER, PARTICIPANT, REMOVE
-from zraft.tree.txn import FEATURE, MEMBERS, SETTINGS, Command
+from zraft.tree.txn import MEMBERS, SETTINGS, Command
 
 Reply = Callable[[OperatorReply], None]
 
@@ -355,9 +355,7 @@ class Administration:
                 )
             )
         else:
-            # Only a leader's batch may hold it: from an origin it would be taken unseen, and a level that nobody knows
-            # stops every server.
-            leadership.commands.append((FEATURE, wanted))
+            leadership.raise_features(wanted)
             self._raising.append(_Raising(wanted, leadership, reply))
 
     def _look_at_levels(self) -> None:

@@ -31,6 +31,7 @@ from zraft.server.native_view import ClusterView
 from zraft.server.origin import OriginStream
 from zraft.server.reads import SyncWaiter
 from zraft.server.sasl import DigestMd5
+from zraft.server.topic_service import TopicService
 from zraft.server.touches import TouchReporter
 from zraft.tree.acl import READ, permits
 from zraft.tree.events import Event
@@ -97,6 +98,8 @@ class Clients:
         self.listings = Listings(machine)
         self.view: ClusterView | None = None
         """Who leads, and the rest of the server as clients may see it; set by whoever knows the server."""
+        self.topics: TopicService | None = None
+        """The partitions of this server; set by whoever has them, None while the cluster has no topics."""
         self.four_letter_word = four_letter_word
         self.auth = settings.auth
         self._connection_class = GuardedConnection if settings.auth.required_schemes else Connection
