@@ -33,6 +33,9 @@ ALLOWED: Final[dict[str, tuple[str, ...]]] = {
     "zraft.claims": SHARED,
     "zraft.wire": (*SHARED, *STATE),
     "zraft.wire.reconfig": (*SHARED, *STATE, "zraft.wire", "zraft.address"),
+    # what is about topics is decoded whole
+    "zraft.wire.native_topics": (*SHARED, *STATE, "zraft.wire", "zraft.claims", "zraft.topics"),
+    "zraft.wire.native_topic_answers": (*SHARED, *STATE, "zraft.wire", "zraft.topics"),
     "zraft.storage": (*SHARED, *STATE),
     # files of partitions: knows neither consensus nor the log that it is fed from
     "zraft.storage.delivery": (
@@ -158,6 +161,10 @@ ALLOWED: Final[dict[str, tuple[str, ...]]] = {
     "onyxlog.__main__": ("onyxlog.main",),
     # what people import, and what measures through it: the outside of a server, in packages of their own
     "zraft_client": (*SHARED, "zraft.address", "zraft.wire"),
+    "zraft_client.topics": (
+        *(*SHARED, "zraft.address", "zraft.claims", "zraft.topics", "zraft.wire", "zraft_client"),
+    ),
+    "zraft_client.kafkalite": (*SHARED, "zraft.address", "zraft_client"),
     "zraft_client.claims": (*SHARED, "zraft.claims", "zraft_client.errors"),
     "zraft_bench": (
         *(*SHARED, *SETTINGS, "zraft.command_group", "zraft.status", "zraft_client"),
