@@ -93,7 +93,9 @@ def _message_value(message: Message, *, data: bool) -> dict[str, Any]:
 def _view_value(view: AnyView) -> dict[str, Any]:
     """Whole views and changes of one alike: their position, and how many they name."""
     whole = isinstance(view, View)
-    counts = {name: len(value) for name, value in asdict(view, recurse=False).items() if hasattr(value, "__len__")}
+    counts = {
+        name: len(value) for name, value in asdict(view, recurse=False).items() if hasattr(value, "__len__")
+    }
     return {"whole": whole, "position": view.position, "epoch": view.epoch, **counts}
 
 

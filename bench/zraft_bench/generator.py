@@ -30,7 +30,7 @@ class LoadError(ZraftError):
 
 
 class LoadProcesses:
-    """Processes of `module`, one per order, that are told what to do by lines. In an `async with` statement: leaving ends them."""
+    """Processes of `module`, one per order, told what to do by lines. Use it in an `async with` statement: leaving it ends them."""
 
     def __init__(self, module: str, orders: Sequence[Any]) -> None:
         self._module = module

@@ -1,9 +1,9 @@
 """Judges what consumers of a cell read, so that no figure is one of a broken run. Pure; memory grows by a byte per message.
 
-`LogCheck` follows one place's log: dense offsets, ascending stamps, every message once, unchanged, where it was sent to, and in
-the producer's order if it went there alone. Logs of different places are compared by chains of digests over what they have in
-common: equal chains mean the same messages, in the same order, with the same stamps. A stamp that is the same everywhere and
-ascends in every log leaves no room for a cycle.
+`LogCheck` follows one place's log: dense offsets, ascending stamps, every message once, unchanged, where it was sent to,
+and in the producer's order if it went there alone. Logs of different places are compared by chains of digests over what
+they have in common: equal chains mean the same messages, in the same order, with the same stamps. A stamp that is the
+same everywhere and ascends in every log leaves no room for a cycle.
 """
 
 from __future__ import annotations
@@ -117,7 +117,9 @@ class LogCheck:
 
     def _make_chains(self) -> tuple[dict[int, _Running], dict[tuple[int, ...], tuple[_Running, ...]]]:
         """A chain per other place, the same one for places that always come together; and which ones a message is in."""
-        decks = [destinations for deck in self._decks for destinations in deck.of if self.place in destinations]
+        decks = [
+            destinations for deck in self._decks for destinations in deck.of if self.place in destinations
+        ]
         together: dict[int, set[tuple[int, ...]]] = {}
         for destinations in decks:
             for other in destinations:

@@ -31,7 +31,7 @@ def server_values(hosts: str) -> dict[str, dict[str, str]]:
     found = {}
     for host in hosts.split(","):
         try:
-            found[host] = parse_mntr(ask(parse_address(host), "mntr", ASK_TIMEOUT_S))
+            found[host] = parse_mntr(ask(parse_address(host, knob="hosts"), "mntr", ASK_TIMEOUT_S))
         except ZraftError:
             found[host] = {}
     return found

@@ -1,7 +1,7 @@
 """Producers and consumers of one process: they send what a cell says, read what is there, and judge it as they go.
 
-What they speak to is handed in, and so are the clocks. The loop is closed: as many messages of a producer are under way as its
-window says, each behind a worker of its own.
+What they speak to is handed in, and so are the clocks. The loop is closed: as many messages of a producer are under way
+as its window says, each behind a worker of its own.
 """
 
 from __future__ import annotations
@@ -109,7 +109,9 @@ class Producing:
 
     async def _work(self, producer: int, deck: Deck, pace: _Pace) -> None:
         sender, clock, cell = self._senders[producer], self._clock, self._cell
-        while not self._failures and not cell.is_enough(producer, self._sent[producer], clock() - self._began):
+        while not self._failures and not cell.is_enough(
+            producer, self._sent[producer], clock() - self._began
+        ):
             number = self._sent[producer]
             self._sent[producer] += 1
             await pace.turn()
@@ -207,7 +209,10 @@ class Consuming:
                     return
                 if self._clock() >= give_up:
                     raise BrokenOrderError(
-                        "; ".join(f"place {place}: {n:,} messages did not come in time" for place, n in missing.items())
+                        "; ".join(
+                            f"place {place}: {n:,} messages did not come in time"
+                            for place, n in missing.items()
+                        )
                     )
             self._take(await self._reader.read())
 

@@ -72,7 +72,9 @@ class Cell:
 
     def __attrs_post_init__(self) -> None:
         if self.fanout > self.topics:
-            raise ValueError(f"fanout: found {self.fanout}, expected at most the {self.topics} topics there are")
+            raise ValueError(
+                f"fanout: found {self.fanout}, expected at most the {self.topics} topics there are"
+            )
 
     @property
     def places(self) -> int:
@@ -157,7 +159,9 @@ class Payloads:
             raise ForeignPayloadError(f"a payload of {len(payload)} bytes is not what was sent")
         nonce, producer, number, sent_us = HEADER.unpack_from(payload)
         if nonce != self._nonce:
-            raise ForeignPayloadError(f"expected messages of run {self._nonce:08x}, found one of run {nonce:08x}")
+            raise ForeignPayloadError(
+                f"expected messages of run {self._nonce:08x}, found one of run {nonce:08x}"
+            )
         return Header(producer, number, sent_us)
 
 
@@ -167,7 +171,9 @@ def thesis_cells(base: Cell) -> list[Cell]:
     The published baseline had five producers, the mixes two; so what 50 % cost there cannot be read from the tables. Here
     both have a cell of 0 %.
     """
-    cells = [evolve(base, name="baseline, five producers", share=0.0, producers=base.topics, singles=Singles.OWN)]
+    cells = [
+        evolve(base, name="baseline, five producers", share=0.0, producers=base.topics, singles=Singles.OWN)
+    ]
     return cells + [evolve(base, name=f"{share:.0%}", share=share) for share in SHARES]
 
 
@@ -187,4 +193,26 @@ def latency_cells(base: Cell) -> list[Cell]:
             seconds=min(base.seconds, 10.0),
         )
         for count in wanted
+    ]
+
+
+STREAM_BYTES: Final = (100, 1000)
+STREAM_PARTITIONS: Final = (1, 8)
+
+
+def stream_cells(base: Cell) -> list[Cell]:
+    """One topic with a producer and a consumer: values of 100 bytes and of 1 KB, over 1 and 8 partitions."""
+    return [
+        evolve(
+            base,
+            name=f"stream, {partitions} x {value_bytes} B",
+            share=0.0,
+            fanout=1,
+            topics=1,
+            partitions=partitions,
+            producers=1,
+            value_bytes=value_bytes,
+        )
+        for value_bytes in STREAM_BYTES
+        for partitions in STREAM_PARTITIONS
     ]

@@ -19,7 +19,11 @@ def plots_of(results: MulticastResults) -> list[Plot]:
         found.append(draw("multicast", "Deliveries per second and topic", lambda axes: _rates(axes, rated)))
     if cells:
         found.append(
-            draw("multicast-latency", "Until delivered everywhere: share within", lambda axes: _latency(axes, cells))
+            draw(
+                "multicast-latency",
+                "Until delivered everywhere: share within",
+                lambda axes: _latency(axes, cells),
+            )
         )
     streams = [one for one in results.streams if one.ok]
     if streams:

@@ -17,24 +17,29 @@ import asyncio
 import contextlib
 import gc
 import json
-import sys
 import time
 from collections.abc import AsyncIterator
-from typing import IO, Any
+from typing import IO, Any, Final
 
 from attrs import frozen
 
 from zraft.errors import ZraftError
 from zraft_bench.load_process import run_on_pipes
+from zraft_bench.multicast_client import TopicsClient
 from zraft_bench.multicast_load import Consuming, Producing, Reader, Sender
+from zraft_bench.multicast_log_client import LogClient
 from zraft_bench.multicast_plan import Cell
 from zraft_bench.records import from_plain, to_plain
+
+TOPICS: Final = "topics"
+LOG: Final = "log"
+
 
 @frozen(kw_only=True)
 class MulticastOrder:
     """What one process is to do: which producers of the cell it has, and whose logs it reads.
 
-    Topics are called `prefix` and their number.
+    Topics are called `prefix` and their number. `target` is "topics", or "log": a log of znodes.
     """
 
     hosts: str
@@ -43,6 +48,7 @@ class MulticastOrder:
     prefix: str
     producers: tuple[int, ...] = ()
     places: tuple[int, ...] = ()
+    target: str = TOPICS
 
 
 async def serve(lines: asyncio.StreamReader, output: IO[bytes]) -> None:
@@ -84,18 +90,30 @@ async def serve(lines: asyncio.StreamReader, output: IO[bytes]) -> None:
 @contextlib.asynccontextmanager
 async def connected(order: MulticastOrder) -> AsyncIterator[tuple[dict[int, Sender], Reader | None]]:
     """The producers and the consumer of an order, each with a client of its own, as programs would have."""
-    from zraft_bench.multicast_client import TopicsClient
-
     async with contextlib.AsyncExitStack() as stack:
-        senders: dict[int, Sender] = {}
-        reader: Reader | None = None
-        for producer in order.producers:
-            client = await stack.enter_async_context(TopicsClient(order.hosts, order.prefix, order.cell))
-            senders[producer] = await stack.enter_async_context(client.sender())
-        if order.places:
-            client = await stack.enter_async_context(TopicsClient(order.hosts, order.prefix, order.cell))
-            reader = await stack.enter_async_context(client.reader(order.places))
-        yield senders, reader
+
+        async def sender() -> Sender:
+            if order.target == LOG:
+                log = await stack.enter_async_context(log_client())
+                return await stack.enter_async_context(log.sender())
+            client = await stack.enter_async_context(topics_client())
+            return await stack.enter_async_context(client.sender())
+
+        async def reader() -> Reader:
+            if order.target == LOG:
+                log = await stack.enter_async_context(log_client())
+                return await stack.enter_async_context(log.reader())
+            client = await stack.enter_async_context(topics_client())
+            return await stack.enter_async_context(client.reader(order.places))
+
+        def log_client() -> LogClient:
+            return LogClient(order.hosts, order.prefix, order.cell, order.nonce)
+
+        def topics_client() -> TopicsClient:
+            return TopicsClient(order.hosts, order.prefix, order.cell)
+
+        senders = {producer: await sender() for producer in order.producers}
+        yield senders, await reader() if order.places else None
 
 
 if __name__ == "__main__":

@@ -204,7 +204,13 @@ class MulticastResults:
 
     @property
     def ok(self) -> bool:
-        return all(one.ok for one in (*self.cells, *self.genuine, *self.streams))
+        return all(
+            (
+                all(one.ok for one in self.cells),
+                all(one.ok for one in self.genuine),
+                all(one.ok for one in self.streams),
+            )
+        )
 
 
 def combine(
@@ -227,7 +233,7 @@ def combine(
     decks = [Deck(cell, producer) for producer in range(cell.producers)]
     sizes = [size for deck, count in zip(decks, sent, strict=True) for size in deck.deliveries(count)]
     messages = sum(sent)
-    cpu = sum(one.cpu_s for one in (*produced, *consumed))
+    busy = [*(one.cpu_s for one in produced), *(one.cpu_s for one in consumed)]
     failures: dict[str, int] = {}
     for one in produced:
         for text, count in one.failures.items():
@@ -254,10 +260,8 @@ def combine(
         thesis_records=thesis.total_records(sizes),
         pairs=pairs,
         failures=failures,
-        generator_share=max(
-            (one.cpu_s / elapsed for one in (*produced, *consumed) if elapsed), default=0.0
-        ),
-        generator_us=cpu * 1e6 / messages if messages else 0.0,
+        generator_share=max(busy, default=0.0) / elapsed if elapsed else 0.0,
+        generator_us=sum(busy) * 1e6 / messages if messages else 0.0,
         servers_us=servers_cpu_s * 1e6 / messages if servers_cpu_s is not None and messages else None,
     )
     return _noted(judged(result, sizes, [one.broken for one in consumed if one.broken]))

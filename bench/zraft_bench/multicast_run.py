@@ -17,7 +17,7 @@ from zraft_bench.multicast_client import TopicsClient
 from zraft_bench.multicast_counts import counts_between, server_values
 from zraft_bench.multicast_load import TopicError
 from zraft_bench.multicast_plan import Cell
-from zraft_bench.multicast_process import MulticastOrder
+from zraft_bench.multicast_process import LOG, TOPICS, MulticastOrder
 from zraft_bench.multicast_results import CellResult, Consumed, Produced, combine, failed, sent_by_producer
 from zraft_bench.processes import ServerError
 from zraft_bench.records import from_plain
@@ -34,7 +34,9 @@ def default_processes() -> int:
     return max(2, cores // 2)
 
 
-def orders_for(cell: Cell, hosts: str, nonce: int, prefix: str, processes: int) -> list[MulticastOrder]:
+def orders_for(
+    cell: Cell, hosts: str, nonce: int, prefix: str, processes: int, target: str = TOPICS
+) -> list[MulticastOrder]:
     """Producers and consumers in processes of their own, if there are several, and none without work."""
     producing = max(1, min(cell.producers, processes // 2))
     consuming = min(cell.places, processes - producing)
@@ -46,20 +48,31 @@ def orders_for(cell: Cell, hosts: str, nonce: int, prefix: str, processes: int) 
     else:
         sets[0] = (sets[0][0], tuple(range(cell.places)))
     return [
-        MulticastOrder(hosts=hosts, cell=cell, nonce=nonce, prefix=prefix, producers=producers, places=places)
+        MulticastOrder(
+            hosts=hosts,
+            cell=cell,
+            nonce=nonce,
+            prefix=prefix,
+            producers=producers,
+            places=places,
+            target=target,
+        )
         for producers, places in sets
     ]
 
 
-async def run_cell(cell: Cell, servers: Servers, processes: int) -> CellResult:
-    """Measure; whatever goes wrong is in the result."""
+async def run_cell(cell: Cell, servers: Servers, processes: int, target: str = TOPICS) -> CellResult:
+    """Measure topics, or a log of znodes in their place; whatever goes wrong is in the result."""
     nonce = secrets.randbits(32)
     prefix = f"bench-{nonce:08x}-"
+    orders = orders_for(cell, servers.hosts, nonce, prefix, processes, target)
     try:
+        if target == LOG:
+            return await _measured(cell, servers, orders)
         async with TopicsClient(servers.hosts, prefix, cell) as topics:
             await topics.create()
             try:
-                return await _measured(cell, servers, orders_for(cell, servers.hosts, nonce, prefix, processes))
+                return await _measured(cell, servers, orders)
             finally:
                 await topics.delete()
     except (LoadError, ServerError, TopicError, BrokenOrderError) as error:

@@ -76,8 +76,8 @@ def rates(cells: Sequence[CellResult]) -> Table:
         *("deliveries/s", "messages/s", "cost", "gen us", "srv us", "state"),
     )
     notes = (
-        "Deliveries per second that consumers read, from the first message sent to the last one read. Cost: messages per second of "
-        "0 % over those of the cell. A cell counts only if every log was read in full and all of them agree.",
+        "Deliveries per second that consumers read, from the first message sent to the last one read. Cost: messages per "
+        "second of 0 % over those of the cell. A cell counts only if every log was read in full and all of them agree.",
     )
     return Table("Deliveries per topic", head, tuple(rows), (0, len(head) - 1), notes, _failed_of(cells))
 
@@ -102,9 +102,7 @@ def beside_thesis(cells: Sequence[CellResult]) -> Table:
         ours = one.per_topic()
         for n, (mine, node) in enumerate(zip(ours, theirs.nodes, strict=True), 1):
             ratio = f"{mine / node.delivered:,.0f}x" if mine else NONE
-            rows.append(
-                (one.cell.name, theirs.table, f"{n}", f"{node.delivered:.1f}", f"{mine:,.1f}", ratio)
-            )
+            rows.append((one.cell.name, theirs.table, f"{n}", f"{node.delivered:.1f}", f"{mine:,.1f}", ratio))
         mean = sum(ours) / len(ours)
         rows.append(
             (
@@ -113,9 +111,11 @@ def beside_thesis(cells: Sequence[CellResult]) -> Table:
             )
         )
     notes = (
-        "The thesis slept 5 ms after each message and ran on twelve machines, without replicated decisions; its baseline had five "
-        "producers, the mixes two. "
-        "Its text names " + ", ".join(f"{rate}/s ({name})" for name, rate in thesis.HEADLINE.items()) + ", which do not "
+        "The thesis slept 5 ms after each message and ran on twelve machines, without replicated decisions; its baseline "
+        "had five producers, the mixes two. "
+        "Its text names "
+        + ", ".join(f"{rate}/s ({name})" for name, rate in thesis.HEADLINE.items())
+        + ", which do not "
         "follow from its tables. Shares implied by its record counts: "
         + ", ".join(f"{one.implied_share:.1%}" for one in thesis.SCENARIOS[1:])
         + ".",
@@ -141,8 +141,8 @@ def latencies(cells: Sequence[CellResult]) -> Table:
         *("read p50 ms", "p99 ms", "max ms", "state"),
     )
     notes = (
-        "Told: from sending to the answer that a message is delivered at all its destinations. Read: until a consumer has it. "
-        "Within a window, both contain the wait behind the messages before.",
+        "Told: from sending to the answer that a message is delivered at all its destinations. Read: until a consumer has "
+        "it. Within a window, both contain the wait behind the messages before.",
     )
     return Table("Latency", head, tuple(rows), (0, len(head) - 1), notes)
 
@@ -177,8 +177,8 @@ def accounting(cells: Sequence[CellResult]) -> Table:
         *("entries per message", "commands", "bundles", "edges", "state"),
     )
     notes = (
-        "Thesis: 3 records for a message to one topic, 35 for one to five (its optimised algorithm). Here: entries of the groups' logs, "
-        "commands in them, and bundles between servers, which carry many messages each.",
+        "Thesis: 3 records for a message to one topic, 35 for one to five (its optimised algorithm). Here: entries of the "
+        "groups' logs, commands in them, and bundles between servers, which carry many messages each.",
     )
     return Table("Accounting", head, tuple(rows), (0, len(head) - 1), notes, _failed_of(cells))
 
@@ -186,7 +186,9 @@ def accounting(cells: Sequence[CellResult]) -> Table:
 def steps(results: MulticastResults) -> Table:
     """What a message takes that is alone, as the logs show it, beside how long it took."""
     alone = {
-        one.cell.fanout if one.cell.share else 1: one for one in results.cells if one.ok and one.cell.window == 1
+        one.cell.fanout if one.cell.share else 1: one
+        for one in results.cells
+        if one.ok and one.cell.window == 1
     }
     rows = []
     for one in results.genuine:
@@ -194,25 +196,40 @@ def steps(results: MulticastResults) -> Table:
         k = one.fanout
         rows.append(
             (
-                *(f"{k}", f"{one.commits}", f"{one.steps}", f"{one.per_message:.2f}", f"{k * (k - 1)} to {one.bound}"),
+                *(
+                    f"{k}",
+                    f"{one.commits}",
+                    f"{one.steps}",
+                    f"{one.per_message:.2f}",
+                    f"{k * (k - 1)} to {one.bound}",
+                ),
                 *_shown(None if cell is None else cell.latency.get(str(k)))[:2],
                 _state(one.reason),
             )
         )
     head = (
-        *("destinations", "commits one after the other", "steps", "messages between groups", "k(k-1) to k(k-1)+k"),
+        *(
+            "destinations",
+            "commits one after the other",
+            "steps",
+            "messages between groups",
+            "k(k-1) to k(k-1)+k",
+        ),
         *("told p50 ms", "p99 ms", "state"),
     )
     notes = (
-        "Steps at the leaders: the request, two for each commit, and what one leader says to another between two commits. Read from "
-        "the logs of the groups, message by message.",
+        "Steps at the leaders: the request, two for each commit, and what one leader says to another between two commits. "
+        "Read from the logs of the groups, message by message.",
     )
-    return Table("Steps of a message that is alone", head, tuple(rows), (7,), notes, _failed_of(results.genuine))
+    return Table(
+        "Steps of a message that is alone", head, tuple(rows), (7,), notes, _failed_of(results.genuine)
+    )
 
 
 def genuineness(results: MulticastResults) -> Table:
     """Every group's log and every server's group traffic, addressed or not."""
-    rows, failed = [], set()
+    rows: list[tuple[str, ...]] = []
+    failed: set[int] = set()
     for one in results.genuine:
         first = len(rows)
         what = f"{one.fanout} of {one.topics}"
@@ -222,7 +239,9 @@ def genuineness(results: MulticastResults) -> Table:
             rows.append((what, "group", group.name, yes, *(f"{n:,}" for n in counts), NONE, NONE))
         for server in one.servers:
             yes = "yes" if server.hosts else "no"
-            rows.append((what, "server", server.name, yes, *([NONE] * 4), f"{server.sent:,}", f"{server.received:,}"))
+            rows.append(
+                (what, "server", server.name, yes, *([NONE] * 4), f"{server.sent:,}", f"{server.received:,}")
+            )
         if not one.ok:
             failed.update(range(first, len(rows)))
     head = (
@@ -230,7 +249,8 @@ def genuineness(results: MulticastResults) -> Table:
         *("bundles sent", "received"),
     )
     notes = tuple(
-        f"{one.messages:,} messages to {one.fanout} of {one.topics} topics: {_state(one.reason)}" for one in results.genuine
+        f"{one.messages:,} messages to {one.fanout} of {one.topics} topics: {_state(one.reason)}"
+        for one in results.genuine
     )
     return Table("Whom a message touches", head, tuple(rows), (0, 1, 2, 3), notes, frozenset(failed))
 
@@ -253,8 +273,12 @@ def streams(results: MulticastResults) -> Table:
         *("target", "partitions", "bytes", "messages", "s", "messages/s", "MB/s", "p50 ms", "p99 ms"),
         *("to a znode log", "state"),
     )
-    notes = ("Produced, replicated, and read by consumers; a znode log is the client's append with a reader that follows it.",)
-    return Table("Streams of one topic", head, tuple(rows), (0, len(head) - 1), notes, _failed_of(results.streams))
+    notes = (
+        "Produced, replicated, and read by consumers; a znode log is the client's append with a reader that follows it.",
+    )
+    return Table(
+        "Streams of one topic", head, tuple(rows), (0, len(head) - 1), notes, _failed_of(results.streams)
+    )
 
 
 def _state(reason: str) -> str:

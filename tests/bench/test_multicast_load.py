@@ -112,7 +112,9 @@ class Cellmates:
     async def run(self) -> tuple[Produced, Consumed, CellResult]:
         clock = asyncio.get_running_loop().time
         producing = Producing(self.cell, NONCE, self.senders, clock=clock, cpu_clock=lambda: 0.0)
-        consuming = Consuming(self.cell, NONCE, range(self.cell.places), self.reader, clock=clock, cpu_clock=lambda: 0.0)
+        consuming = Consuming(
+            self.cell, NONCE, range(self.cell.places), self.reader, clock=clock, cpu_clock=lambda: 0.0
+        )
         sent: asyncio.Future[list[int]] = asyncio.get_running_loop().create_future()
         reading = asyncio.ensure_future(consuming.run(sent))
         produced = await producing.run()
@@ -122,7 +124,9 @@ class Cellmates:
         return produced, consumed, combine(self.cell, 3, [produced], [consumed], pairs=pairs)
 
 
-def run(mates_of: Cell, *, takes_s: float = 0.004, **changes: object) -> tuple[Produced, Consumed, CellResult, Service]:
+def run(
+    mates_of: Cell, *, takes_s: float = 0.004, **changes: object
+) -> tuple[Produced, Consumed, CellResult, Service]:
     async def main() -> tuple[Produced, Consumed, CellResult, Service]:
         mates = Cellmates(mates_of, takes_s)
         for name, value in changes.items():
@@ -228,7 +232,9 @@ def test_a_process_produces_then_consumes_and_says_so(monkeypatch: pytest.Monkey
             pass
 
     monkeypatch.setattr(multicast_process, "connected", lambda order: Connected())
-    order = MulticastOrder(hosts="h:1", cell=CELL, nonce=NONCE, prefix="p", producers=(0, 1), places=(0, 1, 2))
+    order = MulticastOrder(
+        hosts="h:1", cell=CELL, nonce=NONCE, prefix="p", producers=(0, 1), places=(0, 1, 2)
+    )
 
     async def main() -> list[dict[str, object]]:
         lines, output = asyncio.StreamReader(), io.BytesIO()

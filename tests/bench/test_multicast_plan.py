@@ -29,7 +29,13 @@ def test_a_message_to_one_topic_takes_3_records_and_one_to_five_takes_35() -> No
 
 def test_the_accounting_explains_the_published_totals() -> None:
     """A-18: the implied shares, and a baseline of 100,000 messages, which five producers sent."""
-    assert [round(one.implied_share, 3) for one in thesis.SCENARIOS[1:]] == [0.110, 0.189, 0.309, 0.410, 0.509]
+    assert [round(one.implied_share, 3) for one in thesis.SCENARIOS[1:]] == [
+        0.110,
+        0.189,
+        0.309,
+        0.410,
+        0.509,
+    ]
     assert thesis.SCENARIOS[0].implied_share == 0
     for several in (0, 4000, 20_000):
         assert thesis.total_records([(1, 40_000 - several), (5, several)]) == 120_000 + 32 * several
@@ -37,7 +43,10 @@ def test_the_accounting_explains_the_published_totals() -> None:
 
 def test_the_tables_means_are_not_the_headline() -> None:
     """A-17."""
-    means = [round(one.mean_delivered, 1) for one in (thesis.SCENARIOS[0], thesis.SCENARIOS[1], thesis.SCENARIOS[5])]
+    means = [
+        round(one.mean_delivered, 1)
+        for one in (thesis.SCENARIOS[0], thesis.SCENARIOS[1], thesis.SCENARIOS[5])
+    ]
     assert means == [88.9, 9.4, 6.3]
     assert [len(one.nodes) for one in thesis.SCENARIOS] == [5] * 6
 
@@ -57,7 +66,7 @@ def test_shares_are_exact(share: float) -> None:
         assert deck.multicasts(PERIOD) == round(share * PERIOD)
         assert deck.multicasts(20_000) == 20_000 * share
         assert sum(count for _, count in deck.deliveries(1234)) == 1234
-        assert {k: n for k, n in deck.deliveries(20_000)} == {
+        assert dict(deck.deliveries(20_000)) == {
             k: n for k, n in ((1, 20_000 - round(20_000 * share)), (5, round(20_000 * share))) if n
         }
 
