@@ -211,6 +211,8 @@ PURE: Final = (
     *("zraft_client.claims.health", "zraft_client.claims.lease", "zraft_client.claims.messages"),
     *("zraft_client.claims.options", "zraft_client.claims.port", "zraft_client.claims.requests"),
     "zraft_client.claims.tracking",
+    *("zraft_client.topics.dispatch", "zraft_client.topics.errors", "zraft_client.topics.payloads"),
+    *("zraft_client.topics.records", "zraft_client.topics.requests", "zraft_client.topics.values"),
 )
 IMPURE: Final = frozenset(
     (

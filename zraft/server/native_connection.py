@@ -396,7 +396,7 @@ class NativeConnection(ClientConnection):
             self._write(answers.encode_error(number, Code.BAD_ARGUMENTS, f"{kind}: {why}"))
         elif inner[0] == MEMBERS and not outcome[2]:
             self._write(answers.encode_result(number, zxid, {"server": inner[3][0][0]}))
-        elif inner[0] == TOPICS and not outcome[2]:
+        elif inner[0] == TOPICS:
             self._write(encode_topic_outcome(number, outcome))
         else:
             self.out.append(answers.encode_outcome(number, inner, outcome))

@@ -9,7 +9,6 @@ Source: docs/PROTOCOL-NATIVE.md, "Topics".
 from __future__ import annotations
 
 import hmac
-from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 from zraft.claims.answers import Answer as ClaimAnswer
@@ -20,8 +19,8 @@ from zraft.ids import GroupId, ProducerId
 from zraft.server.topic_service import Fetched, Offset, TopicRefusal, TopicService
 from zraft.topics.codec import decode_registry
 from zraft.topics.messages import Reply
-from zraft.topics.registry import Registry
 from zraft.topics.registry_commands import CloseProducer
+from zraft.tree.features import LEVEL_OF_TOPICS
 from zraft.tree.txn import Command
 from zraft.wire import native_answers as answers
 from zraft.wire import native_topics as wire
@@ -36,23 +35,14 @@ from zraft.wire.native_topic_answers import (
 
 if TYPE_CHECKING:
     from zraft.server.native_connection import NativeConnection
-    from zraft.tree.machine import Machine
 
 POLLS_MAX: Final = 4_096
 """Reads of partitions that one connection may have under way, those that no fetch waits for any more included."""
-
-LEVEL_OF_TOPICS: Final = 4
 
 NO_TOPICS: Final = (
     "this server has no topics yet: the feature level rises by itself, about a second after all members run a release "
     f"that knows level {LEVEL_OF_TOPICS}; try again"
 )
-
-
-def registry_of(machine: Machine) -> Registry | None:
-    """Group 0's share of topics; None where there is none."""
-    found: Registry | None = getattr(machine, "registry", None)
-    return found
 
 
 class _Stream:
@@ -201,8 +191,7 @@ class ConnectionTopics:
         connection.answer(request.id, {})
 
     def _owner(self, producer: ProducerId) -> int | None:
-        registry = registry_of(self._connection.machine)
-        return None if registry is None else registry.producers.get(producer)
+        return self._connection.machine.registry.producers.get(producer)
 
     def _produce(self, service: TopicService | None, request: wire.Produce) -> None:
         stream = self._streams.get(request.stream)
@@ -350,20 +339,17 @@ def topic_command(connection: NativeConnection, write: Write) -> Command | tuple
 
 def _may_close(connection: NativeConnection, command: Command) -> bool:
     """Not what is another session's. What is closed may be closed again: a repeat gets the answer of the first time."""
-    registry = registry_of(connection.machine)
     close = decode_registry(command[1])
     assert isinstance(close, CloseProducer), f"{close} is no CloseProducer"
-    if registry is None or close.producer > connection.machine.last_zxid:
+    if close.producer > connection.machine.last_zxid:
         return False  # ids are zxids: this one is none yet, as far as is known here
-    return registry.producers.get(close.producer, connection.session) == connection.session
+    return connection.machine.registry.producers.get(close.producer, connection.session) == connection.session
 
 
 def read_topics(connection: NativeConnection, number: int, known: bytes | None) -> bytes:
     """The answer to `topics`; `known` is the digest of what the client has."""
-    registry = registry_of(connection.machine)
+    registry = connection.machine.registry
     zxid = connection.machine.last_zxid
-    if registry is None:
-        return answers.encode_error(number, Code.UNIMPLEMENTED, NO_TOPICS, retriable=True)
     return encode_topics(
         number,
         zxid,
@@ -372,14 +358,9 @@ def read_topics(connection: NativeConnection, number: int, known: bytes | None) 
         servers={one["server"]: one["address"] for one in connection.view.members() if one["address"]},
         topics=registry.topics.values(),
         groups=[
-            (record.group, record.topic, getattr(record, "preferred", None) or 0, _servers(record))
+            (record.group, record.topic, record.preferred, sorted({server for server, _ in record.wanted}))
             for record in registry.groups.values()
         ],
         deleting=registry.deleting,
         known=known,
     )
-
-
-def _servers(record: Any) -> Sequence[int]:
-    wanted = getattr(record, "wanted", ())
-    return sorted({server for server, _ in wanted})

@@ -133,9 +133,7 @@ class Node:
         self._wal = wal
         self._snapshot_store = store
         machine = self._restore(store, newest) if newest is not None else None
-        partitions = Partitions(
-            RegistryCoordination(lambda: self.driver), lambda task: self._groups.read(task)
-        )
+        partitions = Partitions(RegistryCoordination(lambda: self.driver), self._read_deliveries)
         self.driver = Driver(
             settings=settings,
             identity=Identity(

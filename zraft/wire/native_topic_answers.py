@@ -15,16 +15,7 @@ from zraft.errors import Code
 from zraft.topics.messages import Answer, Reply
 from zraft.topics.registry_values import Refusal, Topic
 from zraft.tree.outcomes import Outcome
-from zraft.wire.native_answers import encode_error, encode_pushed, encode_result
-
-CODES: Final = {
-    Refusal.EXISTS: Code.NODE_EXISTS,
-    Refusal.NO_TOPIC: Code.NO_NODE,
-    Refusal.NO_PRODUCER: Code.NO_NODE,
-    Refusal.CHANGING: Code.RECONFIG_IN_PROGRESS,
-    Refusal.TOO_MANY: Code.QUOTA_EXCEEDED,
-}
-"""What clients are told where group 0 refused; BAD_ARGUMENTS for all that is not here."""
+from zraft.wire.native_answers import encode_error, encode_pushed, encode_result, text_of
 
 DIGEST_BYTES: Final = 16
 
@@ -34,18 +25,18 @@ ANSWERS: Final = tuple(Answer)
 Refused = tuple[int, str, int | None, int | None, str]
 """(group, kind, leader or None, first or None, words for people)."""
 
-Placed = tuple[int, int, int, Sequence[int]]
-"""(group, topic, the server that should lead it, the servers that have it)."""
+Placed = tuple[int, int, int | None, Sequence[int]]
+"""(group, topic, the server that should lead it or None, the servers that have it)."""
 
 
 def encode_topic_outcome(number: int, outcome: Outcome) -> bytes:
-    """What a command about topics came to that was carried out, be it to refuse it."""
-    zxid, position, _, (refused, created) = outcome
-    if refused is None:
-        return encode_result(number, zxid, {"position": position, "created": created})
-    refusal = Refusal[refused.upper()]
+    """What a command about topics came to, be it that group 0 refused it."""
+    zxid, position, code, body = outcome
+    if not code:
+        return encode_result(number, zxid, {"position": position, "created": body[0]})
     further = {"zxid": zxid, "position": position}
-    return encode_error(number, CODES.get(refusal, Code.BAD_ARGUMENTS), refusal.value, further=further)
+    text = text_of(Code(code)) if body is None else Refusal[body[0].upper()].value
+    return encode_error(number, Code(code), text, further=further)
 
 
 def encode_topics(

@@ -1,17 +1,20 @@
-"""Topics of a cluster over one client: what there is, created, altered and deleted; producers and consumers come from here."""
+"""Topics of a cluster over one client: what there is, changes of it, and where producers and consumers come from."""
 
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Iterable
 from typing import Any, Final
 
 from zraft.errors import Code
-from zraft.ids import GroupId
 from zraft_client.client import Client
 from zraft_client.errors import DeadlineError, FailedError
 from zraft_client.topics import requests
+from zraft_client.topics.bounds import bounds_of
+from zraft_client.topics.claims_port import TopicsPort
+from zraft_client.topics.consumer import Consumer, Partition
 from zraft_client.topics.directory import Directory
-from zraft_client.topics.errors import LinkError
+from zraft_client.topics.merged import MergedConsumer
 from zraft_client.topics.producer import Producer
 from zraft_client.topics.values import Bounds, Metadata, Topic
 
@@ -55,11 +58,10 @@ class Topics:
         """Where each partition begins and ends. Raises NoTopicError, DeadlineError."""
         topic = await self.directory.topic(name)
         timeout_s = self._client.timeout_s if timeout_s is None else timeout_s
-        found = await asyncio.gather(*(self._bounds(group, timeout_s) for group in topic.partitions))
+        found = await asyncio.gather(
+            *(bounds_of(self.directory, group, timeout_s) for group in topic.partitions)
+        )
         return dict(enumerate(found))
-
-    async def _bounds(self, group: GroupId, timeout_s: float) -> Bounds:
-        return await bounds_of(self.directory, group, timeout_s)
 
     # -- changes
 
@@ -124,24 +126,14 @@ class Topics:
         """One that is not open yet; options are those of `Producer`."""
         return Producer(self.directory, **options)
 
+    def consumer(self, what: str | Partition | Iterable[str | Partition], **options: Any) -> Consumer:
+        """One that is not open yet; options are those of `Consumer`."""
+        return Consumer(self.directory, what, **options)
 
-async def bounds_of(directory: Directory, group: GroupId, timeout_s: float) -> Bounds:
-    """Where a partition begins and ends, by any replica. Raises DeadlineError."""
-    loop = asyncio.get_running_loop()
-    deadline = loop.time() + timeout_s
-    why = "nobody was asked"
-    while (left := deadline - loop.time()) > 0:
-        server = directory.leader(group)
-        try:
-            link = directory.link_of(group)
-            fetched = await link.ask(requests.fetch([(group, requests.BEYOND, 0)], 0), left)
-        except LinkError as error:
-            why = str(error)
-        else:
-            for part in fetched.parts:
-                return Bounds(part.first, part.end)
-            why = ", ".join(f"server {link.server}: {one.kind} {one.detail}" for one in fetched.refused)
-        if server is not None:
-            directory.not_there(group, server)
-        await asyncio.sleep(min(POLL_S, max(0.0, left)))
-    raise DeadlineError(f"group {group}: no replica answered within {timeout_s:g} s; the last: {why}")
+    def claims_port(self, **options: Any) -> TopicsPort:
+        """What `zraft_client.claims.Marshaler` needs: consumers that share partitions (docs/CLAIMS.md)."""
+        return TopicsPort(self.directory, **options)
+
+    def merged(self, topic: str, **options: Any) -> MergedConsumer:
+        """One order over all partitions of a topic; options are those of `MergedConsumer`."""
+        return MergedConsumer(self.directory, topic, **options)

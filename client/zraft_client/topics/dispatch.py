@@ -8,7 +8,7 @@ where nothing was heard.
 from __future__ import annotations
 
 import heapq
-from collections.abc import Iterable
+from collections.abc import Collection
 from typing import Final
 
 from attrs import frozen
@@ -31,13 +31,13 @@ NEVER: Final = float("inf")
 class _State:
     """When a message is due, and how often it was asked to wait."""
 
-    __slots__ = ("due", "interval", "size", "waits")
+    __slots__ = ("due", "interval", "message", "waits")
 
-    def __init__(self, due: float, size: int) -> None:
+    def __init__(self, due: float, message: Message, interval: float) -> None:
         self.due = due
-        self.interval = REPEAT_S
+        self.interval = interval
         self.waits = 0
-        self.size = size
+        self.message = message
 
 
 @frozen
@@ -49,10 +49,11 @@ class Batch:
 
 
 class Dispatch:
-    """The undecided messages of one producer."""
+    """The undecided messages of one producer, of which nothing was heard said again after `repeat_s`, then ever later."""
 
-    def __init__(self, producer: Producer) -> None:
+    def __init__(self, producer: Producer, *, repeat_s: float = REPEAT_S) -> None:
         self.producer = producer
+        self._repeat_s = repeat_s
         self.pending_bytes = 0
         self._states: dict[int, _State] = {}
         self._heap: list[tuple[float, int]] = []
@@ -64,8 +65,8 @@ class Dispatch:
 
     def add(self, message: Message, now: float) -> None:
         """A message that the producer has just numbered."""
-        state = self._states[message.mid.seq] = _State(now, len(message.payload))
-        self.pending_bytes += state.size
+        self._states[message.mid.seq] = _State(now, message, self._repeat_s)
+        self.pending_bytes += len(message.payload)
         heapq.heappush(self._heap, (now, message.mid.seq))
 
     @property
@@ -121,13 +122,20 @@ class Dispatch:
             self._set_due(reply.mid.seq, state, min(state.due, now + SOON_S))
         return []
 
-    def ended(self, ended: Iterable[Ended], now: float) -> None:
+    def ended(self, ended: Collection[Ended], now: float) -> None:
         """The producer says that these are decided; what waits for one of them may go."""
         for one in ended:
             state = self._states.pop(one.mid.seq, None)
             self._held.discard(one.mid.seq)
             if state is not None:
-                self.pending_bytes -= state.size
+                self.pending_bytes -= len(state.message.payload)
+        decided = {one.mid for one in ended}
+        for seq, state in self._states.items():
+            # It was asked to wait for that one.
+            after = state.message.after
+            if after is not None and after.mid in decided and state.waits:
+                state.waits = 0
+                self._set_due(seq, state, now)
         for seq in [seq for seq in self._held if self.producer.requests(seq)]:
             self._held.discard(seq)
             self._set_due(seq, self._states[seq], now)

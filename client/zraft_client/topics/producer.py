@@ -27,7 +27,7 @@ from zraft_client.errors import ClientError, ClosedError, FailedError, UnknownOu
 from zraft_client.subscriptions import Subscription
 from zraft_client.topics import requests
 from zraft_client.topics.directory import Directory
-from zraft_client.topics.dispatch import REFUSED_S, Batch, Dispatch
+from zraft_client.topics.dispatch import REFUSED_S, REPEAT_S, Batch, Dispatch
 from zraft_client.topics.errors import (
     ConditionFailedError,
     LinkError,
@@ -216,8 +216,10 @@ class Producer:
         reach: Reach = Reach.ALL,
         compression: Compression = Compression.NONE,
         partitioner: Partitioner | None = None,
+        repeat_s: float = REPEAT_S,
     ) -> None:
         self._directory = directory
+        self._repeat_s = repeat_s
         self._window = min(window, WINDOW)
         self._buffer_bytes_max = buffer_bytes_max
         self._acknowledge = acknowledge
@@ -265,7 +267,7 @@ class Producer:
         self._session = session
         self._floor_zxid = zxid
         self._core = ProducerCore(producer, metadata.table, window=self._window, reach=self._reach)
-        self._dispatch = Dispatch(self._core)
+        self._dispatch = Dispatch(self._core, repeat_s=self._repeat_s)
         self._idle.set()
         self._removers = [
             client.add_listener(self._on_state),
@@ -303,7 +305,9 @@ class Producer:
     @property
     def id(self) -> ProducerId:
         """The producer's id: its messages carry it."""
-        return self._opened()[0].producer
+        if self._core is None:
+            raise ClosedError("the producer was not opened; use `async with`, or `await producer.open()`")
+        return self._core.producer
 
     @property
     def pending(self) -> int:
@@ -539,7 +543,7 @@ class Producer:
     def on_stream_refused(self, server: ServerId, error: ClientError) -> None:
         """A server takes no messages of this producer."""
         self._streams.pop(server, None)
-        self._end(ProducerEndedError(f"producer {self._core.producer if self._core else 0}: {error}"))
+        self._end(ProducerEndedError(f"producer {self.id}: {error}"))
 
     def on_replies(self, server: ServerId, replies: list[Reply], refused: list[Refused]) -> None:
         """What partitions said by way of a server."""
@@ -625,7 +629,7 @@ class Producer:
     def _on_state(self, state: ConnectionState) -> None:
         if state in (ConnectionState.EXPIRED, ConnectionState.CLOSED):
             why = "its session expired" if state is ConnectionState.EXPIRED else "its client was closed"
-            self._end(ProducerEndedError(f"producer {self._core.producer if self._core else 0}: {why}"))
+            self._end(ProducerEndedError(f"producer {self.id}: {why}"))
 
     def _on_link(self, link: Link) -> None:
         """A server went down, and with it what it has not answered."""

@@ -16,7 +16,7 @@ from zraft.claims.commands import Command as ClaimCommand
 from zraft.claims.expiry import ClaimExpiry
 from zraft.claims.state import Claims
 from zraft.errors import Code
-from zraft.ids import GroupId, ServerId
+from zraft.ids import GroupId, Instance, ServerId
 from zraft.server.native_topics import ConnectionTopics, read_topics
 from zraft.server.topic_service import Fetched, Offset, TopicClient, TopicRefusal
 from zraft.topics.codec import decode_registry, encode_message
@@ -27,19 +27,17 @@ from zraft.topics.message import Delivery
 from zraft.topics.messages import GroupMessage, Need, Reply, StartRequest
 from zraft.topics.partition import Partition
 from zraft.topics.registry import Registry
-from zraft.topics.registry_commands import CreateGroup, RegistryCommand
+from zraft.topics.registry_commands import CloseProducer, CreateGroup, RegistryCommand
 from zraft.topics.registry_leader import RegistryLeader
 from zraft.topics.registry_values import Result
 from zraft.topics.stamps import Stamp
+from zraft.tree.outcomes import outcome_of
 from zraft.wire.native_requests import decode_request
-from zraft.wire.native_topic_answers import CODES
 from zraft.wire.native_topics import SubscribeProducer, register_command
 
 TICK_S = 0.01
 HEARTBEAT_MS = 1_000
-SETTINGS = LeaderSettings(
-    resend_ticks=2, resend_ticks_max=8, floor_ticks=2, advance_ticks=1, report_ticks=2
-)
+SETTINGS = LeaderSettings(resend_ticks=2, resend_ticks_max=8, floor_ticks=2, advance_ticks=1, report_ticks=2)
 DIRECT = frozenset(("produce", "fetch", "need", "claim", "claims", "seek", "offset"))
 
 
@@ -379,7 +377,7 @@ class TopicCluster(FakeCluster):
     def expire(self, session: int) -> None:
         super().expire(session)
         for producer in sorted(self.registry.owned.get(session, ())):
-            self.log(decode_close(producer))
+            self.log(CloseProducer(producer))
 
     # -- group 0
 
@@ -394,7 +392,8 @@ class TopicCluster(FakeCluster):
                 blob = register_command(session)[1]
             result = self.registry.apply(decode_registry(blob), self.zxid)
             if result.refusal is not None:
-                raise Refused(CODES.get(result.refusal, Code.BAD_ARGUMENTS), result.refusal.value)
+                code = outcome_of(write.command, result, self.zxid, self.position)[2]
+                raise Refused(Code(code), result.refusal.value)
             return {"created": result.created}
         return super().command(message, session)
 
@@ -402,9 +401,11 @@ class TopicCluster(FakeCluster):
         """What group 0's leader does: partitions, changes, views."""
         if not self.hold_groups:
             for topic in list(self.registry.topics.values()):
-                while len(self.registry.topics[topic.topic].partitions) + len(
-                    self.registry.topics[topic.topic].adding
-                ) < topic.wanted:
+                while (
+                    len(self.registry.topics[topic.topic].partitions)
+                    + len(self.registry.topics[topic.topic].adding)
+                    < topic.wanted
+                ):
                     self._found(topic.topic)
         for gone in [group for group in self.groups if group not in self.registry.groups]:
             del self.groups[gone]
@@ -471,15 +472,7 @@ class TopicCluster(FakeCluster):
 
 def create_group(topic: int) -> RegistryCommand:
     """The next partition of a topic, on nobody's disk in particular."""
-    from zraft.ids import Instance
-
-    return CreateGroup(topic, Instance(bytes(16)))
-
-
-def decode_close(producer: Any) -> RegistryCommand:
-    from zraft.topics.registry_commands import CloseProducer
-
-    return CloseProducer(producer)
+    return CreateGroup(topic, ((ServerId(1), Instance(bytes(16))),))
 
 
 @asynccontextmanager

@@ -28,6 +28,7 @@ from zraft.topics.registry import Registry
 from zraft.topics.registry_values import GroupRecord
 from zraft.transport import codec
 from zraft.transport.messages import PeerMessage, Sender
+from zraft.tree.features import LEVEL_OF_TOPICS
 
 S1, S2, S3 = (ServerId(number) for number in (1, 2, 3))
 DISKS = {server: Instance(bytes([server]) * 16) for server in (S1, S2, S3)}
@@ -145,7 +146,8 @@ class Server:
         self.partitions = Counters()
         self.sender = Sender(server, DISKS[server], 1)
         self.driver = Driver(
-            settings=DriverSettings(groups=settings),
+            # Below the level of topics, so that nobody but the test places groups.
+            settings=DriverSettings(groups=settings, features=LEVEL_OF_TOPICS - 1),
             identity=Identity(server, DISKS[server], 1, b"boot id!", None),
             peers=tuple(DISKS),
             stored=Stored(
