@@ -114,6 +114,7 @@ ALLOWED: Final[dict[str, tuple[str, ...]]] = {
     "zraft.operator_options": (*SHARED, *SETTINGS, "zraft.operator", "zraft.transport.keys"),
     "zraft.member_command": (*SHARED, *SETTINGS, "zraft.operator", "zraft.operator_options"),
     "zraft.settings_command": (*SHARED, "zraft.operator", "zraft.operator_options"),
+    "zraft.topic_command": (*SHARED, "zraft.operator", "zraft.operator_options"),
     # composition roots
     "zraft.main": ("zraft",),
     "zraft.__main__": ("zraft.main",),
