@@ -25,7 +25,7 @@ from zraft.server.delivery_reading import ReadDeliveries, ReadResult
 from zraft.server.group_routes import GroupRoutes
 from zraft.server.hosted_partition import HostedPartition
 from zraft.server.partition_entries import BirthEntry, encode_entry
-from zraft.server.partition_leadership import PartitionLeadership
+from zraft.server.partition_leadership import Logged, PartitionLeadership
 from zraft.server.partition_machine import PartitionMachine
 from zraft.server.partition_settings import PartitionsSettings
 from zraft.server.partition_statistics import PartitionsStatistics
@@ -74,6 +74,7 @@ class Partitions:
         self._host: GroupHost | None = None
         self._contexts: Iterator[int] = iter(())
         self._answers = TopicAnswers()
+        self._logged = Logged()
         self._routes = GroupRoutes(coordination.replicas)
         self.topics = TopicRequests(
             self.settings,
@@ -93,7 +94,9 @@ class Partitions:
         self._tails_bytes = 0
         self._run_ms = self._now_ms = 0
         self._retain_at = 0
-        self._counts = dict.fromkeys(("mistakes", "strays", "passed", "bundles", "delivered"), 0)
+        self._counts = dict.fromkeys(
+            ("mistakes", "strays", "passed", "bundles_sent", "bundles_received", "edges_sent", "delivered"), 0
+        )
 
     # -- which partitions are here
 
@@ -196,7 +199,7 @@ class Partitions:
         if hosted.leadership is None:
             self._pass_on(sender, bundle)
             return
-        self._counts["bundles"] += 1
+        self._counts["bundles_received"] += 1
         try:
             said, errors = decode_bundle(bundle.blob)
         except ProtocolError:
@@ -249,11 +252,13 @@ class Partitions:
             return
         blobs = (encode_edge(said),) if isinstance(said, StartRequest) else encode_bundles(group, said)
         for blob in blobs:
+            self._counts["bundles_sent"] += 1
             self._outgoing.append((server, Bundle(group, blob)))
 
     def _say_to_coordinator(self, edge: Report | Reply) -> None:
         leader = self._coordination.leader
         if leader is not None:
+            self._counts["edges_sent"] += 1
             self._outgoing.append((leader, Edge(encode_edge(edge))))
 
     def _leader_of(self, group: GroupId) -> ServerId | None:
@@ -354,6 +359,7 @@ class Partitions:
                 self.settings,
                 self._answers,
                 self._contexts,
+                self._logged,
                 term=raft.term,
                 run_ms=self._run_ms,
             )
@@ -464,13 +470,17 @@ class Partitions:
             tails_bytes=self._tails_bytes,
             fetches_waiting=self.topics.waiting,
             reads_under_way=self.topics.reading,
+            entries_total=self._logged.entries,
+            commands_total=self._logged.commands,
             delivered_total=self._counts["delivered"],
             fetches_total=self.topics.fetches_total,
             deliveries_read_total=self.topics.deliveries_read_total,
             replies_total=self._answers.replies_total,
             refusals_total=self._answers.refusals_total,
-            bundles_total=self._counts["bundles"],
+            bundles_sent_total=self._counts["bundles_sent"],
+            bundles_received_total=self._counts["bundles_received"],
             bundles_passed_total=self._counts["passed"],
+            edges_sent_total=self._counts["edges_sent"],
             strays_total=self._counts["strays"],
             mistakes_total=self._counts["mistakes"],
         )
