@@ -88,9 +88,13 @@ ALLOWED: Final[dict[str, tuple[str, ...]]] = {
         "zraft.tree.node",
         "zraft.wire",
     ),
+    "zraft.group_log_report": (
+        *(*SHARED, "zraft.claims.commands", "zraft.topics.commands", "zraft.topics.message"),
+        *("zraft.topics.view", "zraft.server.partition_entries"),
+    ),
     "zraft.log_report": (
         *(*SHARED, *STATE, "zraft.storage.records", "zraft.storage.delivery.values"),
-        *("zraft.topics.codec", "zraft.topics.registry_values"),
+        *("zraft.topics.codec", "zraft.topics.registry_values", "zraft.group_log_report"),
     ),
     "zraft.log_command": (*SHARED, *STATE, "zraft.storage", "zraft.log_report"),
     # without a running server: states from files, and directories from states
@@ -199,7 +203,7 @@ PURE: Final = (
     *("zraft.groups", "zraft.raft", "zraft.topics", "zraft.tree", "zraft.claims", "zraft.wire"),
     *("zraft.properties", "zraft.zoo_cfg", "zraft.zoo_env"),
     *("zraft.operator.requests", "zraft.operator.protocol"),
-    *("zraft.log_report", "zraft.offline.founders", "zraft.offline.walking"),
+    *("zraft.log_report", "zraft.group_log_report", "zraft.offline.founders", "zraft.offline.walking"),
     *("zraft.admin.commands", "zraft.admin.metrics", "zraft.admin.status", "zraft.admin.summary"),
     *("zraft_client.calls", "zraft_client.errors", "zraft_client.pacing", "zraft_client.protocol"),
     "zraft_client.requests",
