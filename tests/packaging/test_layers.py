@@ -134,6 +134,21 @@ ALLOWED: Final[dict[str, tuple[str, ...]]] = {
     "onyxlog.peer.monitoring": (*SHARED, *SETTINGS, "zraft.http_service", "onyxlog"),
     "onyxlog.peer.messenger": (*SHARED, *SETTINGS, "zraft.transport.keys", "zraft_client", "onyxlog"),
     "onyxlog.testing": (*SHARED, "zraft.address", "zraft_client", "onyxlog"),
+    # reads what servers and peers left; runs where no server does
+    "onyxlog.audits": (
+        *SHARED,
+        *SETTINGS,
+        *STATE,
+        "zraft.storage",
+        "zraft.topics",
+        "zraft.claims",
+        "onyxlog",
+    ),
+    "onyxlog.audits.tables": ("onyxlog.audits",),
+    "onyxlog.audits.source": (
+        *(*SHARED, *STATE, "zraft.storage", "zraft.topics", "zraft.claims", "zraft.testing.checkers.history"),
+        *("onyxlog.ids", "onyxlog.errors", "onyxlog.audits", "onyxlog.replica"),
+    ),
     # what programs and people use of it
     "onyxlog.access": ("zraft.errors", "zraft.shell.secure", "zraft_client"),
     "onyxlog.api": ("zraft_client", "onyxlog"),
@@ -159,7 +174,7 @@ ALLOWED: Final[dict[str, tuple[str, ...]]] = {
 PURE: Final = (
     *("onyxlog.tasks.items", "onyxlog.tasks.channels", "onyxlog.tasks.layout", "onyxlog.tasks.reading"),
     *("onyxlog.tasks.pressure", "onyxlog.tasks.processing"),
-    *("onyxlog.ids", "onyxlog.scheduling", "onyxlog.replica", "onyxlog.gossip"),
+    *("onyxlog.ids", "onyxlog.scheduling", "onyxlog.replica", "onyxlog.gossip", "onyxlog.audits.tables"),
     *(
         "onyxlog.peer.core",
         "onyxlog.peer.turns",
