@@ -1,4 +1,4 @@
-"""What an audit raises when it cannot be done; what it finds are violations, never errors."""
+"""What can go wrong with an audit for reasons that its user can mend."""
 
 from __future__ import annotations
 
@@ -6,4 +6,4 @@ from onyxlog.errors import OnyxlogError
 
 
 class AuditError(OnyxlogError):
-    """The audit cannot be run as asked: an input is missing or is not what it has to be, or Spark cannot start."""
+    """An option, a path or the environment is not what an audit needs; the message says what was expected."""

@@ -78,9 +78,14 @@ class MeasuredTrial:
 
 
 MEASURED_TESTS: Final = Table(
-    "measured_tests", MeasuredTest, "tests of benchmarks: what was counted, and what was published", streams=False
+    "measured_tests",
+    MeasuredTest,
+    "tests of benchmarks: what was counted, and what was published",
+    streams=False,
 )
-MEASURED_TRIALS: Final = Table("measured_trials", MeasuredTrial, "elections that were measured", streams=False)
+MEASURED_TRIALS: Final = Table(
+    "measured_trials", MeasuredTrial, "elections that were measured", streams=False
+)
 
 
 @frozen

@@ -145,6 +145,24 @@ ALLOWED: Final[dict[str, tuple[str, ...]]] = {
         "onyxlog",
     ),
     "onyxlog.audits.tables": ("onyxlog.audits",),
+    # what must hold: values in, violations out
+    "onyxlog.audits.rules": (
+        *(
+            *SHARED,
+            "zraft.claims",
+            "zraft.testing.checkers",
+            "onyxlog.ids",
+            "onyxlog.errors",
+            "onyxlog.replica",
+        ),
+        *("onyxlog.audits.errors", "onyxlog.audits.measurements", "onyxlog.audits.tables"),
+    ),
+    "onyxlog.audits.jobs": (
+        *("onyxlog.audits.errors", "onyxlog.audits.measurements", "onyxlog.audits.tables"),
+        "onyxlog.audits.rules",
+    ),
+    "onyxlog.audits.report": ("onyxlog.audits",),
+    "onyxlog.audit_command": (*SHARED, "onyxlog"),
     "onyxlog.audits.source": (
         *(*SHARED, *STATE, "zraft.storage", "zraft.topics", "zraft.claims", "zraft.testing.checkers.history"),
         *("onyxlog.ids", "onyxlog.errors", "onyxlog.audits", "onyxlog.replica"),

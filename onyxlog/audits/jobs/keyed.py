@@ -60,7 +60,11 @@ def violations_of(
 
 
 def _source(
-    check: Check, number: int, frames: Mapping[str, DataFrame], classes: list[type[Any]], suspects: DataFrame | None
+    check: Check,
+    number: int,
+    frames: Mapping[str, DataFrame],
+    classes: list[type[Any]],
+    suspects: DataFrame | None,
 ) -> DataFrame:
     """One input's rows as (k0.., o0.., source, s0.., of which s<number> is the row and the others are null)."""
     each = check.inputs[number]

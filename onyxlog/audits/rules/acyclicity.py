@@ -46,7 +46,9 @@ def _acyclic(rows: Iterator[CrossingRow]) -> Iterator[Violation]:
     evidence: dict[tuple[tuple[int, int], tuple[int, int]], CrossingRow] = {}
     for _, log in groupby(rows, key=lambda row: (row.group, row.server, row.instance)):
         delivered = list(log)
-        orders.append([(row.producer, row.number) for row in delivered])  # twice in a row is no order: S18 sees it
+        orders.append(
+            [(row.producer, row.number) for row in delivered]
+        )  # twice in a row is no order: S18 sees it
         for before, after in pairwise(delivered):
             edge = (before.producer, before.number), (after.producer, after.number)
             evidence.setdefault(edge, after)

@@ -90,7 +90,9 @@ class Check:
 
     def __attrs_post_init__(self) -> None:
         lengths = {(len(each.key), len(each.order)) for each in self.inputs}
-        assert len(lengths) == 1, f"{self.promise}: inputs must have keys and orders of one length, found {lengths}"
+        assert len(lengths) == 1, (
+            f"{self.promise}: inputs must have keys and orders of one length, found {lengths}"
+        )
 
     @property
     def tables(self) -> tuple[str, ...]:

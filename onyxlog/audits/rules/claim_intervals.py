@@ -1,4 +1,4 @@
-"""S21: of a partition each consumer group has one owner at a time, by position of the log, and nobody else's word counts. Pure.
+"""S21: a partition has one owner per consumer group at each position of its log, and nobody else's word counts. Pure.
 
 The log has commands, not answers. What they were answered is worked out by the state machine that servers run; whether
 the answers keep the promises is judged by a fold that shares no rule with it: intervals, positions, silence.
@@ -131,18 +131,24 @@ class Intervals:
             self._reached(row, held)
         done = self.done.get(row.consumer_group or "", 0)
         if claim.upto is None and claim.first < done:
-            yield _about(row, ONWARD, f"a successor that begins at {done}", f"one that begins at {claim.first}")
+            yield _about(
+                row, ONWARD, f"a successor that begins at {done}", f"one that begins at {claim.first}"
+            )
         live.append(_Interval(row, claim, self.log_time_ms, 0, claim.first, claim.first))
 
     def _accepted(self, row: ClaimRow, answer: Accepted, live: list[_Interval]) -> Iterator[Violation]:
         held = next((each for each in live if each.claim.epoch == row.epoch), None)
         if held is None:
-            yield _about(row, FENCED, "a refusal: the claim has ended", f"{row.kind} of epoch {row.epoch} accepted")
+            yield _about(
+                row, FENCED, "a refusal: the claim has ended", f"{row.kind} of epoch {row.epoch} accepted"
+            )
             return
         if row.kind == "expire":
             silence, least = self.log_time_ms - held.heard_ms, 2 * held.claim.heartbeat_ms
             if silence < least:
-                yield _about(row, SILENT, f"{least} ms of silence of {held.claim.owner.client}", f"{silence} ms")
+                yield _about(
+                    row, SILENT, f"{least} ms of silence of {held.claim.owner.client}", f"{silence} ms"
+                )
         if answer.committed < held.committed or answer.claimed < held.claimed:
             yield _about(
                 row,
@@ -198,7 +204,9 @@ def _about(row: ClaimRow, promise: str, expected: str, found: str) -> Violation:
 
 def _from_the_beginning(tables: Tables) -> list[ClaimRow]:
     whole = {
-        (row.server, row.instance, row.group) for row in tables.get("entries", ()) if row.index == 1 and row.group > 0
+        (row.server, row.instance, row.group)
+        for row in tables.get("entries", ())
+        if row.index == 1 and row.group > 0
     }
     return [row for row in tables.get("claims", ()) if (row.server, row.instance, row.group) in whole]
 
@@ -226,7 +234,10 @@ CLAIM_INTERVALS: Final = Rule(
             DISJOINT,
             (
                 Input(
-                    "whole_claims", ("group",), ("position", "server"), {"standing": (Standing.COMMITTED.value,)}
+                    "whole_claims",
+                    ("group",),
+                    ("position", "server"),
+                    {"standing": (Standing.COMMITTED.value,)},
                 ),
             ),
             _intervals,

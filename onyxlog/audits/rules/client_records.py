@@ -32,7 +32,11 @@ def record_of(row: HistoryRow) -> Record:
             return operation_of(row)
         case "event":
             return Event(
-                **common, at_us=row.at_us, type=row.event_type or 0, path=row.path or "", zxid=_or(row.zxid, -1)
+                **common,
+                at_us=row.at_us,
+                type=row.event_type or 0,
+                path=row.path or "",
+                zxid=_or(row.zxid, -1),
             )
         case "connected":
             return Connected(
@@ -53,11 +57,11 @@ def operation_of(row: HistoryRow) -> Operation:
         client=row.client,
         session=row.session,
         server=row.server,
-        kind=Kind(row.kind),
+        kind=Kind(row.kind or ""),
         path=row.path or "",
         invoked_us=row.at_us,
         returned_us=row.returned_us,
-        outcome=Outcome(row.outcome),
+        outcome=Outcome(row.outcome or ""),
         code=row.code or 0,
         zxid=row.zxid or 0,
         value=row.value,
@@ -95,7 +99,11 @@ def judge_of(rule: str, promise: str, expected: str, *checkers: Checker) -> Judg
         for checker in checkers:
             for found in checker(histories):
                 yield Violation(
-                    rule=rule, promise=promise, subject=f"{found.checker}", expected=expected, found=found.found
+                    rule=rule,
+                    promise=promise,
+                    subject=f"{found.checker}",
+                    expected=expected,
+                    found=found.found,
                 )
 
     return judge

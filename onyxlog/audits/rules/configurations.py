@@ -39,7 +39,9 @@ def _objection(before: MembershipRow, row: MembershipRow) -> str | None:
         return None
     if before.outgoing:
         done = row.voters == before.voters and not row.outgoing
-        return None if done else f"voters {list(before.voters)} alone: the change at {before.index} is under way"
+        return (
+            None if done else f"voters {list(before.voters)} alone: the change at {before.index} is under way"
+        )
     if row.outgoing:
         good = row.outgoing == before.voters
         return None if good else f"outgoing voters {list(before.voters)}, who vote before it"
@@ -67,7 +69,7 @@ def _voters(rows: Iterator[Row]) -> Iterator[Violation]:
 CONFIGURATIONS: Final = Rule(
     id=RULE,
     title="Configurations",
-    claim="one change of members is under way at a time, quorums of neighbouring configurations meet, and learners never vote",
+    claim="one change of members is under way at a time, neighbouring quorums meet, and learners never vote",
     checks=(
         Check(FOLLOW, (Input("members", LOG, ("index", "frame"), _STANDING),), _follow),
         Check(

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator, Sequence
 from typing import Final
 
-from attrs import define, frozen
+from attrs import frozen
 
 from onyxlog.audits.rules.check import Check, Input, Row, Rule
 from onyxlog.audits.rules.violation import Violation, violation_at
@@ -95,45 +95,35 @@ class GossipFigures:
     saved: float
 
 
-@define
-class _Peer:
-    receptions: int = 0
-    first: int = 0
-    read: int = 0
+@frozen
+class PeerCounts:
+    """What one peer group recorded of a tenancy, counted: receptions, first ones and their hops, what it sent and read."""
+
+    peer: str
+    receptions: int
+    first: int
+    hops: int
+    sent: int
+    copies: int
+    read: int
 
 
-def figures(tenancy: str, gossip: Iterable[GossipRow], reads: Iterable[LogReadRow]) -> GossipFigures:
-    """The figures that the thesis gives of dissemination, from what was recorded."""
-    peers: dict[str, _Peer] = {}
-    events: set[int] = set()
-    sent = copies = hops = 0
-    for row in gossip:
-        peer = peers.setdefault(row.peer, _Peer())
-        events.add(row.position)
-        if row.what == "received":
-            peer.receptions += 1
-            peer.first += row.first
-            hops += row.hops if row.first else 0
-        else:
-            sent += 1
-            copies += row.copies
-    for read in reads:
-        peers.setdefault(read.peer, _Peer()).read += read.count
-    receptions, first = sum(p.receptions for p in peers.values()), sum(p.first for p in peers.values())
-    shares = [1 - p.first / p.receptions for p in peers.values() if p.receptions]
-    read_entries = sum(p.read for p in peers.values())
-    all_reads = len(peers) * len(events)
+def figures(tenancy: str, events: int, peers: Sequence[PeerCounts]) -> GossipFigures:
+    """The figures that the thesis gives of dissemination, from what was recorded of so many events."""
+    receptions, first = sum(peer.receptions for peer in peers), sum(peer.first for peer in peers)
+    shares = [1 - peer.first / peer.receptions for peer in peers if peer.receptions]
+    read_entries, all_reads = sum(peer.read for peer in peers), len(peers) * events
     return GossipFigures(
         tenancy=tenancy,
         peers=len(peers),
-        events=len(events),
+        events=events,
         receptions=receptions,
         first=first,
         redundancy_of_peers=sum(shares) / len(shares) if shares else 0.0,
         redundancy=1 - first / receptions if receptions else 0.0,
-        sent_per_event=sent / len(events) if events else 0.0,
-        copies_per_event=copies / len(events) if events else 0.0,
-        hops=hops / first if first else 0.0,
+        sent_per_event=sum(peer.sent for peer in peers) / events if events else 0.0,
+        copies_per_event=sum(peer.copies for peer in peers) / events if events else 0.0,
+        hops=sum(peer.hops for peer in peers) / first if first else 0.0,
         read_entries=read_entries,
         saved=max(0.0, 1 - read_entries / all_reads) if all_reads else 0.0,
     )

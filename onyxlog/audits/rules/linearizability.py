@@ -41,7 +41,9 @@ def _registers(rows: Iterator[HistoryRow]) -> Iterator[Violation]:
     written = [one.value for one in history if one.kind is not Kind.SYNC_GET and one.value is not None]
     if len(written) != len(set(written)):
         yield _violation(
-            taken[-1], "values that are written once each, so that the history can be judged", "one written twice"
+            taken[-1],
+            "values that are written once each, so that the history can be judged",
+            "one written twice",
         )
         return
     calls = [Call(one, one.invoked_us, one.returned_us) for one in history]
@@ -91,7 +93,8 @@ def _key_operations(tables: Tables) -> list[HistoryRow]:
             if row.outcome != Outcome.FAIL:
                 # Its condition was on another znode: here it happened or not, at whatever version.
                 found += [
-                    evolve(row, path=path, expected=-1, version=None, further=()) for path in row.further or ()
+                    evolve(row, path=path, expected=-1, version=None, further=())
+                    for path in row.further or ()
                 ]
     return found
 

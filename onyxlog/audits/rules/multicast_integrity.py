@@ -89,7 +89,10 @@ def _integrity(rows: Iterator[Row]) -> Iterator[Violation]:
         elif sent is not None and sent.payload_digest != row.payload_digest:
             expected = (sent.payload_digest or b"").hex()
             yield _about(
-                row, INTEGRITY, f"contents of digest {expected}, as group {sent.group} logged it", row.payload_digest.hex()
+                row,
+                INTEGRITY,
+                f"contents of digest {expected}, as group {sent.group} logged it",
+                row.payload_digest.hex(),
             )
 
 

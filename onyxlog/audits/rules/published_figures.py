@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
+from itertools import pairwise
 from typing import Final
 
 from attrs import frozen
@@ -87,7 +88,7 @@ def _trials(rows: Iterator[MeasuredTrial]) -> Iterator[Violation]:
             )
             if ms is not None
         ]
-        for (earlier, a), (later, b) in zip(steps, steps[1:], strict=False):
+        for (earlier, a), (later, b) in pairwise(steps):
             if a > b:
                 yield _trial(trial, f"{earlier} at {a:.3f} ms before {later}", f"{later} at {b:.3f} ms")
         if trial.winner == trial.killed or trial.led_ms is None or trial.led_ms < 0:

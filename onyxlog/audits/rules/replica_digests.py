@@ -44,7 +44,9 @@ def _continuous(rows: Iterator[OnyxEntryRow]) -> Iterator[Violation]:
         if before is not None and row.kind != ORIGIN and row.position != before.position + 1:
             yield _about(row, CONTINUOUS, f"position {before.position + 1}", f"position {row.position}")
         elif before is not None and row.kind == ORIGIN and row.position < before.position:
-            yield _about(row, CONTINUOUS, f"an origin at {before.position} or later", f"one at {row.position}")
+            yield _about(
+                row, CONTINUOUS, f"an origin at {before.position} or later", f"one at {row.position}"
+            )
         before = row
 
 

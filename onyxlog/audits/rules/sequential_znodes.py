@@ -15,7 +15,9 @@ SEQUENTIAL_ZNODES: Final = Rule(
     title="Sequential znodes",
     claim="numbers of sequential znodes grow in log order, each is given once, and lists of children are complete",
     checks=(
-        of_all_clients(RULE, "numbers grow and are given once", "one path per create, in order of zxids", check_sequences),
+        of_all_clients(
+            RULE, "numbers grow and are given once", "one path per create, in order of zxids", check_sequences
+        ),
         of_all_clients(
             RULE, "lists show what is there", "all that was made up to its zxid and not deleted", check_lists
         ),

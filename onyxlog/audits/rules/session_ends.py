@@ -52,7 +52,9 @@ SESSION_ENDS: Final = Rule(
             ),
             _expiry,
         ),
-        of_all_clients(RULE, SESSIONS, "silence for a whole timeout before the end, and nothing after it", check_sessions),
+        of_all_clients(
+            RULE, SESSIONS, "silence for a whole timeout before the end, and nothing after it", check_sessions
+        ),
         of_all_clients(
             RULE,
             EPHEMERALS,

@@ -45,7 +45,9 @@ def _grow(rows: Iterator[DeliveryRow]) -> Iterator[Violation]:
     before: DeliveryRow | None = None
     for row in rows:
         if before is not None and stamp_of(row) <= stamp_of(before):
-            yield _about(row, GROW, f"a stamp above {stamp_of(before)} at {before.offset}", f"{stamp_of(row)}")
+            yield _about(
+                row, GROW, f"a stamp above {stamp_of(before)} at {before.offset}", f"{stamp_of(row)}"
+            )
         before = row
 
 

@@ -61,7 +61,10 @@ STATE_MACHINE_SAFETY: Final = Rule(
             ENTRIES,
             (
                 Input(
-                    "entries", ("group", "index"), ("server", "frame"), {"standing": (Standing.COMMITTED.value,)}
+                    "entries",
+                    ("group", "index"),
+                    ("server", "frame"),
+                    {"standing": (Standing.COMMITTED.value,)},
                 ),
             ),
             _entries,

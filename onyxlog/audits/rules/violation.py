@@ -45,7 +45,11 @@ class Violation:
     def line(self) -> str:
         """For a terminal."""
         where = [
-            *(f"{name} {value}" for name in ("server", "group", "index") if (value := getattr(self, name)) is not None),
+            *(
+                f"{name} {value}"
+                for name in ("server", "group", "index")
+                if (value := getattr(self, name)) is not None
+            ),
             *([f"{self.file}:{self.offset}" if self.offset is not None else self.file] if self.file else []),
         ]
         return (

@@ -16,7 +16,10 @@ WATCH_EVENTS: Final = Rule(
     claim="each watch fires once, at the first change after it was set, before any answer that shows the change",
     checks=(
         of_all_clients(
-            RULE, "an event for each change, before it shows", "each change told once, in order of zxids", check_watches
+            RULE,
+            "an event for each change, before it shows",
+            "each change told once, in order of zxids",
+            check_watches,
         ),
     ),
 )

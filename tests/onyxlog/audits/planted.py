@@ -73,13 +73,17 @@ def change(tables: Tables, table: str, which: Callable[[Any], bool], **fields: A
 # Consensus ------------------------------------------------------------------------------------------------------
 
 
-@plant("S1", "a vote is given once", server=2, group=0, index=1, expected="server 1, as before", found="server 3")
+@plant(
+    "S1", "a vote is given once", server=2, group=0, index=1, expected="server 1, as before", found="server 3"
+)
 def a_server_votes_twice(tables: Tables) -> None:
     row = next(row for row in tables["hard_states"] if row.server == 2 and row.voted_for == 1)
     tables["hard_states"].append(evolve(row, frame=9, voted_for=3, file_offset=109))
 
 
-@plant("S1", "a vote is given once", server=3, index=1, expected="term 2 or higher, which is durable before it")
+@plant(
+    "S1", "a vote is given once", server=3, index=1, expected="term 2 or higher, which is durable before it"
+)
 def a_term_goes_back(tables: Tables) -> None:
     row = next(row for row in tables["hard_states"] if row.server == 3 and row.term == 1)
     tables["hard_states"].append(evolve(row, frame=99, file_offset=199))
@@ -91,14 +95,21 @@ def two_leaders_of_a_term(tables: Tables) -> None:
     tables["events"].append(evolve(row, **placed(3, 70, "journal"), seq=7))
 
 
-@plant("S1", "one leader per term", server=3, index=2, expected="server 2, which counted this vote", found="none")
+@plant(
+    "S1", "one leader per term", server=3, index=2, expected="server 2, which counted this vote", found="none"
+)
 def a_counted_vote_was_never_given(tables: Tables) -> None:
     change(
-        tables, "hard_states", lambda row: row.server == 3 and row.term == 2 and row.voted_for is not None, voted_for=None
+        tables,
+        "hard_states",
+        lambda row: row.server == 3 and row.term == 2 and row.voted_for is not None,
+        voted_for=None,
     )
 
 
-@plant("S1", "a majority elects", server=2, index=2, expected="a majority of voters 1, 2, 3", found="votes of 2")
+@plant(
+    "S1", "a majority elects", server=2, index=2, expected="a majority of voters 1, 2, 3", found="votes of 2"
+)
 def a_leader_of_a_minority(tables: Tables) -> None:
     change(tables, "events", lambda row: row.kind == "became_leader" and row.term == 2, votes=(2,))
 
@@ -116,9 +127,7 @@ def an_entry_differs(tables: Tables) -> None:
 
 @plant("S2", "equal index and term, equal entry and predecessor", server=2, group=0, index=8)
 def an_entry_follows_another(tables: Tables) -> None:
-    change(
-        tables, "entries", lambda row: (row.server, row.group, row.index) == (2, 0, 8), previous_term=1
-    )
+    change(tables, "entries", lambda row: (row.server, row.group, row.index) == (2, 0, 8), previous_term=1)
 
 
 @plant("S3", "a leader's log reaches what was committed", server=2, group=0, index=3, file="server-2/journal")
@@ -126,7 +135,9 @@ def a_leader_lacks_what_was_committed(tables: Tables) -> None:
     change(tables, "events", lambda row: row.kind == "became_leader" and row.term == 2, index=3)
 
 
-@plant("S3", "no later leader has another entry", server=3, group=0, index=8, found="one of term 4", offset=1900)
+@plant(
+    "S3", "no later leader has another entry", server=3, group=0, index=8, found="one of term 4", offset=1900
+)
 def a_later_leader_overwrites(tables: Tables) -> None:
     tables["entries"].append(
         entry(3, 8, 4, standing="open", previous_term=2, frame=90, file_offset=1900, durable_term=4)
@@ -148,7 +159,15 @@ def two_entries_are_committed_at_an_index(tables: Tables) -> None:
     )
 
 
-@plant("S4", "one state per index", server=3, group=0, index=8, found=hashed("wrong").hex(), file="server-3/journal")
+@plant(
+    "S4",
+    "one state per index",
+    server=3,
+    group=0,
+    index=8,
+    found=hashed("wrong").hex(),
+    file="server-3/journal",
+)
 def a_state_differs(tables: Tables) -> None:
     change(
         tables,
@@ -169,7 +188,9 @@ def a_commit_index_goes_back(tables: Tables) -> None:
     tables["events"].append(evolve(row, seq=9, index=2, term=2, file_offset=90))
 
 
-@plant("S5", "a leader commits by an entry of its term", server=2, index=5, found="one of term 1", offset=1500)
+@plant(
+    "S5", "a leader commits by an entry of its term", server=2, index=5, found="one of term 1", offset=1500
+)
 def a_leader_counts_replicas_of_an_older_entry(tables: Tables) -> None:
     row = next(row for row in tables["events"] if row.server == 2 and row.kind == "became_leader")
     tables["events"].append(evolve(row, kind="committed", seq=3, index=5, votes=(), file_offset=35))
@@ -177,9 +198,7 @@ def a_leader_counts_replicas_of_an_older_entry(tables: Tables) -> None:
 
 @plant("S6", "a log has no gap and its terms do not go back", server=2, group=0, index=6, expected="index 5")
 def an_entry_is_missing(tables: Tables) -> None:
-    tables["entries"] = [
-        row for row in tables["entries"] if (row.server, row.group, row.index) != (2, 0, 5)
-    ]
+    tables["entries"] = [row for row in tables["entries"] if (row.server, row.group, row.index) != (2, 0, 5)]
 
 
 @plant("S6", "a log has no gap and its terms do not go back", server=1, index=5, expected="position 9")
@@ -188,7 +207,9 @@ def a_position_is_skipped(tables: Tables) -> None:
         change(
             tables,
             "entries",
-            lambda row, index=index: (row.server, row.group, row.index, row.standing) == (1, 0, index, "committed"),
+            lambda row, index=index: (
+                (row.server, row.group, row.index, row.standing) == (1, 0, index, "committed")
+            ),
             position=2 * index + 1,
         )
 
@@ -200,7 +221,14 @@ def what_was_committed_is_truncated(tables: Tables) -> None:
     )
 
 
-@plant("S6", "files are whole", server=2, file="server-2/wal/0000000001.seg", offset=777, found="checksum of frame 7")
+@plant(
+    "S6",
+    "files are whole",
+    server=2,
+    file="server-2/wal/0000000001.seg",
+    offset=777,
+    found="checksum of frame 7",
+)
 def a_file_is_damaged(tables: Tables) -> None:
     change(tables, "files", lambda row: row.server == 2, damage="checksum of frame 7", file_offset=777)
 
@@ -225,11 +253,16 @@ def a_number_names_two_commands(tables: Tables) -> None:
         change(tables, "commands", lambda row, s=server: (row.server, row.position) == (s, 6), once_seq=2)
 
 
-@plant("S8", "what was acknowledged is in the log, once", index=TERM + 4, found="not in the log of any server")
+@plant(
+    "S8", "what was acknowledged is in the log, once", index=TERM + 4, found="not in the log of any server"
+)
 def an_acknowledged_write_is_lost(tables: Tables) -> None:
     for server in INSTANCES:
         change(
-            tables, "commands", lambda row, s=server: (row.server, row.position) == (s, 5), data_digest=hashed("other")
+            tables,
+            "commands",
+            lambda row, s=server: (row.server, row.position) == (s, 5),
+            data_digest=hashed("other"),
         )
 
 
@@ -242,7 +275,15 @@ def a_write_is_done_twice(tables: Tables) -> None:
 
 @plant("S9", "each key is linearizable", file="client-001.jsonl", offset=600)
 def a_synced_read_is_stale(tables: Tables) -> None:
-    change(tables, "histories", lambda row: row.kind == "sync get", value="two", version=1, mzxid=TERM + 2, at_us=6100)
+    change(
+        tables,
+        "histories",
+        lambda row: row.kind == "sync get",
+        value="two",
+        version=1,
+        mzxid=TERM + 2,
+        at_us=6100,
+    )
     change(tables, "histories", lambda row: row.record == "event", seq=9, at_us=9000)
     tables["histories"] = [row for row in tables["histories"] if row.kind in ("create", "set", "sync get")]
     change(tables, "histories", lambda row: row.kind == "sync get", zxid=TERM + 4, client=3, session=5)
@@ -260,7 +301,14 @@ def a_read_shows_what_nobody_wrote(tables: Tables) -> None:
     )
 
 
-@plant("S10", "only a leader's own command expires a session", server=1, group=0, index=9, found="one of server 3")
+@plant(
+    "S10",
+    "only a leader's own command expires a session",
+    server=1,
+    group=0,
+    index=9,
+    found="one of server 3",
+)
 def a_server_expires_a_session(tables: Tables) -> None:
     for server in INSTANCES:
         change(
@@ -284,7 +332,10 @@ def a_session_expires_early(tables: Tables) -> None:
 def an_ephemeral_outlives_its_session(tables: Tables) -> None:
     common = {"client": 4, "session": 77, "path": "/e"}
     tables["histories"] += [
-        operation(1, "create", **common, value="e", version=0, ephemeral=True, zxid=TERM + 11, at_us=20_000, returned_us=20_100),
+        operation(
+            1, "create", **common, value="e", version=0, ephemeral=True, zxid=TERM + 11, at_us=20_000,
+            returned_us=20_100,
+        ),
         evolve(operation(2, "close", **{**common, "path": ""}), zxid=TERM + 12, at_us=21_000, returned_us=21_100),
         operation(
             12, "get", path="/e", value="e", version=0, owner=77, mzxid=TERM + 11, zxid=TERM + 13, at_us=22_000,
@@ -333,11 +384,16 @@ def a_published_chain_differs(tables: Tables) -> None:
     )
 
 
-@plant("S13", "no position is skipped or repeated", index=4, file="gb.audit", expected="position 3", found="position 4")
+@plant(
+    "S13",
+    "no position is skipped or repeated",
+    index=4,
+    file="gb.audit",
+    expected="position 3",
+    found="position 4",
+)
 def a_position_is_not_applied(tables: Tables) -> None:
-    tables["onyx_entries"] = [
-        row for row in tables["onyx_entries"] if (row.peer, row.position) != ("gb", 3)
-    ]
+    tables["onyx_entries"] = [row for row in tables["onyx_entries"] if (row.peer, row.position) != ("gb", 3)]
 
 
 @plant("S13", "chains and digests follow from the entries", index=4)
@@ -385,7 +441,9 @@ def an_event_is_new_twice(tables: Tables) -> None:
     tables["gossip"].append(evolve(row, seq=999, at_ms=row.at_ms + 5, position=row.position))
 
 
-@plant("S15", "an applied entry came by a recorded way", index=3, file="ga.audit", expected="a reception of it")
+@plant(
+    "S15", "an applied entry came by a recorded way", index=3, file="ga.audit", expected="a reception of it"
+)
 def an_entry_came_from_nowhere(tables: Tables) -> None:
     tables["gossip"] = [row for row in tables["gossip"] if (row.peer, row.position) != ("ga", 3)]
 
@@ -439,7 +497,13 @@ def two_groups_deliver_in_two_orders(tables: Tables) -> None:
         for number, row in rows.items():
             other = rows[swapped.get(number, number)]
             tables["deliveries"].append(
-                evolve(row, offset=other.offset, index=other.index, file_offset=other.file_offset, chain=other.chain)
+                evolve(
+                    row,
+                    offset=other.offset,
+                    index=other.index,
+                    file_offset=other.file_offset,
+                    chain=other.chain,
+                )
             )
 
 
@@ -449,11 +513,19 @@ def a_message_is_delivered_twice(tables: Tables) -> None:
     tables["deliveries"].append(evolve(row, offset=4, index=16))
 
 
-@plant("S18", "delivered at one destination, delivered at all", group=LEFT, index=2, expected="a delivery by group 102 on")
+@plant(
+    "S18",
+    "delivered at one destination, delivered at all",
+    group=LEFT,
+    index=2,
+    expected="a delivery by group 102 on",
+)
 def a_destination_passes_a_message_by(tables: Tables) -> None:
     for server in (1, 2):
         tables["deliveries"] = [
-            evolve(row, offset=row.offset - (row.number > 3)) if (row.server, row.group) == (server, RIGHT) else row
+            evolve(row, offset=row.offset - (row.number > 3))
+            if (row.server, row.group) == (server, RIGHT)
+            else row
             for row in tables["deliveries"]
             if not _delivered(server, RIGHT, 3)(row)
         ]
@@ -462,11 +534,18 @@ def a_destination_passes_a_message_by(tables: Tables) -> None:
 @plant("S18", "delivered as it was sent", found=hashed("forged").hex())
 def a_message_is_changed_on_the_way(tables: Tables) -> None:
     tables["deliveries"] = [
-        evolve(row, payload_digest=hashed("forged")) if row.number == 5 else row for row in tables["deliveries"]
+        evolve(row, payload_digest=hashed("forged")) if row.number == 5 else row
+        for row in tables["deliveries"]
     ]
 
 
-@plant("S18", "only destinations take part", server=1, group=RIGHT, found="start in the log of group 102, of group 102")
+@plant(
+    "S18",
+    "only destinations take part",
+    server=1,
+    group=RIGHT,
+    found="start in the log of group 102, of group 102",
+)
 def a_group_handles_what_is_not_its_own(tables: Tables) -> None:
     row = next(row for row in tables["multicast"] if row.number == 2)
     tables["multicast"].append(evolve(row, group=RIGHT, position=99))
@@ -490,7 +569,9 @@ def an_offset_is_skipped(tables: Tables) -> None:
     change(tables, "deliveries", _delivered(2, LEFT, 5), offset=4)
 
 
-@plant("S20", "a producer's messages stay in order", server=1, group=LEFT, index=4, expected="a number above 2")
+@plant(
+    "S20", "a producer's messages stay in order", server=1, group=LEFT, index=4, expected="a number above 2"
+)
 def a_producer_is_overtaken(tables: Tables) -> None:
     last = next(row for row in tables["deliveries"] if _delivered(1, LEFT, 5)(row))
     tables["deliveries"].append(
@@ -511,7 +592,14 @@ def a_producer_is_overtaken(tables: Tables) -> None:
 # Benchmarks -------------------------------------------------------------------------------------------------------
 
 
-@plant("S22", "figures follow from counts", index=1, file="result_x.json", expected="2, from 4 requests in 2 s", found="2.5")
+@plant(
+    "S22",
+    "figures follow from counts",
+    index=1,
+    file="result_x.json",
+    expected="2, from 4 requests in 2 s",
+    found="2.5",
+)
 def a_rate_was_made_up(tables: Tables) -> None:
     change(tables, "measured_tests", lambda row: True, per_second=2.5)
 

@@ -86,7 +86,9 @@ def _group_0(tables: Tables) -> None:
         states = [(1, None), (1, votes[0]), (2, None), (2, votes[1])]
         for n, (term, vote) in enumerate(states):
             frame = 2 + n if term == 1 else 55 + n
-            state = HardStateRow(**placed(server, 100 + frame), group=0, frame=frame, term=term, voted_for=vote)
+            state = HardStateRow(
+                **placed(server, 100 + frame), group=0, frame=frame, term=term, voted_for=vote
+            )
             tables["hard_states"].append(state)
         for at, learners in ((1, ()), (7, (4,))):
             tables["members"].append(
@@ -136,7 +138,9 @@ def _journal(server: int) -> list[EventRow]:
         noted.insert(0, {"kind": "became_leader", "term": 1, "index": 0, "votes": (1, 2)})
     if server == 2:
         noted.insert(3, {"kind": "became_leader", "term": 2, "index": 5, "votes": (2, 3)})
-    return [EventRow(**placed(server, 10 * n, "journal"), boot=1, seq=n, **one) for n, one in enumerate(noted)]
+    return [
+        EventRow(**placed(server, 10 * n, "journal"), boot=1, seq=n, **one) for n, one in enumerate(noted)
+    ]
 
 
 def operation(seq: int, kind: str, **changes: Any) -> HistoryRow:
@@ -161,16 +165,30 @@ def operation(seq: int, kind: str, **changes: Any) -> HistoryRow:
 
 def _clients(tables: Tables) -> None:
     connected = evolve(
-        operation(0, "get"), record="connected", kind=None, path=None, outcome=None, timeout_ms=4000, resumed=False
+        operation(0, "get"),
+        record="connected",
+        kind=None,
+        path=None,
+        outcome=None,
+        timeout_ms=4000,
+        resumed=False,
     )
     tables["histories"] += [
         connected,
         operation(1, "create", value="one", version=0, zxid=TERM + 1),
         operation(2, "set", value="two", version=1, mzxid=TERM + 2, zxid=TERM + 2),
         operation(3, "get", value="two", version=1, mzxid=TERM + 2, zxid=TERM + 2, watch=True),
-        operation(4, "set", value="three", version=2, mzxid=TERM + 4, zxid=TERM + 4, client=2, session=SESSION + 1),
+        operation(
+            4, "set", value="three", version=2, mzxid=TERM + 4, zxid=TERM + 4, client=2, session=SESSION + 1
+        ),
         evolve(
-            operation(5, "get"), record="event", kind=None, outcome=None, event_type=3, zxid=TERM + 4, returned_us=None
+            operation(5, "get"),
+            record="event",
+            kind=None,
+            outcome=None,
+            event_type=3,
+            zxid=TERM + 4,
+            returned_us=None,
         ),
         operation(6, "sync get", value="three", version=2, mzxid=TERM + 4, zxid=TERM + 4),
         operation(7, "create", path="/q/n-", created="/q/n-0000000001", value="q1", zxid=TERM + 5),
@@ -267,7 +285,9 @@ def _partitions(tables: Tables) -> None:
                     "number": number,
                 }
                 contents = {"destinations": destinations, "payload_digest": hashed("message", number)}
-                tables["multicast"].append(MulticastRow(**said, **contents, position=10 * number, kind="start"))
+                tables["multicast"].append(
+                    MulticastRow(**said, **contents, position=10 * number, kind="start")
+                )
                 tables["multicast"] += [
                     MulticastRow(**said, position=10 * number + 1, kind="remote", sender=other, time=time)
                     for other, time in proposals.items()
@@ -321,7 +341,14 @@ def recording(peer: str, entries: Sequence[Command] = ONYX, **changes: Any) -> l
     first = encode_origin(replica, chain)
     rows = [
         OnyxEntryRow(
-            **common, seq=0, position=-1, kind="origin", chain=chain, digest=digest(replica), entry=first, file_offset=0
+            **common,
+            seq=0,
+            position=-1,
+            kind="origin",
+            chain=chain,
+            digest=digest(replica),
+            entry=first,
+            file_offset=0,
         )
     ]
     for position, command in enumerate(entries):

@@ -69,7 +69,9 @@ def accept(committed: int, ended: bool) -> Callable[[Any, int, int], Answer]:
     ("promise", "kind", "answer", "position"),
     [
         pytest.param(DISJOINT, c.ClaimPartition, grant, 4, id="a claim that is held is granted to another"),
-        pytest.param(FENCED, c.Heartbeat, accept(1, False), 7, id="a heartbeat of a claim that has ended is accepted"),
+        pytest.param(
+            FENCED, c.Heartbeat, accept(1, False), 7, id="a heartbeat of a claim that has ended is accepted"
+        ),
         pytest.param(ONWARD, c.Commit, accept(0, False), 8, id="an offset goes back"),
         pytest.param(SILENT, c.Expire, accept(1, True), 5, id="a claim expires early"),
     ],
