@@ -144,6 +144,7 @@ ALLOWED: Final[dict[str, tuple[str, ...]]] = {
         "zraft.claims",
         "onyxlog",
     ),
+    "onyxlog.audits.generating": (*SHARED, *STATE, "zraft.storage", "zraft.offline"),
     "onyxlog.audits.tables": ("onyxlog.audits",),
     "onyxlog.audits.source": (
         *(*SHARED, *STATE, "zraft.storage", "zraft.topics", "zraft.claims", "zraft.testing.checkers.history"),
