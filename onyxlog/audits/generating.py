@@ -1,8 +1,8 @@
 """Makes the data directories of a small cluster, quickly: the shipped consensus, log and state, without network or clock.
 
 What audits are measured and tested on. Every server is a `Raft`, a `Wal` in a directory of its own and, if wanted, a
-`Machine` that applies and writes snapshots; messages go from hand to hand, and time is counted. From one seed follow the same
-commands, elections and truncations. Only fsync is left out: nobody relies on these directories.
+`Machine` that applies and writes snapshots; messages go from hand to hand, and time is counted. From one seed follow the
+same commands, elections and truncations. Only fsync is left out: nobody relies on these directories.
 """
 
 from __future__ import annotations

@@ -145,6 +145,9 @@ ALLOWED: Final[dict[str, tuple[str, ...]]] = {
         "onyxlog",
     ),
     "onyxlog.audits.generating": (*SHARED, *STATE, "zraft.storage", "zraft.offline"),
+    "onyxlog.audits.errors": ("onyxlog.errors",),
+    "onyxlog.audits.java": ("onyxlog.audits.errors",),
+    "onyxlog.audits.session": ("onyxlog.audits",),
     "onyxlog.audits.tables": ("onyxlog.audits",),
     "onyxlog.audits.source": (
         *(*SHARED, *STATE, "zraft.storage", "zraft.topics", "zraft.claims", "zraft.testing.checkers.history"),
