@@ -19,6 +19,7 @@ from zraft.storage.durable import reading
 from zraft.storage.errors import CorruptionError
 from zraft.storage.filesystem import FileSystem
 from zraft.storage.inspection import segment_numbers
+from zraft.storage.journal import DIRECTORY, SUFFIX, JournalHeader, PlacedNote, read_journal
 from zraft.storage.recovery import segment_path
 from zraft.storage.snapshot_format import SnapshotFile
 from zraft.topics.codec import decode_message
@@ -127,6 +128,54 @@ def delivery_values(fs: FileSystem, piece: FilePiece) -> Iterator[Values]:
         )
 
 
+def journal_files(fs: FileSystem, data: str) -> list[str]:
+    """Paths of the files of a server's journal, in the order in which they were written."""
+    with reading(data):
+        if DIRECTORY not in fs.listdir(data):
+            return []
+    with reading(f"{data}/{DIRECTORY}"):
+        return [
+            f"{data}/{DIRECTORY}/{name}"
+            for name in fs.listdir(f"{data}/{DIRECTORY}")
+            if name.endswith(SUFFIX)
+        ]
+
+
+def read_notes(fs: FileSystem, path: str) -> tuple[JournalHeader, Iterator[PlacedNote]] | None:
+    """A journal's file; None if it was removed since it was listed, or its header is not written yet.
+
+    Raises:
+        CorruptionError: it is damaged; perhaps only while the notes are read.
+    """
+    try:
+        with reading(path):
+            file = fs.open(path)
+            try:
+                data = fs.pread(file, fs.size(file), 0)
+            finally:
+                fs.close(file)
+    except StorageError as error:
+        if isinstance(error.__cause__, FileNotFoundError):
+            return None
+        raise
+    return read_journal(data, path) if data else None
+
+
+def event_values(fs: FileSystem, piece: FilePiece) -> Iterator[Values]:
+    """The notes of one file of a journal."""
+    found = read_notes(fs, piece.path)
+    if found is None:
+        return
+    header, notes = found
+    for placed in notes:
+        note = placed.note
+        yield (
+            *(header.server, header.instance.hex(), piece.path, placed.offset, header.boot, placed.seq),
+            *(note.kind.name.lower(), note.group, note.term, note.index, note.votes, note.digest),
+            note.wall_ms,
+        )
+
+
 def wal_files(fs: FileSystem, directory: ServerDirectory) -> Iterator[Values]:
     """A row of `files` for each segment of the log; read whole."""
     head = (directory.server, directory.instance)
@@ -177,6 +226,8 @@ def other_files(fs: FileSystem, directory: ServerDirectory) -> Iterator[Values]:
         except StorageError as error:
             if not isinstance(error.__cause__, FileNotFoundError):
                 raise
+    for path in journal_files(fs, directory.path):
+        yield from _journal_file(fs, head, path)
     for group in delivery_groups(fs, directory.path):
         for found in verify_deliveries(fs, directory.path, GroupId(group)):
             torn = 0 if found.torn is None else found.torn.size
@@ -186,3 +237,17 @@ def other_files(fs: FileSystem, directory: ServerDirectory) -> Iterator[Values]:
                 *(found.size + torn, found.size, found.end - found.first, torn),
                 None if hurt is None else hurt.found,
             )
+
+
+def _journal_file(fs: FileSystem, head: tuple[Any, ...], path: str) -> Iterator[Values]:
+    good = items = 0
+    try:
+        found = read_notes(fs, path)
+        if found is None:
+            return
+        for placed in found[1]:
+            good, items = placed.offset, items + 1
+    except CorruptionError as error:
+        yield (*head, path, error.offset, "journal", None, good, good, items, 0, error.found)
+        return
+    yield (*head, path, 0, "journal", None, good, good, items, 0, None)

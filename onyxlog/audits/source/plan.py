@@ -14,7 +14,10 @@ from onyxlog.audits.source.file_tables import (
     Values,
     delivery_groups,
     delivery_values,
+    event_values,
+    journal_files,
     other_files,
+    read_notes,
     snapshot_files,
     snapshot_values,
     wal_files,
@@ -25,8 +28,10 @@ from onyxlog.audits.source.server_log import ServerLog, Span
 from onyxlog.audits.source.survey import with_committed
 from onyxlog.audits.source.wal_rows import WAL_TABLES, WalPiece, read_wal
 from onyxlog.audits.tables.placed import Standing
+from zraft.errors import StorageError
 from zraft.storage.errors import CorruptionError
 from zraft.storage.filesystem import FileSystem, ReadOnlyFileSystem
+from zraft.storage.journal import Kind
 from zraft.storage.snapshot_format import SnapshotFile
 
 SURVEYED: frozenset[str] = frozenset({"hard_states", "truncations", "members"})
@@ -56,6 +61,8 @@ def read_piece(piece: Piece, fs: FileSystem | None = None) -> Iterator[Values]:
             yield from snapshot_values(fs, piece)
         case FilePiece("deliveries"):
             yield from delivery_values(fs, piece)
+        case FilePiece("events"):
+            yield from event_values(fs, piece)
         case FilePiece("histories"):
             yield from history_values(piece.path)
         case FilePiece("files"):
@@ -90,7 +97,7 @@ def judge(
     """How far each group is committed, by all that the logs and snapshots of the servers show."""
     points = {log.directory.path: log.survey.standpoints() for log in logs}
     groups = {group for found in points.values() for group in found} if only is None else set(only)
-    snapshots = {log.directory.path: _snapshot_points(fs, log.directory) for log in logs}
+    noted = {log.directory.path: _known_points(fs, log.directory) for log in logs}
     judged = {}
     for group in groups:
         evidence = [
@@ -98,7 +105,7 @@ def judge(
                 log.directory.server,
                 points[log.directory.path][group],
                 log.survey.proven(group),
-                tuple(snapshots[log.directory.path].get(group, ())),
+                tuple(noted[log.directory.path].get(group, ())),
             )
             for log in logs
             if group in points[log.directory.path]
@@ -107,15 +114,32 @@ def judge(
     return judged
 
 
-def _snapshot_points(fs: FileSystem, directory: ServerDirectory) -> dict[int, list[tuple[int, int]]]:
+def _known_points(fs: FileSystem, directory: ServerDirectory) -> dict[int, list[tuple[int, int]]]:
+    """(index, term) of entries that a server knows to be committed: of its snapshots, and as its journal says."""
     found: dict[int, list[tuple[int, int]]] = {}
     for group, path in snapshot_files(fs, directory.path):
         try:
             with SnapshotFile(fs, path) as file:
                 meta = file.header.meta
-        except CorruptionError:
-            continue  # told by the tables `snapshots` and `files`
+        except StorageError as error:
+            if isinstance(error, CorruptionError) or isinstance(error.__cause__, FileNotFoundError):
+                continue  # told by the tables `snapshots` and `files`, or purged
+            raise
         found.setdefault(group, []).append((meta.index, meta.term))
+    for path in journal_files(fs, directory.path):
+        newest: dict[int, tuple[int, int]] = {}
+        try:
+            read = read_notes(fs, path)
+            if read is None or read[0].instance.hex() != directory.instance:
+                continue
+            for placed in read[1]:
+                note = placed.note
+                if note.kind is Kind.COMMITTED and note.term:
+                    newest[note.group] = (note.index, note.term)
+        except CorruptionError:
+            pass  # what was read of it holds; the rest is told by the table `files`
+        for group, point in newest.items():
+            found.setdefault(group, []).append(point)
     return found
 
 
@@ -192,6 +216,9 @@ def _file_pieces(options: Options, found: Found, fs: FileSystem) -> Iterator[Pie
                 for group in delivery_groups(fs, data):
                     if wanted in (None, group):
                         yield FilePiece(name, data, directory, group, payloads=options.payloads)
+            case "events":
+                for path in journal_files(fs, data):
+                    yield FilePiece(name, path, directory)
             case "files":
                 yield FilePiece(name, "wal", directory)
                 yield FilePiece(name, "other", directory)
