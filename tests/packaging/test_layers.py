@@ -144,6 +144,10 @@ ALLOWED: Final[dict[str, tuple[str, ...]]] = {
         "zraft.claims",
         "onyxlog",
     ),
+    "onyxlog.audits.generating": (*SHARED, *STATE, "zraft.storage", "zraft.offline"),
+    "onyxlog.audits.errors": ("onyxlog.errors",),
+    "onyxlog.audits.java": ("onyxlog.audits.errors",),
+    "onyxlog.audits.session": ("onyxlog.audits",),
     "onyxlog.audits.tables": ("onyxlog.audits",),
     # what must hold: values in, violations out
     "onyxlog.audits.rules": (
