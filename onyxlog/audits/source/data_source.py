@@ -1,0 +1,70 @@
+"""`spark.read.format("zraft")`: the data source as Spark calls it. Needs the extra `audits`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
+from pyspark.sql.types import StructType
+
+from onyxlog.audits.source import directories, options, plan
+from onyxlog.audits.source.batching import batches
+from onyxlog.audits.source.options import Options
+
+NAME = "zraft"
+
+
+class PiecesPartition(InputPartition):
+    """What one task reads, in order."""
+
+    def __init__(self, pieces: Sequence[plan.Piece]) -> None:
+        self.value = tuple(pieces)
+
+
+class ZraftDataSource(DataSource):
+    """Files of servers, peers and clients as tables; register it with `onyxlog.audits.source.register`."""
+
+    @classmethod
+    def name(cls) -> str:
+        return NAME
+
+    def schema(self) -> str:
+        return options.parse(self.options).ddl
+
+    def reader(self, schema: StructType) -> ZraftReader:
+        return ZraftReader(options.parse(self.options))
+
+
+class ZraftReader(DataSourceReader):
+    """A table as it is when Spark plans the reading of it."""
+
+    def __init__(self, options: Options) -> None:
+        self._options = options
+
+    def partitions(self) -> Sequence[InputPartition]:
+        pieces = plan.plan(self._options, directories.find(self._options.paths))
+        return [
+            PiecesPartition(some) for some in shared_out(pieces, self._options.segments_per_partition)
+        ] or [PiecesPartition(())]
+
+    def read(self, partition: InputPartition) -> Iterator[Any]:
+        assert isinstance(partition, PiecesPartition)
+        for piece in partition.value:
+            yield from batches(self._options, plan.read_piece(piece))
+
+
+def shared_out(pieces: Sequence[plan.Piece], together: int) -> Iterator[tuple[plan.Piece, ...]]:
+    """So many neighbours at a time, never of two servers: rows of one task are of one log, in its order."""
+    some: list[plan.Piece] = []
+    for piece in pieces:
+        if some and (len(some) == together or _owner(piece) != _owner(some[-1])):
+            yield tuple(some)
+            some = []
+        some.append(piece)
+    if some:
+        yield tuple(some)
+
+
+def _owner(piece: plan.Piece) -> object:
+    return None if isinstance(piece, plan.RowsPiece) else piece.directory
