@@ -39,11 +39,19 @@ from zraft.server.client_tls import ClientTls
 from zraft.server.collector import Collector
 from zraft.server.configured import driver_settings, sasl_users
 from zraft.server.deadlines import Deadlines
+from zraft.server.delivery_reading import ReadDeliveries
 from zraft.server.divergence import DivergedError
 from zraft.server.driver import Driver
 from zraft.server.driver_types import Identity
+from zraft.server.group_shell import GroupFiles, GroupShell, SnapshotDisks
+from zraft.server.group_tasks import GroupResult, GroupTask
+from zraft.server.hosted_groups import Hosting
+from zraft.server.journaling import Journaling
 from zraft.server.operators import OperatorStreams
+from zraft.server.partition_machine import mark_of_image
+from zraft.server.partitions import Partitions
 from zraft.server.peers import Peers
+from zraft.server.registry_coordination import RegistryCoordination
 from zraft.server.reloading import Polled, keep_fresh
 from zraft.server.report import Report
 from zraft.server.snapshot_tasks import Result, SnapshotDisk, Task
@@ -54,6 +62,7 @@ from zraft.server.wal_thread import WalThread
 from zraft.storage.directory import DataDirectory
 from zraft.storage.errors import DiskFullError
 from zraft.storage.filesystem import RealFileSystem
+from zraft.storage.journal import JournalHeader, JournalWriter
 from zraft.storage.settings import WalSettings
 from zraft.storage.snapshot_format import SnapshotInfo
 from zraft.storage.snapshots import SnapshotStore
@@ -110,17 +119,23 @@ class Node:
         directory = self._directory
         store = SnapshotStore.open(self._fs, directory, COORDINATION_GROUP)
         newest = store.newest
+        files = GroupFiles(self._fs, directory, config)
         wal, recovered = Wal.open(
             self._fs,
             directory,
             settings=WalSettings(
-                segment_bytes_max=config.wal.segment_bytes_max, tail_bytes_max=config.wal.tail_bytes_max
+                segment_bytes_max=config.wal.segment_bytes_max,
+                tail_bytes_max=config.wal.tail_bytes_max,
+                group_tail_bytes_max=config.wal.group_tail_bytes_max,
             ),
-            snapshots={COORDINATION_GROUP: newest.header.meta} if newest is not None else {},
+            snapshots={COORDINATION_GROUP: newest.header.meta, **files.newest}
+            if newest is not None
+            else files.newest,
         )
         self._wal = wal
         self._snapshot_store = store
         machine = self._restore(store, newest) if newest is not None else None
+        partitions = Partitions(RegistryCoordination(lambda: self.driver), self._read_deliveries)
         self.driver = Driver(
             settings=settings,
             identity=Identity(
@@ -133,9 +148,18 @@ class Node:
             four_letter_word=self._four_letter_word,
             now_ms=self._started,
             addresses={server: str(address) for server, address in config.cluster.items()},
+            hosting=Hosting(partitions, files.recovered(recovered, wal), mark_of_image, partitions.topics),
         )
         self.administration = Administration(self.driver)
         self._audit = self._open_audit(config)
+        self._journaling = Journaling()
+        self._journal = JournalWriter(
+            self._fs,
+            directory.path,
+            JournalHeader(config.id, directory.instance, directory.boot),
+            on_error=_log_journal_error,
+        )
+        self._journal.add(self._journaling.opened(self.driver.raft, time.time_ns() // 1_000_000))
         self._stop = asyncio.Event()
         self._peers = Peers(
             config,
@@ -178,10 +202,21 @@ class Node:
             on_full=lambda error: self._from_thread(self._on_full, error),
             on_failed=lambda error: self._from_thread(self._fail, error),
         )
-        self._snapshot_thread = SnapshotThread(
-            SnapshotDisk(store),
+        self._snapshot_thread = SnapshotThread[Task | GroupTask, Result | GroupResult](
+            SnapshotDisks(SnapshotDisk(store), files.snapshots),
             on_performed=lambda done: self._from_thread(self._on_performed, done),
             on_failed=lambda error: self._from_thread(self._fail, error),
+        )
+        self._groups = GroupShell(
+            config,
+            files,
+            self.driver,
+            partitions,
+            wal=self._wal_thread,
+            snapshots=self._snapshot_thread,
+            from_thread=self._from_thread,
+            on_arrived=self.schedule,
+            on_failed=self._fail,
         )
         if directory.put_aside is not None:
             log.warning(
@@ -204,6 +239,9 @@ class Node:
             entries=recovered.report.entries,
             segments=recovered.report.segments,
         )
+
+    def _read_deliveries(self, task: ReadDeliveries) -> None:
+        self._groups.read(task)
 
     def _restore(self, store: SnapshotStore, newest: SnapshotInfo) -> Machine:
         """The state of the newest snapshot; takes seconds if it is large, so it says so."""
@@ -303,9 +341,12 @@ class Node:
         if self._audit is not None:
             self._audit.write(server_line("serverStop"))
             self._audit.stop()
+        self._groups.stop()
         self._snapshot_thread.stop()
         self._wal_thread.stop()
         self._wal.close()
+        self._journal.add(self._journaling.closed(self.driver.raft, time.time_ns() // 1_000_000))
+        self._journal.close()
         if diverged:
             log.error("state differs from the majority's", server=config.id, problem=str(self._failure))
             self._directory.condemn(str(self._failure), time.time_ns() // 1_000_000)
@@ -362,6 +403,7 @@ class Node:
         if self._leave_by is not None:
             self._leave(now, self._leave_by)
         self._announcements.show(now)
+        self._note()
         self.administration.turn()
         self._collector.step(now_ms(), idle=driver.origin.idle)
         if driver.origin.idle and driver.machine.undigested:
@@ -398,6 +440,7 @@ class Node:
             self._wal_thread.compact(COORDINATION_GROUP, effects.compact_to)
         for task in effects.tasks:
             self._snapshot_thread.submit(task)
+        self._groups.carry_out(effects)
         ended = now_ms_exactly()
         driver.latencies.answered(ended)
         self._process.turns.add((ended - began) / 1000)
@@ -405,8 +448,16 @@ class Node:
         if role is not self._role:
             self._role = role
             self._announcements.role_changed(time.monotonic() * 1000)
+            self._note()
         if effects.wake_at <= now or (self._tls is not None and self._tls.handshakes.ready):
             self.schedule()
+
+    def _note(self) -> None:
+        """Write down what audits want to know of this server, if there is something."""
+        raft = self.driver.raft
+        if raft is not None:
+            for note in self._journaling.look(raft, self.driver.machine, time.time_ns() // 1_000_000):
+                self._journal.add(note)
 
     def _write_outputs(self) -> None:
         for connection, data, close in self.driver.clients.flush(now_ms()):
@@ -432,7 +483,7 @@ class Node:
             self._scheduled = True
             self._turn()
 
-    def _on_performed(self, done: tuple[Task, Result]) -> None:
+    def _on_performed(self, done: tuple[Task | GroupTask, Result | GroupResult]) -> None:
         self.driver.performed(*done)
         self.schedule()
 
@@ -555,9 +606,17 @@ class Node:
         metrics["snapshots_restored_total"] = driver.snapshots.restored_total
         if driver.leadership is not None:
             metrics["digest_alarms_total"] = driver.leadership.members.digests.alarms_total
+        metrics |= self._groups.metrics()
         if self._audit is not None:
             metrics["audit_lines_dropped_total"] = self._audit.dropped
         return metrics
+
+
+def _log_journal_error(error: OSError | None) -> None:
+    if error is not None:
+        log.warning("journal cannot be written, its notes are lost", error=str(error))
+    else:
+        log.info("journal is written again")
 
 
 def _log_audit_error(error: OSError | None) -> None:
