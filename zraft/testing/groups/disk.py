@@ -76,6 +76,12 @@ class GroupsDisk:
             self.forget(group)
         return Opened(directory.instance, directory.boot, recovered, newest)
 
+    @property
+    def directory(self) -> DataDirectory:
+        """Of the start that runs."""
+        assert self._directory is not None
+        return self._directory
+
     def archive(self, group: GroupId) -> Callable[[int, int, int], Sequence[Entry]]:
         """Entries of the group that are not in memory."""
 
