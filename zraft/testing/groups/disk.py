@@ -142,7 +142,9 @@ class GroupsDisk:
         """What is left of a group that is gone."""
         store = self._stores.pop(group, None)
         for info in store.infos if store is not None else ():
+            # Durable before the log may lose the word of the group's end (docs/GROUPS.md).
             self.disk.unlink(info.path)
+            self.disk.fsync_directory(info.path.rpartition("/")[0])
 
     def tear(self, records: Sequence[Record] | None, task: SnapshotTask | None) -> None:
         """The power fails while this is being done: nothing of it, a part, or all of it may survive."""

@@ -11,6 +11,7 @@ from zraft.groups.host import GroupHost
 from zraft.groups.machine import StateMachine
 from zraft.groups.replica import StoredGroup
 from zraft.ids import GroupId, ServerId
+from zraft.raft.snapshot import SnapshotMeta
 from zraft.server import delivery_tasks
 from zraft.server.coordination_port import Coordination
 from zraft.server.delivery_reading import ReadDeliveries, perform
@@ -22,7 +23,6 @@ from zraft.storage.delivery.disk import DeliveryDisk
 from zraft.storage.delivery.fetching import Piece
 from zraft.storage.delivery.manifest import Manifest
 from zraft.storage.delivery.settings import DeliverySettings
-from zraft.raft.snapshot import SnapshotMeta
 from zraft.testing.broken import BrokenPromiseError
 from zraft.testing.groups.disk import Opened
 from zraft.testing.groups.process import GroupsProcess

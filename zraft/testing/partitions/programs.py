@@ -168,7 +168,7 @@ class Claiming(Deaf):
     def on_claim(self, id: int, answer: Answer | View) -> None:
         self.answers += 1
         if isinstance(answer, Granted):
-            self.granted.append(("g%d" % (answer.claim.attempt % 3), answer.claim.epoch))
+            self.granted.append((f"g{answer.claim.attempt % 3}", answer.claim.epoch))
 
     def on_offset(self, id: int, offset: Offset) -> None:
         self.offsets += 1

@@ -102,7 +102,9 @@ class Recorded:
 class PartitionsSimulation(GroupsSimulation):
     """One seed."""
 
-    def __init__(self, seed: int, *, groups: int | None = None, faults_until_ms: int = FAULTS_UNTIL_MS) -> None:
+    def __init__(
+        self, seed: int, *, groups: int | None = None, faults_until_ms: int = FAULTS_UNTIL_MS
+    ) -> None:
         rng = random.Random(f"zraft/partitions/{seed}")
         self.registry = Registry()
         self.keeper = RegistryLeader(self.registry)
@@ -352,11 +354,7 @@ class PartitionsSimulation(GroupsSimulation):
         if not self.merging or not all(producing.is_done for producing in self.producing.values()):
             return False
         merged = self._merged_groups()
-        wanted = {
-            delivery.message.mid
-            for group in merged
-            for delivery in self._deliveries(group)
-        }
+        wanted = {delivery.message.mid for group in merged for delivery in self._deliveries(group)}
         return all(len(merging.out) == len(wanted) for merging in self.merging)
 
     def _deliveries(self, group: GroupId) -> list[Delivery]:
@@ -418,9 +416,7 @@ class PartitionsSimulation(GroupsSimulation):
     def _check_history(self) -> None:
         groups, gone = {}, set()
         for group, entries in self.applied_entries.items():
-            applied = [
-                found for index in sorted(entries) if (found := entries[index].applied) is not None
-            ]
+            applied = [found for index in sorted(entries) if (found := entries[index].applied) is not None]
             if group in self.registry.groups:
                 machines = self._living(group)
             else:
@@ -504,3 +500,18 @@ class PartitionsSimulation(GroupsSimulation):
             idle_datagrams=idle_datagrams,
             idle_datagrams_max=self.idle_datagrams_max,
         )
+
+
+class PartitionsRun:
+    """One seed and its report."""
+
+    def __init__(self, seed: int) -> None:
+        self._simulation = PartitionsSimulation(seed)
+        self.schedule = self._simulation.schedule
+
+    def run(self) -> PartitionsReport:
+        """Raises:
+        BrokenPromiseError: a promise was broken.
+        """
+        found = self._simulation.run()
+        return self._simulation.partitions_report(found.idle_datagrams)
