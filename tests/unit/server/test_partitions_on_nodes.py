@@ -7,6 +7,7 @@ from collections.abc import Awaitable, Callable
 from pathlib import Path
 
 from tests.unit.server.nodes import Nodes, Sending, host_of
+from zraft.config import DeliveriesConfig, GroupsConfig
 from zraft.topics.producer import Ending
 from zraft.topics.registry_commands import DeleteTopic
 
@@ -108,3 +109,64 @@ def test_d18_a_deleted_topics_groups_leave_nothing_but_empty_directories(tmp_pat
         assert fresh not in groups
 
     _run(tmp_path, scenario)
+
+
+_SMALL = {
+    "groups": GroupsConfig(snapshot_bytes=4_096, keep_log_bytes_max=1, wal_bytes_max=65_536),
+    "deliveries": DeliveriesConfig(segment_bytes_max=16_384, sync_interval_ms=50),
+}
+"""Snapshots after a few messages, and no log kept for who is away."""
+
+
+def test_d13_a_server_that_was_away_for_longer_than_the_log_takes_image_and_deliveries_from_the_leader(
+    tmp_path: Path,
+) -> None:
+    async def scenario(nodes: Nodes) -> None:
+        groups = await nodes.create_topic("orders", 2)
+        sending = await Sending.open(nodes)
+        payloads = [bytes([number]) * 700 for number in range(150)]
+        await sending.send((groups, payload) for payload in payloads[:20])
+        away = next(server for server, node in nodes.nodes.items() if node is not nodes.leader)
+        await nodes.stop(away)
+        await sending.send((groups, payload) for payload in payloads[20:])
+        for group in groups:
+            await nodes.until(
+                lambda group=group: host_of(nodes.leader_of(group)).groups[group].raft.log.first_index > 20
+            )
+        back = nodes.start(away)
+        for group in groups:
+            await nodes.same(back, group, payloads)
+        assert back.driver.groups is not None
+        assert back.driver.groups.transfers.receiver.installed_total >= 2
+        # What was taken over is what a start finds.
+        await nodes.stop(away)
+        back = nodes.start(away)
+        for group in groups:
+            await nodes.same(back, group, payloads)
+        await sending.send([(groups, b"last")])
+        for group in groups:
+            await nodes.same(back, group, [*payloads, b"last"])
+
+    _run(tmp_path, scenario, **_SMALL)
+
+
+def test_d1_d18_a_replaced_disk_becomes_a_replica_of_its_servers_groups_with_all_their_deliveries(
+    tmp_path: Path,
+) -> None:
+    async def scenario(nodes: Nodes) -> None:
+        groups = await nodes.create_topic("orders", 2)
+        sending = await Sending.open(nodes)
+        payloads = [bytes([number]) * 700 for number in range(60)]
+        await sending.send((groups, payload) for payload in payloads)
+        lost = next(server for server, node in nodes.nodes.items() if node is not nodes.leader)
+        await nodes.stop(lost)
+        nodes.wipe(lost)
+        fresh = nodes.start(lost)
+        for group in groups:
+            await nodes.same(fresh, group, payloads)
+        await nodes.until(lambda: all(host_of(fresh).groups[group].raft.is_voter for group in groups))
+        await sending.send([(groups, b"last")])
+        for group in groups:
+            await nodes.same(fresh, group, [*payloads, b"last"])
+
+    _run(tmp_path, scenario, **_SMALL)
