@@ -44,6 +44,8 @@ from zraft.transport.messages import (
 
 TRANSFERS_MAX: Final = 4
 """Groups that are received at a time; the others are offered again."""
+SILENT_MS: Final = 1_500
+"""A transfer whose sender says nothing for this long gives way to an offer of another snapshot."""
 GIVE_UP_MS: Final = 10_000
 """A transfer whose sender says nothing for this long makes room for another."""
 AGAIN_MS: Final = 2_000
@@ -119,7 +121,11 @@ class GroupReceiver:
         if transfer is not None:
             if transfer.offer.id == offer.id:
                 transfer.server = server
-            return
+                return
+            if transfer.step is _Step.COMPLETING or now_ms - transfer.heard_at < SILENT_MS:
+                return
+            # Its sender is gone, or has forgotten it; somebody else has another one.
+            self._drop(transfer)
         if len(self._transfers) >= TRANSFERS_MAX or now_ms < self._not_before.get(group, 0):
             return
         self._not_before.pop(group, None)

@@ -13,7 +13,6 @@ from attrs import define
 
 from zraft.groups.host import GroupHost
 from zraft.ids import GroupId, ServerId
-from zraft.raft.role import Role
 from zraft.server import delivery_tasks
 from zraft.server.group_receiving import GroupReceiver
 from zraft.server.group_sending import GroupSender
@@ -91,11 +90,10 @@ class GroupTransfers:
             case DeliveryPiece():
                 self.receiver.on_piece(message, now_ms)
             case SnapshotRequest() | DeliveryListRequest() | DeliveryRequest():
-                replica = self._host.groups.get(message.group)
-                if replica is not None and replica.raft.role is Role.LEADER:
-                    answer = self.sender.on_request(server, message, now_ms)
-                    if answer is not None:
-                        self._outgoing.append((server, answer))
+                # Also when another server leads by now: what was offered is committed, whoever leads.
+                answer = self.sender.on_request(server, message, now_ms)
+                if answer is not None:
+                    self._outgoing.append((server, answer))
             case _:
                 raise AssertionError(f"{message!r} is not about transfers")
 

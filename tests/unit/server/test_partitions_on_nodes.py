@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
+from functools import partial
 from pathlib import Path
 
 from tests.unit.server.nodes import Nodes, Sending, host_of
 from zraft.config import DeliveriesConfig, GroupsConfig
+from zraft.ids import GroupId
 from zraft.topics.producer import Ending
 from zraft.topics.registry_commands import DeleteTopic
 
@@ -127,12 +129,17 @@ def test_d13_a_server_that_was_away_for_longer_than_the_log_takes_image_and_deli
         payloads = [bytes([number]) * 700 for number in range(150)]
         await sending.send((groups, payload) for payload in payloads[:20])
         away = next(server for server, node in nodes.nodes.items() if node is not nodes.leader)
+        ends = {group: host_of(nodes.nodes[away]).groups[group].raft.log.last_index for group in groups}
         await nodes.stop(away)
-        await sending.send((groups, payload) for payload in payloads[20:])
+        for at in range(20, len(payloads), 26):
+            await sending.send((groups, payload) for payload in payloads[at : at + 26])
+
+        def cut(group: GroupId) -> bool:
+            log = host_of(nodes.leader_of(group)).groups[group].raft.log
+            return bool(log.first_index > ends[group] + 1)
+
         for group in groups:
-            await nodes.until(
-                lambda group=group: host_of(nodes.leader_of(group)).groups[group].raft.log.first_index > 20
-            )
+            await nodes.until(partial(cut, group))
         back = nodes.start(away)
         for group in groups:
             await nodes.same(back, group, payloads)
