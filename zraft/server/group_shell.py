@@ -136,6 +136,8 @@ class GroupShell:
         for problems in (groups.snapshots.problems, groups.transfers.receiver.problems):
             while problems:
                 log.error("snapshot of a group failed", problem=problems.pop(0))
+        while groups.digests.alarms:
+            log.error("states of a group differ", problem=groups.digests.alarms.pop(0))
         for group, index in effects.group_compactions:
             self._wal.compact(group, index)
         for task in effects.group_tasks:
@@ -184,6 +186,8 @@ class GroupShell:
             "groups_edges_sent_total": groups.edges_sent_total,
             "groups_snapshots_total": of_host.snapshots_total,
             "groups_snapshots_failed_total": groups.snapshots.failed_total,
+            "groups_digests_compared_total": groups.digests.compared_total,
+            "groups_digest_alarms_total": groups.digests.alarms_total,
             "groups_receiving": groups.transfers.receiver.active,
             "groups_installed_total": groups.transfers.receiver.installed_total,
             "groups_transfers_failed_total": groups.transfers.receiver.failed_total,

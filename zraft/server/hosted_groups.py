@@ -18,11 +18,12 @@ from zraft.groups.description import GroupDescription
 from zraft.groups.effects import GroupMessage
 from zraft.groups.host import GroupHost
 from zraft.groups.settings import GroupSettings
-from zraft.ids import GroupId
+from zraft.ids import GroupId, ServerId
 from zraft.raft.core import Raft
 from zraft.raft.messages import Message as RaftMessage
 from zraft.raft.role import Role
 from zraft.server import delivery_tasks
+from zraft.server.group_digests import GroupComparison
 from zraft.server.group_snapshots import GroupSnapshots
 from zraft.server.group_tasks import GroupResult, GroupTask, RemoveFiles, TakeSnapshot
 from zraft.server.group_transfers import FETCHES, OF_TRANSFERS, GroupTransfers
@@ -40,7 +41,9 @@ from zraft.topics.registry_values import GroupRecord
 from zraft.transport.messages import (
     Bundle,
     Edge,
+    GroupDigests,
     GroupLeader,
+    GroupVerdict,
     PeerMessage,
     Sender,
     SharedHeartbeat,
@@ -133,6 +136,7 @@ class HostedGroups:
         self.topics = hosting.topics
         self.snapshots = GroupSnapshots(identity, self.host, hosting.partitions, entropy)
         self.transfers = GroupTransfers(self.host, send_bytes_per_s, hosting.mark_of)
+        self.digests = GroupComparison(self.host)
         self._identity = identity
         self._now_ms = 0
         self._stored = hosting.stored
@@ -159,6 +163,9 @@ class HostedGroups:
         """Messages about groups of one authenticated peer, in the order they came.
 
         The key of a cluster may be another cluster's too: only who the coordination group knows counts (D-1).
+
+        Raises:
+            DivergedError: the state of a group here is not the majority's (D-26).
         """
         if coordination is None or not coordination.knows(sender.server, sender.instance):
             return
@@ -168,6 +175,10 @@ class HostedGroups:
                 of_cores.append(message)
             elif isinstance(message, OF_TRANSFERS):
                 self.transfers.on_message(sender.server, message, self._now_ms)
+            elif isinstance(message, GroupDigests):
+                self._say(self.digests.on_digests(sender.server, sender.instance, message))
+            elif isinstance(message, GroupVerdict):
+                self.digests.on_verdict(sender.server, message)
             elif isinstance(message, _OF_PARTITIONS):
                 self.bundles_received_total += isinstance(message, Bundle)
                 self.partitions.receive(sender.server, message)
@@ -271,8 +282,8 @@ class HostedGroups:
         self._report_placed(effects.placed, now_ms)
         writes, syncs = self.snapshots.turn(effects.snapshots, cluster, now_ms, wall_ms)
         transfers = self.transfers.turn(effects.needs_snapshot, now_ms)
-        for to, said in transfers.outgoing:
-            self._outbox.send(to, said)
+        self._say(transfers.outgoing)
+        self._say(self.digests.turn(effects.applied))
         self._compactions += [*effects.compactions, *self.transfers.take_compactions()]
         # A group is opened before anything is appended to it.
         deliveries = [*self._refused, *self._deliveries, *self.partitions.take_tasks(), *syncs]
@@ -282,6 +293,10 @@ class HostedGroups:
         return GroupsShare(
             effects.records, tasks, deliveries, self._take_compactions(), self._due_in(effects.wake_in)
         )
+
+    def _say(self, messages: Iterable[tuple[ServerId, PeerMessage]]) -> None:
+        for to, message in messages:
+            self._outbox.send(to, message)
 
     @property
     def _has_work(self) -> bool:
@@ -369,6 +384,7 @@ class HostedGroups:
         self.host.remove(group)
         self.snapshots.forget(group)
         self.transfers.forget(group)
+        self.digests.forget(group)
         self._stored.drop(group)
         self._placed.pop(group, None)
         if known:
