@@ -12,6 +12,8 @@ from typing import Any, Final
 from attrs import asdict
 
 from zraft.errors import ProtocolError
+from zraft.group_log_report import group_entry_value
+from zraft.ids import GroupId
 from zraft.raft.membership import Membership
 from zraft.raft.messages import Entry, EntryKind, HardState
 from zraft.raft.snapshot import SnapshotMeta
@@ -78,7 +80,7 @@ def record_value(record: Record | BaseRecord, *, data: bool) -> dict[str, Any]:
     """The record as what JSON can hold; znode data only if `data`, as hexadecimal text."""
     match record:
         case EntryRecord(group, entry):
-            return {"record": "entry", "group": group, **_entry_value(entry, data=data)}
+            return {"record": "entry", "group": group, **_entry_value(group, entry, data=data)}
         case HardStateRecord(group, hard_state):
             return {"record": "hard_state", "group": group, **_hard_state_value(hard_state)}
         case TruncateRecord(group, from_index):
@@ -103,7 +105,9 @@ def record_lines(value: dict[str, Any]) -> Iterator[str]:
     """A value of `record_value` as lines: the record's own, then one for each command, indented."""
     value = dict(value)
     batches = value.pop("batches", ())
+    of_group = value.pop("commands", ())
     yield f"{value.pop('record'):<10} {_words(value)}"
+    yield from (f"    {_command_line(command)}" for command in of_group)
     for batch in batches:
         origin = (
             f"server {batch['server']} boot {batch['boot']} seq {batch['seq']}"
@@ -116,7 +120,7 @@ def record_lines(value: dict[str, Any]) -> Iterator[str]:
                 yield f"    {origin}{session}: {_command_line(command)}"
 
 
-def _entry_value(entry: Entry, *, data: bool) -> dict[str, Any]:
+def _entry_value(group: GroupId, entry: Entry, *, data: bool) -> dict[str, Any]:
     value: dict[str, Any] = {
         "index": entry.index,
         "term": entry.term,
@@ -126,7 +130,9 @@ def _entry_value(entry: Entry, *, data: bool) -> dict[str, Any]:
         "bytes": len(entry.payload),
     }
     try:
-        if entry.kind is EntryKind.COMMANDS:
+        if entry.kind is EntryKind.COMMANDS and group:
+            value |= group_entry_value(entry.payload, data=data)
+        elif entry.kind is EntryKind.COMMANDS:
             log_time_ms, wall_time_ms, batches = txn.unpack_entry(entry.payload)
             value |= {"log_time_ms": log_time_ms, "wall_time_ms": wall_time_ms}
             value["batches"] = [_batch_value(batch, data=data) for batch in batches]

@@ -88,9 +88,13 @@ ALLOWED: Final[dict[str, tuple[str, ...]]] = {
         "zraft.tree.node",
         "zraft.wire",
     ),
+    "zraft.group_log_report": (
+        *(*SHARED, "zraft.claims.commands", "zraft.topics.commands", "zraft.topics.message"),
+        *("zraft.topics.view", "zraft.server.partition_entries"),
+    ),
     "zraft.log_report": (
         *(*SHARED, *STATE, "zraft.storage.records", "zraft.storage.delivery.values"),
-        *("zraft.topics.codec", "zraft.topics.registry_values"),
+        *("zraft.topics.codec", "zraft.topics.registry_values", "zraft.group_log_report"),
     ),
     "zraft.log_command": (*SHARED, *STATE, "zraft.storage", "zraft.log_report"),
     # without a running server: states from files, and directories from states
@@ -110,6 +114,7 @@ ALLOWED: Final[dict[str, tuple[str, ...]]] = {
     "zraft.operator_options": (*SHARED, *SETTINGS, "zraft.operator", "zraft.transport.keys"),
     "zraft.member_command": (*SHARED, *SETTINGS, "zraft.operator", "zraft.operator_options"),
     "zraft.settings_command": (*SHARED, "zraft.operator", "zraft.operator_options"),
+    "zraft.topic_command": (*SHARED, "zraft.operator", "zraft.operator_options"),
     # composition roots
     "zraft.main": ("zraft",),
     "zraft.__main__": ("zraft.main",),
@@ -147,6 +152,43 @@ ALLOWED: Final[dict[str, tuple[str, ...]]] = {
     "onyxlog.peer.monitoring": (*SHARED, *SETTINGS, "zraft.http_service", "onyxlog"),
     "onyxlog.peer.messenger": (*SHARED, *SETTINGS, "zraft.transport.keys", "zraft_client", "onyxlog"),
     "onyxlog.testing": (*SHARED, "zraft.address", "zraft_client", "onyxlog"),
+    # reads what servers and peers left; runs where no server does
+    "onyxlog.audits": (
+        *SHARED,
+        *SETTINGS,
+        *STATE,
+        "zraft.storage",
+        "zraft.topics",
+        "zraft.claims",
+        "onyxlog",
+    ),
+    "onyxlog.audits.generating": (*SHARED, *STATE, "zraft.storage", "zraft.offline"),
+    "onyxlog.audits.errors": ("onyxlog.errors",),
+    "onyxlog.audits.java": ("onyxlog.audits.errors",),
+    "onyxlog.audits.session": ("onyxlog.audits",),
+    "onyxlog.audits.tables": ("onyxlog.audits",),
+    # what must hold: values in, violations out
+    "onyxlog.audits.rules": (
+        *(
+            *SHARED,
+            "zraft.claims",
+            "zraft.testing.checkers",
+            "onyxlog.ids",
+            "onyxlog.errors",
+            "onyxlog.replica",
+        ),
+        *("onyxlog.audits.errors", "onyxlog.audits.measurements", "onyxlog.audits.tables"),
+    ),
+    "onyxlog.audits.jobs": (
+        *("onyxlog.audits.errors", "onyxlog.audits.measurements", "onyxlog.audits.tables"),
+        "onyxlog.audits.rules",
+    ),
+    "onyxlog.audits.report": ("onyxlog.audits",),
+    "onyxlog.audit_command": (*SHARED, "onyxlog"),
+    "onyxlog.audits.source": (
+        *(*SHARED, *STATE, "zraft.storage", "zraft.topics", "zraft.claims", "zraft.testing.checkers.history"),
+        *("onyxlog.ids", "onyxlog.errors", "onyxlog.audits", "onyxlog.replica"),
+    ),
     # what programs and people use of it
     "onyxlog.access": ("zraft.errors", "zraft.shell.secure", "zraft_client"),
     "onyxlog.api": ("zraft_client", "onyxlog"),
@@ -176,7 +218,7 @@ ALLOWED: Final[dict[str, tuple[str, ...]]] = {
 PURE: Final = (
     *("onyxlog.tasks.items", "onyxlog.tasks.channels", "onyxlog.tasks.layout", "onyxlog.tasks.reading"),
     *("onyxlog.tasks.pressure", "onyxlog.tasks.processing"),
-    *("onyxlog.ids", "onyxlog.scheduling", "onyxlog.replica", "onyxlog.gossip"),
+    *("onyxlog.ids", "onyxlog.scheduling", "onyxlog.replica", "onyxlog.gossip", "onyxlog.audits.tables"),
     *(
         "onyxlog.peer.core",
         "onyxlog.peer.turns",
@@ -198,7 +240,7 @@ PURE: Final = (
     *("zraft.groups", "zraft.raft", "zraft.topics", "zraft.tree", "zraft.claims", "zraft.wire"),
     *("zraft.properties", "zraft.zoo_cfg", "zraft.zoo_env"),
     *("zraft.operator.requests", "zraft.operator.protocol"),
-    *("zraft.log_report", "zraft.offline.founders", "zraft.offline.walking"),
+    *("zraft.log_report", "zraft.group_log_report", "zraft.offline.founders", "zraft.offline.walking"),
     *("zraft.admin.commands", "zraft.admin.metrics", "zraft.admin.status", "zraft.admin.summary"),
     *("zraft_client.calls", "zraft_client.errors", "zraft_client.pacing", "zraft_client.protocol"),
     "zraft_client.requests",

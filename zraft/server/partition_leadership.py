@@ -10,7 +10,7 @@ from collections import deque
 from collections.abc import Iterator, Sequence
 from typing import Final
 
-from attrs import frozen
+from attrs import define, frozen
 
 from zraft.claims.answers import Reason, Refused
 from zraft.claims.commands import Command as ClaimCommand
@@ -82,6 +82,14 @@ class LeaderOutput:
     edges: list[Report | Reply]
 
 
+@define
+class Logged:
+    """What leaderships of this server have put into logs."""
+
+    entries: int = 0
+    commands: int = 0
+
+
 class PartitionLeadership:
     """Of `machine`, whose birth was applied.
 
@@ -96,6 +104,7 @@ class PartitionLeadership:
         settings: PartitionsSettings,
         answers: TopicAnswers,
         contexts: Iterator[int],
+        logged: Logged,
         *,
         term: int,
         run_ms: int,
@@ -109,6 +118,7 @@ class PartitionLeadership:
         self._machine = machine
         self._settings = settings
         self._answers = answers
+        self._logged = logged
         self._began = run_ms
         self._log_time_base = machine.log_time_ms
         self._ticked = 0
@@ -285,6 +295,8 @@ class PartitionLeadership:
                 self._encoded = entry
                 return
             self._encoded = None
+            self._logged.entries += 1
+            self._logged.commands += entry.count
             if entry.in_flight.claims or entry.in_flight.seeks:
                 self._in_flight[proposed[0]] = entry.in_flight
 

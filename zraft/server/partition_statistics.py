@@ -12,8 +12,9 @@ class PartitionsStatistics:
     Of those led here: `pending` messages are begun and not delivered, the oldest of them for `pending_age_ms_max` in log
     time; `settled` are delivered, perhaps not everywhere; `started` are in the log. `unborn`: whose log has no birth yet.
     `stopped` met an entry that this release cannot carry out, `failed` have deliveries that cannot be used.
-    `fetches_waiting`: consumers at the end of a partition. `bundles_passed_total`, `strays_total`: messages for leaders
-    that arrived at another replica, or where nobody knew better.
+    `fetches_waiting`: consumers at the end of a partition. `entries_total`, `commands_total`: proposed by leaders here.
+    Bundles are between this server's partitions and those of others, edges to the leader of group 0.
+    `bundles_passed_total`, `strays_total`: for leaders, but arrived at another replica, or where nobody knew better.
     """
 
     partitions: int
@@ -29,12 +30,16 @@ class PartitionsStatistics:
     tails_bytes: int
     fetches_waiting: int
     reads_under_way: int
+    entries_total: int
+    commands_total: int
     delivered_total: int
     fetches_total: int
     deliveries_read_total: int
     replies_total: int
     refusals_total: int
-    bundles_total: int
+    bundles_sent_total: int
+    bundles_received_total: int
     bundles_passed_total: int
+    edges_sent_total: int
     strays_total: int
     mistakes_total: int

@@ -25,7 +25,7 @@ from zraft.server.delivery_reading import ReadDeliveries, ReadResult
 from zraft.server.group_routes import GroupRoutes
 from zraft.server.hosted_partition import HostedPartition
 from zraft.server.partition_entries import BirthEntry, encode_entry
-from zraft.server.partition_leadership import PartitionLeadership
+from zraft.server.partition_leadership import Logged, PartitionLeadership
 from zraft.server.partition_machine import PartitionMachine
 from zraft.server.partition_settings import PartitionsSettings
 from zraft.server.partition_statistics import PartitionsStatistics
@@ -72,8 +72,10 @@ class Partitions:
         self.mistakes: deque[tuple[ServerId, str]] = deque(maxlen=MISTAKES_KEPT_MAX)
         self._coordination = coordination
         self._host: GroupHost | None = None
+        self._me: ServerId | None = None
         self._contexts: Iterator[int] = iter(())
         self._answers = TopicAnswers()
+        self._logged = Logged()
         self._routes = GroupRoutes(coordination.replicas)
         self.topics = TopicRequests(
             self.settings,
@@ -93,7 +95,9 @@ class Partitions:
         self._tails_bytes = 0
         self._run_ms = self._now_ms = 0
         self._retain_at = 0
-        self._counts = dict.fromkeys(("mistakes", "strays", "passed", "bundles", "delivered"), 0)
+        self._counts = dict.fromkeys(
+            ("mistakes", "strays", "passed", "bundles_sent", "bundles_received", "edges_sent", "delivered"), 0
+        )
 
     # -- which partitions are here
 
@@ -196,7 +200,7 @@ class Partitions:
         if hosted.leadership is None:
             self._pass_on(sender, bundle)
             return
-        self._counts["bundles"] += 1
+        self._counts["bundles_received"] += 1
         try:
             said, errors = decode_bundle(bundle.blob)
         except ProtocolError:
@@ -243,17 +247,21 @@ class Partitions:
             self._inbox.append((group, said))
             return
         server = self._leader_of(group)
-        if server is None or (self._host is not None and server == self._host.server):
+        for _ in range(2):
+            if server is not None and server != self._me:
+                break
             server = self._routes.target(group, self._now_ms)
-        if server is None or (self._host is not None and server == self._host.server):
+        if server is None or server == self._me:
             return
         blobs = (encode_edge(said),) if isinstance(said, StartRequest) else encode_bundles(group, said)
         for blob in blobs:
+            self._counts["bundles_sent"] += 1
             self._outgoing.append((server, Bundle(group, blob)))
 
     def _say_to_coordinator(self, edge: Report | Reply) -> None:
         leader = self._coordination.leader
         if leader is not None:
+            self._counts["edges_sent"] += 1
             self._outgoing.append((leader, Edge(encode_edge(edge))))
 
     def _leader_of(self, group: GroupId) -> ServerId | None:
@@ -286,7 +294,7 @@ class Partitions:
     def before(self, host: GroupHost, step: int, now_ms: int, wall_ms: int) -> None:
         """Before the host's turn: what leaders propose, for `step` more ms in which this process ran."""
         if self._host is not host:
-            self._host = host
+            self._host, self._me = host, host.server
             self._contexts = count((host.boot << CONTEXT_BITS) + 1)
         self._run_ms += step
         self._now_ms = now_ms
@@ -354,6 +362,7 @@ class Partitions:
                 self.settings,
                 self._answers,
                 self._contexts,
+                self._logged,
                 term=raft.term,
                 run_ms=self._run_ms,
             )
@@ -464,13 +473,17 @@ class Partitions:
             tails_bytes=self._tails_bytes,
             fetches_waiting=self.topics.waiting,
             reads_under_way=self.topics.reading,
+            entries_total=self._logged.entries,
+            commands_total=self._logged.commands,
             delivered_total=self._counts["delivered"],
             fetches_total=self.topics.fetches_total,
             deliveries_read_total=self.topics.deliveries_read_total,
             replies_total=self._answers.replies_total,
             refusals_total=self._answers.refusals_total,
-            bundles_total=self._counts["bundles"],
+            bundles_sent_total=self._counts["bundles_sent"],
+            bundles_received_total=self._counts["bundles_received"],
             bundles_passed_total=self._counts["passed"],
+            edges_sent_total=self._counts["edges_sent"],
             strays_total=self._counts["strays"],
             mistakes_total=self._counts["mistakes"],
         )

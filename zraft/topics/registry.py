@@ -48,7 +48,7 @@ class Registry:
     """Producers, topics and groups. `closed` and `deleting` have who has reported that nothing of them is left there.
 
     `settings` are replicated with those of the tree, whose owner sets them here. `revision` is no part of the state: it
-    moves whenever groups, where they belong or what is kept of them may have changed, so that others know when to look.
+    moves whenever topics, groups, or where these belong may have changed, so that others know when to look.
     """
 
     def __init__(
@@ -163,7 +163,6 @@ class Registry:
         if topic is None:
             return Result(Refusal.NO_TOPIC)
         self._put(evolve(topic, retention=retention))
-        self.revision += 1
         return Result(created=topic.topic)
 
     def _create_group(self, topic_id: int, founders: Disks, preferred: ServerId | None, zxid: int) -> Result:
@@ -220,6 +219,7 @@ class Registry:
     def _put(self, topic: Topic) -> None:
         self.digest.before(Part.TOPICS, topic.topic)
         self.topics[topic.topic] = topic
+        self.revision += 1
 
     def _put_group(self, record: GroupRecord) -> None:
         self.digest.before(Part.GROUPS, record.group)
