@@ -6,6 +6,7 @@ they come.
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable, Coroutine, Iterable, Iterator, Mapping
 from types import TracebackType
 from typing import Any, TypeVar
@@ -70,11 +71,12 @@ class BlockingSent:
     def done(self) -> bool:
         return self._sent.done()
 
-    def result(self) -> Receipt:
-        """Wait for it. Raises what it ended in."""
+    def result(self, timeout_s: float | None = None) -> Receipt:
+        """Wait for it. Raises what it ended in; TimeoutError if it has not, which stops nothing."""
 
         async def wait() -> Receipt:
-            return await self._sent
+            async with asyncio.timeout(timeout_s):
+                return await self._sent
 
         return self._client.run(lambda _: wait())
 
@@ -194,6 +196,11 @@ class BlockingTopics(_Blocking):
     def __init__(self, client: BlockingClient) -> None:
         self._topics = client.run_soon(Topics)
         super().__init__(client, self._topics.close)
+
+    @property
+    def topics(self) -> Topics:
+        """What runs in the client's thread, for `BlockingClient.run`."""
+        return self._topics
 
     def __enter__(self) -> BlockingTopics:
         return self
