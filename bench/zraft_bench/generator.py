@@ -30,7 +30,7 @@ class LoadError(ZraftError):
 
 
 class LoadProcesses:
-    """Processes of `module`, one per order, told what to do by lines. Use it in an `async with` statement: leaving it ends them."""
+    """Processes of `module`, one per order, told what to do by lines; leaving its `async with` statement ends them."""
 
     def __init__(self, module: str, orders: Sequence[Any]) -> None:
         self._module = module

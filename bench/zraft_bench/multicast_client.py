@@ -7,14 +7,13 @@ from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from types import TracebackType
 from typing import Final, Self
 
-from zraft_client.topics.consumer import Consumer
-
 from zraft_bench.multicast_checks import Read
 from zraft_bench.multicast_load import TopicError
 from zraft_bench.multicast_plan import Cell, Destinations
 from zraft_client.client import Client
 from zraft_client.errors import ClientError
 from zraft_client.topics.admin import Topics
+from zraft_client.topics.consumer import Consumer
 from zraft_client.topics.producer import Producer
 
 CREATE_S: Final = 60.0

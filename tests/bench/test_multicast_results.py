@@ -47,7 +47,10 @@ def test_a_server_that_does_not_tell_or_began_anew_gives_no_count() -> None:
     before = {"a": {"groups_entries_total": "5"}, "b": {}}
     after = {"a": {"groups_entries_total": "15"}, "b": {"groups_entries_total": "1"}}
     assert counts_between(before, after).entries is None
-    assert counts_between({"a": {"groups_entries_total": "5"}}, {"a": {"groups_entries_total": "3"}}).entries is None
+    assert (
+        counts_between({"a": {"groups_entries_total": "5"}}, {"a": {"groups_entries_total": "3"}}).entries
+        is None
+    )
 
 
 # -- logs
@@ -95,7 +98,13 @@ def test_a_group_that_logs_what_is_not_addressed_to_it_is_a_stranger() -> None:
 
 
 def test_what_was_truncated_does_not_count_and_the_longest_log_does() -> None:
-    one = logs_of([entry(7, 1, start(5, 1)), entry(7, 2, start(5, 2)), {"record": "truncate", "group": 7, "from_index": 2}])
+    one = logs_of(
+        [
+            entry(7, 1, start(5, 1)),
+            entry(7, 2, start(5, 2)),
+            {"record": "truncate", "group": 7, "from_index": 2},
+        ]
+    )
     assert list(one[7].entries) == [1]
     other = logs_of([entry(7, 1), entry(7, 2), entry(7, 3)])
     assert longest([one, other])[7] is other[7]
@@ -170,7 +179,11 @@ def results() -> MulticastResults:
         )
         cells.append(
             evolve(
-                measured, cell=cell, places=places, elapsed_s=1.0 + n, counts=Counts(entries=900, commands=5, bundles=40)
+                measured,
+                cell=cell,
+                places=places,
+                elapsed_s=1.0 + n,
+                counts=Counts(entries=900, commands=5, bundles=40),
             )
         )
     alone = [
@@ -202,7 +215,9 @@ def table(title: str, found: MulticastResults | None = None) -> multicast_tables
 
 def test_each_topic_stands_beside_its_published_rate() -> None:
     rows = table("Beside the AtomicKafka").rows
-    assert len(rows) == 6 * 6, "five topics and a mean for each of the six tables; 0 % of two producers was not published"
+    assert len(rows) == 6 * 6, (
+        "five topics and a mean for each of the six tables; 0 % of two producers was not published"
+    )
     assert rows[0] == ("baseline, five producers", "5.1", "1", "90.9", "1,000.0", "11x")
     assert rows[11] == ("10%", "5.2", "mean", f"{thesis.SCENARIOS[1].mean_delivered:.1f}", "333.3", "35x")
 
@@ -246,7 +261,9 @@ def test_streams_are_compared_with_the_log_of_the_same_size() -> None:
 
 
 def test_sleeping_cells_have_no_rates() -> None:
-    slept = MulticastResults(cells=tuple(evolve(one, cell=evolve(one.cell, sleep_ms=5.0)) for one in results().cells[:2]))
+    slept = MulticastResults(
+        cells=tuple(evolve(one, cell=evolve(one.cell, sleep_ms=5.0)) for one in results().cells[:2])
+    )
     assert [one.title for one in multicast_tables.tables_of(slept)] == ["Latency", "Accounting"]
 
 

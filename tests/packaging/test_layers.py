@@ -157,6 +157,43 @@ ALLOWED: Final[dict[str, tuple[str, ...]]] = {
     "onyxlog.peer.monitoring": (*SHARED, *SETTINGS, "zraft.http_service", "onyxlog"),
     "onyxlog.peer.messenger": (*SHARED, *SETTINGS, "zraft.transport.keys", "zraft_client", "onyxlog"),
     "onyxlog.testing": (*SHARED, "zraft.address", "zraft_client", "onyxlog"),
+    # reads what servers and peers left; runs where no server does
+    "onyxlog.audits": (
+        *SHARED,
+        *SETTINGS,
+        *STATE,
+        "zraft.storage",
+        "zraft.topics",
+        "zraft.claims",
+        "onyxlog",
+    ),
+    "onyxlog.audits.generating": (*SHARED, *STATE, "zraft.storage", "zraft.offline"),
+    "onyxlog.audits.errors": ("onyxlog.errors",),
+    "onyxlog.audits.java": ("onyxlog.audits.errors",),
+    "onyxlog.audits.session": ("onyxlog.audits",),
+    "onyxlog.audits.tables": ("onyxlog.audits",),
+    # what must hold: values in, violations out
+    "onyxlog.audits.rules": (
+        *(
+            *SHARED,
+            "zraft.claims",
+            "zraft.testing.checkers",
+            "onyxlog.ids",
+            "onyxlog.errors",
+            "onyxlog.replica",
+        ),
+        *("onyxlog.audits.errors", "onyxlog.audits.measurements", "onyxlog.audits.tables"),
+    ),
+    "onyxlog.audits.jobs": (
+        *("onyxlog.audits.errors", "onyxlog.audits.measurements", "onyxlog.audits.tables"),
+        "onyxlog.audits.rules",
+    ),
+    "onyxlog.audits.report": ("onyxlog.audits",),
+    "onyxlog.audit_command": (*SHARED, "onyxlog"),
+    "onyxlog.audits.source": (
+        *(*SHARED, *STATE, "zraft.storage", "zraft.topics", "zraft.claims", "zraft.testing.checkers.history"),
+        *("onyxlog.ids", "onyxlog.errors", "onyxlog.audits", "onyxlog.replica"),
+    ),
     # what programs and people use of it
     "onyxlog.access": ("zraft.errors", "zraft.shell.secure", "zraft_client"),
     "onyxlog.api": ("zraft_client", "onyxlog"),
@@ -186,7 +223,7 @@ ALLOWED: Final[dict[str, tuple[str, ...]]] = {
 PURE: Final = (
     *("onyxlog.tasks.items", "onyxlog.tasks.channels", "onyxlog.tasks.layout", "onyxlog.tasks.reading"),
     *("onyxlog.tasks.pressure", "onyxlog.tasks.processing"),
-    *("onyxlog.ids", "onyxlog.scheduling", "onyxlog.replica", "onyxlog.gossip"),
+    *("onyxlog.ids", "onyxlog.scheduling", "onyxlog.replica", "onyxlog.gossip", "onyxlog.audits.tables"),
     *(
         "onyxlog.peer.core",
         "onyxlog.peer.turns",

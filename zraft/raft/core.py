@@ -70,6 +70,7 @@ class Raft(Changing):
         term, role, leader: of this server; leader is None while unknown.
         commit_index: known to be committed. May be above `durable_index`.
         noop_index: first entry of this leadership, 0 while not leading.
+        elected_by: who voted for the newest leadership of this server, itself among them.
         holds_back: set by the caller: its disk takes no writes at the moment, so it does not stand for election.
         membership: the newest configuration of the log, committed or not.
         members_changed_index: index of its entry, 0 if it has none. After a restored snapshot it is that of the

@@ -83,6 +83,7 @@ class Leading(Following):
     def _become_leader(self) -> None:
         self.role = Role.LEADER
         self.leader = self.server
+        self.elected_by = tuple(sorted(server for server, granted in self._election.votes.items() if granted))
         self._election.votes.clear()
         self._election.transfer = False
         self._rounds.lead(self.now, contact=self._election.began_at)

@@ -56,6 +56,7 @@ class GroupState:
         self.leader: ServerId | None = None
         self.commit_index = log.first_index - 1
         self.noop_index = 0
+        self.elected_by: tuple[ServerId, ...] = ()
         self.holds_back = False
 
         self._voted_for: ServerId | None = None

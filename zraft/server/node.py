@@ -46,6 +46,7 @@ from zraft.server.driver_types import Identity
 from zraft.server.group_shell import GroupFiles, GroupShell, SnapshotDisks
 from zraft.server.group_tasks import GroupResult, GroupTask
 from zraft.server.hosted_groups import Hosting
+from zraft.server.journaling import Journaling
 from zraft.server.operators import OperatorStreams
 from zraft.server.partition_machine import mark_of_image
 from zraft.server.partitions import Partitions
@@ -61,6 +62,7 @@ from zraft.server.wal_thread import WalThread
 from zraft.storage.directory import DataDirectory
 from zraft.storage.errors import DiskFullError
 from zraft.storage.filesystem import RealFileSystem
+from zraft.storage.journal import JournalHeader, JournalWriter
 from zraft.storage.settings import WalSettings
 from zraft.storage.snapshot_format import SnapshotInfo
 from zraft.storage.snapshots import SnapshotStore
@@ -150,6 +152,14 @@ class Node:
         )
         self.administration = Administration(self.driver)
         self._audit = self._open_audit(config)
+        self._journaling = Journaling()
+        self._journal = JournalWriter(
+            self._fs,
+            directory.path,
+            JournalHeader(config.id, directory.instance, directory.boot),
+            on_error=_log_journal_error,
+        )
+        self._journal.add(self._journaling.opened(self.driver.raft, time.time_ns() // 1_000_000))
         self._stop = asyncio.Event()
         self._peers = Peers(
             config,
@@ -335,6 +345,8 @@ class Node:
         self._snapshot_thread.stop()
         self._wal_thread.stop()
         self._wal.close()
+        self._journal.add(self._journaling.closed(self.driver.raft, time.time_ns() // 1_000_000))
+        self._journal.close()
         if diverged:
             log.error("state differs from the majority's", server=config.id, problem=str(self._failure))
             self._directory.condemn(str(self._failure), time.time_ns() // 1_000_000)
@@ -391,6 +403,7 @@ class Node:
         if self._leave_by is not None:
             self._leave(now, self._leave_by)
         self._announcements.show(now)
+        self._note()
         self.administration.turn()
         self._collector.step(now_ms(), idle=driver.origin.idle)
         if driver.origin.idle and driver.machine.undigested:
@@ -435,8 +448,16 @@ class Node:
         if role is not self._role:
             self._role = role
             self._announcements.role_changed(time.monotonic() * 1000)
+            self._note()
         if effects.wake_at <= now or (self._tls is not None and self._tls.handshakes.ready):
             self.schedule()
+
+    def _note(self) -> None:
+        """Write down what audits want to know of this server, if there is something."""
+        raft = self.driver.raft
+        if raft is not None:
+            for note in self._journaling.look(raft, self.driver.machine, time.time_ns() // 1_000_000):
+                self._journal.add(note)
 
     def _write_outputs(self) -> None:
         for connection, data, close in self.driver.clients.flush(now_ms()):
@@ -589,6 +610,13 @@ class Node:
         if self._audit is not None:
             metrics["audit_lines_dropped_total"] = self._audit.dropped
         return metrics
+
+
+def _log_journal_error(error: OSError | None) -> None:
+    if error is not None:
+        log.warning("journal cannot be written, its notes are lost", error=str(error))
+    else:
+        log.info("journal is written again")
 
 
 def _log_audit_error(error: OSError | None) -> None:

@@ -72,6 +72,7 @@ class Partitions:
         self.mistakes: deque[tuple[ServerId, str]] = deque(maxlen=MISTAKES_KEPT_MAX)
         self._coordination = coordination
         self._host: GroupHost | None = None
+        self._me: ServerId | None = None
         self._contexts: Iterator[int] = iter(())
         self._answers = TopicAnswers()
         self._logged = Logged()
@@ -246,9 +247,11 @@ class Partitions:
             self._inbox.append((group, said))
             return
         server = self._leader_of(group)
-        if server is None or (self._host is not None and server == self._host.server):
+        for _ in range(2):
+            if server is not None and server != self._me:
+                break
             server = self._routes.target(group, self._now_ms)
-        if server is None or (self._host is not None and server == self._host.server):
+        if server is None or server == self._me:
             return
         blobs = (encode_edge(said),) if isinstance(said, StartRequest) else encode_bundles(group, said)
         for blob in blobs:
@@ -291,7 +294,7 @@ class Partitions:
     def before(self, host: GroupHost, step: int, now_ms: int, wall_ms: int) -> None:
         """Before the host's turn: what leaders propose, for `step` more ms in which this process ran."""
         if self._host is not host:
-            self._host = host
+            self._host, self._me = host, host.server
             self._contexts = count((host.boot << CONTEXT_BITS) + 1)
         self._run_ms += step
         self._now_ms = now_ms

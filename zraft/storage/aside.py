@@ -1,8 +1,8 @@
 """Putting away a data directory whose state is not the majority's, as evidence, so that an empty one takes its place (D-26).
 
-First `<data>/condemned` is made durable; from then on this disk's instance never runs again. Then `meta`, `groups` and
-`wal` move to `<data>/aside-<instance>-<n>/`, and at last `condemned` itself, as `reason`. A crash in between is taken up
-at the next start. `meta` goes first: without it the rest is no data directory to any release.
+First `<data>/condemned` is made durable; from then on this disk's instance never runs again. Then `meta`, `groups`, `wal`
+and `journal` move to `<data>/aside-<instance>-<n>/`, and at last `condemned` itself, as `reason`. A crash in between is
+taken up at the next start. `meta` goes first: without it the rest is no data directory to any release.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ INTERVAL_MS_MIN: Final = 600_000
 """A state that parts again so soon will part for ever: the server stops instead."""
 
 MARKER_BYTES_MAX: Final = 8192
-_CONTENTS: Final = ("meta", "groups", "wal")
+_CONTENTS: Final = ("meta", "groups", "wal", "journal")
 
 
 @frozen

@@ -201,7 +201,7 @@ class Cluster:
                 self.create_group(topic)
 
     def create_group(self, topic: int) -> GroupId:
-        created = self.coordinator.log(CreateGroup(topic, DISKS[S1])).created
+        created = self.coordinator.log(CreateGroup(topic, tuple(DISKS.items()))).created
         assert created is not None
         group = GroupId(created)
         preferred = self.coordinator.replicas(group)[0]

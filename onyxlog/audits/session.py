@@ -1,0 +1,213 @@
+"""A Spark session in which audits run: on this machine unless a master is named, quiet, with the format `zraft` known.
+
+On a cluster the Python packages of ours are shipped to the workers; what they need (msgpack, attrs, crc32c, zstandard,
+pyarrow, pandas) has to be installed there, and the data has to be at the same path everywhere.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import tempfile
+import threading
+import time
+import zipfile
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+from attrs import Factory, frozen
+
+from onyxlog.audits.errors import AuditError
+from onyxlog.audits.java import find_java
+from onyxlog.audits.source import register
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+SHIPPED: Final = ("onyxlog", "zraft", "zraft_client")
+LOCAL: Final = "127.0.0.1"
+PROGRESS_INTERVAL_S: Final = 0.25
+STOP_TIMEOUT_S: Final = 10.0
+
+_LOGGING: Final = """\
+rootLogger.level = error
+rootLogger.appenderRef.stderr.ref = console
+appender.console.type = Console
+appender.console.name = console
+appender.console.target = SYSTEM_ERR
+appender.console.layout.type = PatternLayout
+appender.console.layout.pattern = spark %p %c{1}: %m%n
+# What a task failed with comes as the exception of whoever asked; here it would be told three times more.
+logger.tasks.name = org.apache.spark
+logger.tasks.level = off
+"""
+
+
+@frozen
+class SessionSettings:
+    """Attributes:
+    master: as Spark names it: `local[*]`, `local[2]`, `spark://HOST:PORT`.
+    memory: of the JVM (and of each executor), such as `2g`; Python's tasks are beside it.
+    partitions: of shuffles.
+    more: settings of Spark's own, as they are.
+    """
+
+    master: str = "local[*]"
+    memory: str = "2g"
+    partitions: int = 8
+    name: str = "zraft audit"
+    more: Mapping[str, str] = Factory(dict)
+
+
+def open_session(settings: SessionSettings) -> SparkSession:
+    """A session; stop it with `close_session`.
+
+    Raises:
+        AuditError: Spark is not installed, or there is no Java for it.
+    """
+    try:
+        import pyspark
+        from pyspark.sql import SparkSession
+    except ImportError as error:
+        raise AuditError(
+            f"audits need Spark: {error}; install it with `pip install 'zraft[audits]'`"
+        ) from error
+    java = find_java(os.environ)
+    os.environ["JAVA_HOME"] = java.home
+    os.environ.setdefault("SPARK_HOME", str(Path(pyspark.__file__).parent))
+    os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
+    local = settings.master.startswith("local")
+    if local:
+        os.environ.setdefault("SPARK_LOCAL_IP", LOCAL)
+    scratch = tempfile.mkdtemp(prefix="zraft-audit-")
+    logging = Path(scratch, "log4j2.properties")
+    logging.write_text(_LOGGING)
+    options = f"-Dlog4j2.configurationFile={logging.as_uri()}"
+    found: dict[str, str] = {
+        "spark.app.name": settings.name,
+        "spark.master": settings.master,
+        "spark.ui.enabled": "false",
+        "spark.ui.showConsoleProgress": "false",
+        "spark.driver.memory": settings.memory,
+        "spark.driver.extraJavaOptions": options,
+        "spark.sql.shuffle.partitions": str(settings.partitions),
+        "spark.sql.execution.arrow.pyspark.enabled": "true",
+        "spark.sql.session.timeZone": "UTC",
+        "spark.sql.warehouse.dir": f"{scratch}/warehouse",
+        "spark.log.level": "ERROR",
+    }
+    if local:
+        found |= {"spark.driver.host": LOCAL, "spark.driver.bindAddress": LOCAL}
+    else:
+        found["spark.executor.memory"] = settings.memory
+    found |= settings.more
+    builder = SparkSession.builder
+    for key, value in found.items():
+        builder = builder.config(key, value)
+    with _quiet_start():
+        spark: SparkSession = builder.getOrCreate()
+    # Also for worker processes of this machine, which begin in another directory than a checkout.
+    spark.sparkContext.addPyFile(str(packed(Path(scratch))))
+    register(spark)
+    return spark
+
+
+def packed(directory: Path) -> Path:
+    """Our packages as one archive that Python can import from."""
+    import importlib.util
+
+    archive = directory / "zraft_audits.zip"
+    with zipfile.ZipFile(archive, "w", zipfile.ZIP_DEFLATED, compresslevel=1) as file:
+        for name in SHIPPED:
+            spec = importlib.util.find_spec(name)
+            if spec is None or not spec.submodule_search_locations:
+                raise AuditError(
+                    f"the package {name} cannot be found, and workers need it; install zraft anew"
+                )
+            top = Path(next(iter(spec.submodule_search_locations)))
+            for path in sorted(top.rglob("*.py")):
+                file.write(path, Path(name, path.relative_to(top)))
+    return archive
+
+
+@contextmanager
+def _quiet_start() -> Iterator[None]:
+    """The JVM inherits our stderr when it is launched, and tells a newcomer three lines that are of no use to him.
+
+    They are kept aside, and shown if the start fails: then they say why.
+    """
+    sys.stderr.flush()
+    kept = os.dup(2)
+    with tempfile.TemporaryFile() as aside:
+        os.dup2(aside.fileno(), 2)
+        try:
+            yield
+        except BaseException:
+            sys.stderr.flush()
+            aside.seek(0)
+            os.write(kept, aside.read()[-8_192:])
+            raise
+        finally:
+            sys.stderr.flush()
+            os.dup2(kept, 2)
+            os.close(kept)
+
+
+@frozen
+class Progress:
+    """Of the jobs that run: tasks done and all tasks of the stages that are known by now."""
+
+    done: int
+    total: int
+
+
+class ProgressReporter:
+    """Tells how far Spark's running stages are, from a thread, until it is closed."""
+
+    def __init__(self, spark: SparkSession, told: Callable[[Progress], Any]) -> None:
+        self._tracker = spark.sparkContext.statusTracker()
+        self._told = told
+        self._stop = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="audit progress", daemon=True)
+
+    def __enter__(self) -> ProgressReporter:
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._stop.set()
+        self._thread.join(STOP_TIMEOUT_S)
+
+    def _run(self) -> None:
+        while not self._stop.wait(PROGRESS_INTERVAL_S):
+            done = total = 0
+            for stage in self._tracker.getActiveStageIds():
+                info = self._tracker.getStageInfo(stage)
+                if info is not None:
+                    done += info.numCompletedTasks
+                    total += info.numTasks
+            if total:
+                self._told(Progress(done, total))
+
+
+def close_session(spark: SparkSession) -> None:
+    """Stop it, and the JVM that it started."""
+    gateway = spark.sparkContext._gateway
+    spark.stop()
+    process = getattr(gateway, "proc", None)
+    if process is None:
+        return
+    # It ends when its stdin does; whoever opens another session launches another.
+    gateway.shutdown()
+    process.stdin.close()
+    deadline = time.monotonic() + STOP_TIMEOUT_S
+    while process.poll() is None and time.monotonic() < deadline:
+        time.sleep(0.05)
+    if process.poll() is None:
+        process.terminate()
+    from pyspark import SparkContext
+
+    SparkContext._gateway = None
+    SparkContext._jvm = None

@@ -1,0 +1,161 @@
+"""Rows of `multicast` and `claims` from entries of partitions' groups, as tuples in column order. Pure.
+
+An entry of a partition holds a batch of topics' commands and, behind it, commands about claims; its first one is its
+birth. A bare batch, as the simulations log it, is read too.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from hashlib import blake2b
+from typing import Any, Final
+
+import msgpack
+from attrs import fields as fields_of
+from attrs import frozen
+
+from onyxlog.audits.source.entry_rows import DIGEST_BYTES
+from onyxlog.audits.tables.claims import CLAIMS
+from onyxlog.audits.tables.multicast import MULTICAST
+from zraft.claims import commands as claims
+from zraft.claims.codec import decode_command
+from zraft.errors import ProtocolError
+from zraft.storage.records import EntryFields
+from zraft.topics import commands as topics
+from zraft.topics.chain import message_digest
+from zraft.topics.codec import decode_batch, encode_message
+from zraft.topics.message import Message
+
+_BATCH: Final = 1
+_BIRTH: Final = 2
+_HEAD_COLUMNS: Final = 4
+
+
+@frozen
+class PartitionEntry:
+    """What an entry of a partition holds, in order of its positions."""
+
+    log_time_ms: int
+    commands: tuple[topics.Command, ...] = ()
+    claims: tuple[claims.Command, ...] = ()
+    heartbeat_ms: int | None = None
+    """Of a birth: the heartbeat interval that claims begin with."""
+
+
+def decode_partition_entry(payload: bytes) -> PartitionEntry:
+    """Raises ProtocolError: it is neither a batch of one kind nor of the other, nor a birth."""
+    try:
+        items: Any = msgpack.unpackb(payload, use_list=False)
+    except (ValueError, TypeError, msgpack.UnpackException) as error:
+        raise ProtocolError(f"entry of a partition's log: not MessagePack: {error}") from error
+    match items:
+        case (1, int(), tuple()):
+            batch = decode_batch(payload)
+            return PartitionEntry(batch.log_time_ms, batch.commands)
+        case (1, kind, int(), bytes(packed), tuple(rows)) if kind == _BATCH:
+            batch = decode_batch(packed)
+            return PartitionEntry(
+                batch.log_time_ms, batch.commands, tuple(decode_command(row) for row in rows)
+            )
+        case (1, kind, int(), int(log_time_ms), _, _, bool(), int(heartbeat_ms)) if kind == _BIRTH:
+            return PartitionEntry(log_time_ms, heartbeat_ms=heartbeat_ms)
+    raise ProtocolError(
+        f"entry of a partition's log: expected format 1, found {str(items)[:80]}; read it with the release that wrote it"
+    )
+
+
+def multicast_values(
+    head: tuple[Any, ...], fields: EntryFields, *, standing: str
+) -> Iterator[tuple[Any, ...]]:
+    """The rows of `multicast` of one entry; `head`: server, instance, file and offset."""
+    _, group, index, term, _, position, _, payload = fields
+    entry = decode_partition_entry(payload)
+    for at, command in enumerate(entry.commands, position):
+        said = _topic_fields(command)
+        yield (
+            *(*head, group, index, term, at, standing, entry.log_time_ms),
+            *(said.get(name) for name in _MULTICAST),
+        )
+
+
+def claim_values(head: tuple[Any, ...], fields: EntryFields, *, standing: str) -> Iterator[tuple[Any, ...]]:
+    """The rows of `claims` of one entry; a birth is shown as the `configure` that it amounts to."""
+    _, group, index, term, _, position, _, payload = fields
+    entry = decode_partition_entry(payload)
+    found: Sequence[claims.Command] = entry.claims
+    if entry.heartbeat_ms is not None:
+        found = (claims.Configure(entry.heartbeat_ms),)
+    for at, command in enumerate(found, position + len(entry.commands)):
+        said = _claim_fields(command)
+        yield (
+            *(*head, group, index, term, at, standing, entry.log_time_ms),
+            *(said.get(name) for name in _CLAIMS),
+        )
+
+
+_MULTICAST: Final = tuple(column.name for column in MULTICAST.columns)[_HEAD_COLUMNS + 6 :]
+_CLAIMS: Final = tuple(column.name for column in CLAIMS.columns)[_HEAD_COLUMNS + 6 :]
+_CLAIM_KINDS: Final = {
+    claims.ClaimPartition: "claim_partition",
+    claims.ClaimMessages: "claim_messages",
+    claims.Heartbeat: "heartbeat",
+    claims.Commit: "commit",
+    claims.CommitBatch: "commit_batch",
+    claims.Release: "release",
+    claims.Expire: "expire",
+    claims.Pause: "pause",
+    claims.Forget: "forget",
+    claims.Configure: "configure",
+}
+
+
+def _claim_fields(command: claims.Command) -> dict[str, Any]:
+    said = {field.name: getattr(command, field.name) for field in fields_of(type(command))}
+    if "group" in said:
+        said["consumer_group"] = said.pop("group")
+    if "instance" in said:
+        said["process"] = said.pop("instance")
+    if "mode" in said:
+        said["mode"] = int(said["mode"])
+    return {"kind": _CLAIM_KINDS[type(command)], **said}
+
+
+def _topic_fields(command: topics.Command) -> dict[str, Any]:
+    match command:
+        case topics.Start(message, floor, epoch):
+            return {"kind": "start", "floor": floor, "epoch": epoch, **_message_fields(message)}
+        case topics.Remote(mid, sender, time, void, floor, digest, carried):
+            return {
+                "kind": "remote",
+                **(_message_fields(carried) if carried is not None else {}),
+                "producer": mid.producer,
+                "number": mid.seq,
+                "sender": sender,
+                "time": time,
+                "void": void,
+                "floor": floor,
+                "digest": digest,
+            }
+        case topics.Advance(time):
+            return {"kind": "advance", "time": time}
+        case topics.Settled(group, final):
+            return {"kind": "settled", "sender": group, "time": final.time, "time_group": final.group}
+        case topics.ViewChanged(view):
+            return {"kind": "view_changed", "view_position": view.position, "epoch": view.epoch}
+        case topics.Seek(consumer, offset):
+            return {"kind": "seek", "consumer": consumer.decode(errors="replace"), "offset": offset}
+
+
+def _message_fields(message: Message) -> dict[str, Any]:
+    after = message.after
+    return {
+        "producer": message.mid.producer,
+        "number": message.mid.seq,
+        "destinations": message.destinations,
+        "digest": message_digest(message),
+        "payload_digest": blake2b(encode_message(message), digest_size=DIGEST_BYTES).digest(),
+        "single_number": message.number,
+        "after_producer": None if after is None else after.mid.producer,
+        "after_number": None if after is None else after.mid.seq,
+        "depends": message.depends,
+    }

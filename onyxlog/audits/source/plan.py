@@ -1,0 +1,234 @@
+"""Plans the reading of a table: surveys what is there, and divides it into pieces that tasks read on their own."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any
+
+from attrs import astuple, evolve, frozen
+
+from onyxlog.audits.source.commits import Committed, Evidence, committed
+from onyxlog.audits.source.directories import Found, ServerDirectory
+from onyxlog.audits.source.file_tables import (
+    FilePiece,
+    Values,
+    delivery_groups,
+    delivery_values,
+    event_values,
+    journal_files,
+    other_files,
+    read_notes,
+    snapshot_files,
+    snapshot_values,
+    wal_files,
+)
+from onyxlog.audits.source.history_rows import history_values, is_history
+from onyxlog.audits.source.options import Options
+from onyxlog.audits.source.server_log import ServerLog, Span
+from onyxlog.audits.source.survey import with_committed
+from onyxlog.audits.source.wal_rows import WAL_TABLES, WalPiece, read_wal
+from onyxlog.audits.tables.placed import Standing
+from zraft.errors import StorageError
+from zraft.storage.errors import CorruptionError
+from zraft.storage.filesystem import FileSystem, ReadOnlyFileSystem
+from zraft.storage.journal import Kind
+from zraft.storage.snapshot_format import SnapshotFile
+
+SURVEYED: frozenset[str] = frozenset({"hard_states", "truncations", "members"})
+"""Tables whose rows come out of planning itself: they are few."""
+
+
+@frozen
+class RowsPiece:
+    """Rows that planning has come to."""
+
+    table: str
+    rows: tuple[Values, ...]
+
+
+Piece = WalPiece | RowsPiece | FilePiece
+
+
+def read_piece(piece: Piece, fs: FileSystem | None = None) -> Iterator[Values]:
+    """The rows of a piece, as tuples in column order."""
+    fs = ReadOnlyFileSystem() if fs is None else fs
+    match piece:
+        case WalPiece():
+            yield from read_wal(fs, piece)
+        case RowsPiece(_, rows):
+            yield from rows
+        case FilePiece("snapshots"):
+            yield from snapshot_values(fs, piece)
+        case FilePiece("deliveries"):
+            yield from delivery_values(fs, piece)
+        case FilePiece("events"):
+            yield from event_values(fs, piece)
+        case FilePiece("histories"):
+            yield from history_values(piece.path)
+        case FilePiece("files"):
+            assert piece.directory is not None
+            yield from (wal_files if piece.path == "wal" else other_files)(fs, piece.directory)
+        case FilePiece():
+            raise AssertionError(f"no reader of table {piece.table}")
+
+
+def plan(options: Options, found: Found, fs: FileSystem | None = None) -> list[Piece]:
+    """The pieces of a whole table as it is now.
+
+    Raises:
+        CorruptionError, StorageError: what has to be known of all of it cannot be read.
+    """
+    fs = ReadOnlyFileSystem() if fs is None else fs
+    name = options.table.name
+    if name in WAL_TABLES or name in SURVEYED:
+        logs = [ServerLog(fs, directory) for directory in found.servers]
+        for log in logs:
+            log.advance()
+        known = judge(fs, logs, (options.group,) if options.group is not None else None)
+        return (
+            [*_wal_pieces(options, logs, known)] if name in WAL_TABLES else [surveyed(options, logs, known)]
+        )
+    return [*file_pieces(options, found, fs)]
+
+
+def judge(
+    fs: FileSystem, logs: Sequence[ServerLog], only: Iterable[int] | None = None
+) -> dict[int, Committed]:
+    """How far each group is committed, by all that the logs and snapshots of the servers show."""
+    points = {log.directory.path: log.survey.standpoints() for log in logs}
+    groups = {group for found in points.values() for group in found} if only is None else set(only)
+    noted = {log.directory.path: _known_points(fs, log.directory) for log in logs}
+    judged = {}
+    for group in groups:
+        evidence = [
+            Evidence(
+                log.directory.server,
+                points[log.directory.path][group],
+                log.survey.proven(group),
+                tuple(noted[log.directory.path].get(group, ())),
+            )
+            for log in logs
+            if group in points[log.directory.path]
+        ]
+        judged[group] = committed(evidence)
+    return judged
+
+
+def _known_points(fs: FileSystem, directory: ServerDirectory) -> dict[int, list[tuple[int, int]]]:
+    """(index, term) of entries that a server knows to be committed: of its snapshots, and as its journal says."""
+    found: dict[int, list[tuple[int, int]]] = {}
+    for group, path in snapshot_files(fs, directory.path):
+        try:
+            with SnapshotFile(fs, path) as file:
+                meta = file.header.meta
+        except StorageError as error:
+            if isinstance(error, CorruptionError) or isinstance(error.__cause__, FileNotFoundError):
+                continue  # told by the tables `snapshots` and `files`, or purged
+            raise
+        found.setdefault(group, []).append((meta.index, meta.term))
+    for path in journal_files(fs, directory.path):
+        newest: dict[int, tuple[int, int]] = {}
+        try:
+            read = read_notes(fs, path)
+            if read is None or read[0].instance.hex() != directory.instance:
+                continue
+            for placed in read[1]:
+                note = placed.note
+                if note.kind is Kind.COMMITTED and note.term:
+                    newest[note.group] = (note.index, note.term)
+        except CorruptionError:
+            pass  # what was read of it holds; the rest is told by the table `files`
+        for group, point in newest.items():
+            found.setdefault(group, []).append(point)
+    return found
+
+
+def wal_piece(
+    options: Options, log: ServerLog, span: Span, known: dict[int, Committed], standings: frozenset[str]
+) -> WalPiece:
+    groups = {group for group, _ in log.survey.standpoints().items()}
+    if options.group is not None:
+        groups &= {options.group}
+    return WalPiece(
+        options.table.name,
+        log.directory,
+        span,
+        tuple(log.survey.cuts),
+        tuple((group, known[group]) for group in sorted(groups & known.keys())),
+        standings,
+        options.group,
+        options.payloads,
+    )
+
+
+def _wal_pieces(options: Options, logs: Sequence[ServerLog], known: dict[int, Committed]) -> Iterator[Piece]:
+    for log in logs:
+        for span in log.spans():
+            yield wal_piece(options, log, span, known, options.standings)
+
+
+def surveyed(
+    options: Options,
+    logs: Sequence[ServerLog],
+    known: dict[int, Committed],
+    frames: tuple[int, int] | None = None,
+) -> RowsPiece:
+    """Rows of the tables that planning knows; only of `frames`, from the first up to the second, if given."""
+    rows: list[Any] = []
+    for log in logs:
+        survey = log.survey
+        match options.table.name:
+            case "hard_states":
+                rows += survey.hard_states
+            case "truncations":
+                rows += [
+                    with_committed(row, cut, dict(known.get(cut.group, Committed()).by_term))
+                    for row, cut in survey.truncations
+                ]
+            case "members":
+                rows += [
+                    evolve(row, standing=_standing(row.group, row.index, row.term, known))
+                    for row in survey.members
+                ]
+    wanted = options.standings
+    return RowsPiece(
+        options.table.name,
+        tuple(
+            astuple(row, recurse=False)
+            for row in rows
+            if (options.group is None or row.group == options.group)
+            and (frames is None or frames[0] <= row.frame < frames[1])
+            and (options.table.name != "members" or row.standing in wanted)
+        ),
+    )
+
+
+def _standing(group: int, index: int, term: int, known: dict[int, Committed]) -> str:
+    judged = known.get(group)
+    held = judged is not None and judged.holds(index, term)
+    return (Standing.COMMITTED if held else Standing.OPEN).value
+
+
+def file_pieces(options: Options, found: Found, fs: FileSystem) -> Iterator[Piece]:
+    name, wanted = options.table.name, options.group
+    for directory in found.servers:
+        data = directory.path
+        match name:
+            case "snapshots":
+                for group, path in snapshot_files(fs, data):
+                    if wanted in (None, group):
+                        yield FilePiece(name, path, directory, group)
+            case "deliveries":
+                for group in delivery_groups(fs, data):
+                    if wanted in (None, group):
+                        yield FilePiece(name, data, directory, group, payloads=options.payloads)
+            case "events":
+                for path in journal_files(fs, data):
+                    yield FilePiece(name, path, directory)
+            case "files":
+                yield FilePiece(name, "wal", directory)
+                yield FilePiece(name, "other", directory)
+    if name == "histories":
+        for path in found.histories:
+            if is_history(path):
+                yield FilePiece(name, path)

@@ -1,0 +1,112 @@
+"""One server's log as audits plan with it: what every segment begins with, and what all of it says of each group."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from attrs import frozen
+
+from onyxlog.audits.source.directories import ServerDirectory
+from onyxlog.audits.source.following import Follower, PlacedFrame, Position
+from onyxlog.audits.source.survey import Spot, Standpoint, Survey
+from zraft.storage.errors import CorruptionError
+from zraft.storage.filesystem import FileSystem
+from zraft.storage.records import RecordFormatError, RecordReader, decode_record, is_entry
+
+
+@frozen
+class Start:
+    """What reading must know to begin at `position`: the number of the record before, and what groups stood at."""
+
+    position: Position
+    order: int
+    standpoints: tuple[tuple[int, Standpoint], ...]
+
+
+@frozen
+class Span:
+    """A piece of one segment file: from `start` up to `end` (bytes)."""
+
+    path: str
+    start: Start
+    end: Position
+
+
+class ServerLog:
+    """Read as far as it goes, by `advance`, as often as there may be more."""
+
+    def __init__(self, fs: FileSystem, directory: ServerDirectory, follower: Follower | None = None) -> None:
+        self.directory = directory
+        self.survey = Survey(directory.server, directory.instance)
+        self._follower = Follower(fs, directory.path) if follower is None else follower
+        self._records = RecordReader()
+        self._open: Span | None = None
+        self._closed: list[Span] = []
+        self._oldest: int | None = None
+
+    @property
+    def position(self) -> Position:
+        """Behind everything that was read."""
+        return self._follower.position
+
+    def start(self) -> Start:
+        """What reading on from here must know."""
+        return Start(self.position, self.survey.order, tuple(self.survey.standpoints().items()))
+
+    def spans(self) -> list[Span]:
+        """What was read, a span per segment, oldest first."""
+        return [*self._closed, *(() if self._open is None else (self._open,))]
+
+    def begin_span(self) -> None:
+        """Forget what was read; what is read from now on are spans of their own."""
+        self._closed, self._open = [], None
+
+    def take_spans(self) -> list[Span]:
+        """What was read since `begin_span`."""
+        spans = self.spans()
+        self.begin_span()
+        return spans
+
+    def advance(self) -> None:
+        """Read all that is there and was not read yet.
+
+        Raises:
+            GoneError, CorruptionError, StorageError: as the follower does.
+        """
+        for placed in self._follower.frames():
+            self.take(placed)
+
+    def take(self, placed: PlacedFrame) -> None:
+        """The next frame."""
+        span = self._open
+        if span is None or span.path != placed.path:
+            if span is not None:
+                self._closed.append(span)
+            if self._oldest is None:
+                self._oldest = placed.header.segment
+            start = Start(placed.before, self.survey.order, tuple(self.survey.standpoints().items()))
+            span = Span(placed.path, start, placed.after)
+        self._open = Span(span.path, span.start, placed.after)
+        oldest = placed.is_base and placed.header.segment == self._oldest
+        survey = self.survey
+        spot = Spot(placed.path, placed.frame.offset, placed.frame.number)
+        for fields in fields_of(self._records, placed):
+            if is_entry(fields):
+                survey.take_entry(fields, spot)
+            else:
+                survey.take(decode_record(fields), spot, oldest=oldest)
+
+
+def fields_of(records: RecordReader, placed: PlacedFrame) -> Iterator[Any]:
+    """The records of a frame, unpacked.
+
+    Raises:
+        CorruptionError: its checksums are right, but it holds something else.
+    """
+    try:
+        yield from records.arrays(placed.frame.body)
+    except RecordFormatError as error:
+        raise CorruptionError(
+            placed.path, placed.frame.offset, f"frame {placed.frame.number}: {error}"
+        ) from error
