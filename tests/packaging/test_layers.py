@@ -77,7 +77,13 @@ ALLOWED: Final[dict[str, tuple[str, ...]]] = {
     ),
     # judges what real servers did, by what they and their consumers wrote down
     "zraft.testing.topic_chaos": (
-        *(*SHARED, *STATE, "zraft.claims", "zraft.server.partition_entries", "zraft.server.partition_machine"),
+        *(
+            *SHARED,
+            *STATE,
+            "zraft.claims",
+            "zraft.server.partition_entries",
+            "zraft.server.partition_machine",
+        ),
         *("zraft.testing.broken", "zraft.testing.claims.checks", "zraft.testing.multicast.checks"),
     ),
     # the outside of a server: they talk to it through its port

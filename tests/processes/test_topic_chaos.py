@@ -57,7 +57,8 @@ def sent_one(producer: ProducerProcess) -> Callable[[], bool]:
 
 
 @pytest.mark.parametrize(
-    "victim", [pytest.param(0), pytest.param(1, marks=pytest.mark.long), pytest.param(2, marks=pytest.mark.long)]
+    "victim",
+    [pytest.param(0), pytest.param(1, marks=pytest.mark.long), pytest.param(2, marks=pytest.mark.long)],
 )
 def test_the_leader_of_each_destination_is_killed_at_each_step(
     victim: int, start_cluster: StartCluster, tmp_path: Path
@@ -159,7 +160,9 @@ def test_a_group_without_its_quorum_holds_up_what_is_sent_to_it_and_nothing_else
         assert (pending(cluster) or 0) > 0 or both.sent(), "what is addressed to the group waits"
         before = both.delivered(frozenset({held, free}))
         single.wait_delivered(30)
-        assert both.delivered(frozenset({held, free})) == before, "nobody is told of what half of its destinations lack"
+        assert both.delivered(frozenset({held, free})) == before, (
+            "nobody is told of what half of its destinations lack"
+        )
         for number in victims:
             cluster.start(number)
         cluster.wait_ready()
@@ -171,7 +174,9 @@ def test_a_group_without_its_quorum_holds_up_what_is_sent_to_it_and_nothing_else
 
 
 @pytest.mark.long
-def test_all_servers_are_killed_again_and_again_under_load(start_cluster: StartCluster, tmp_path: Path) -> None:
+def test_all_servers_are_killed_again_and_again_under_load(
+    start_cluster: StartCluster, tmp_path: Path
+) -> None:
     """Every server in turn, and all at once: logs, snapshots and deliveries on the disks are what is left."""
     cluster = start_cluster()
     places = groups_of(asyncio.run(created(cluster, {"one": 3, "two": 2})))

@@ -1,5 +1,5 @@
 """Marshal on real processes: consumers that are killed, stopped for longer than their leases, ended and started again, while
-messages keep coming. Afterwards the claims are worked out from the partitions' logs, and what was handed out is judged by them.
+messages keep coming. Afterwards claims are worked out from the partitions' logs, and what was handed out is judged by them.
 """
 
 from __future__ import annotations
@@ -59,7 +59,16 @@ class ConsumerProcess:
     def start(self) -> None:
         assert not self.runs
         command = [sys.executable, "-m", "tests.processes.claims_consumer", "--hosts", self._cluster.hosts()]
-        command += ["--client", self.client, "--group", GROUP, "--topic", TOPIC, "--journal", str(self.journal)]
+        command += [
+            "--client",
+            self.client,
+            "--group",
+            GROUP,
+            "--topic",
+            TOPIC,
+            "--journal",
+            str(self.journal),
+        ]
         command += ["--mode", str(int(self._mode)), "--queue-max", str(QUEUE_MAX)]
         with self._log.open("ab") as log:
             self._process = subprocess.Popen(
@@ -82,7 +91,9 @@ class ConsumerProcess:
             self._process.send_signal(signal.SIGCONT)
             self._process.send_signal(how)
             code = self._process.wait(PATIENT_S)
-            assert how is signal.SIGKILL or code == 0, f"{self.client}: exit code {code}: {self._log.read_text()[-3000:]}"
+            assert how is signal.SIGKILL or code == 0, (
+                f"{self.client}: exit code {code}: {self._log.read_text()[-3000:]}"
+            )
         self.is_stopped = False
 
     def require_running(self) -> None:
@@ -114,7 +125,9 @@ class Crowd:
     def trouble(self, rng: random.Random, rounds: int) -> None:
         """Each round somebody is killed and started again, stopped for longer than a claim lasts, or ended with release."""
         for number in range(rounds):
-            one = rng.choice([consumer for consumer in self.consumers if consumer.runs and not consumer.is_stopped])
+            one = rng.choice(
+                [consumer for consumer in self.consumers if consumer.runs and not consumer.is_stopped]
+            )
             match ("kill", "stop", "end", "stay dead")[number % 4]:
                 case "kill":
                     one.end(signal.SIGKILL)
@@ -166,11 +179,24 @@ def logs_of(cluster: Cluster, groups: Mapping[int, GroupId]) -> dict[int, list[E
 
 
 def taken(journals: list[Handed], mode: Mode) -> int:
-    return len({(one.partition, one.offset) for one in journals if mode is Mode.AT_MOST_ONCE or one.done_ns is not None})
+    return len(
+        {
+            (one.partition, one.offset)
+            for one in journals
+            if mode is Mode.AT_MOST_ONCE or one.done_ns is not None
+        }
+    )
 
 
 def run(
-    cluster: Cluster, directory: Path, mode: Mode, *, partitions: int, consumers: int, rounds: int, messages: int
+    cluster: Cluster,
+    directory: Path,
+    mode: Mode,
+    *,
+    partitions: int,
+    consumers: int,
+    rounds: int,
+    messages: int,
 ) -> ClaimsJudged:
     places = groups_of(asyncio.run(created(cluster, {TOPIC: partitions})))
     groups = {number: group for (_, number), group in places.items()}
@@ -184,7 +210,9 @@ def run(
         ends = asyncio.run(bounds(cluster))
         if mode is Mode.AT_LEAST_ONCE:
             wait_until(
-                lambda: taken(crowd.handed(), mode) >= sum(ends.values()), "everything to be processed", PATIENT_S
+                lambda: taken(crowd.handed(), mode) >= sum(ends.values()),
+                "everything to be processed",
+                PATIENT_S,
             )
         else:
             wait_until(lambda: asyncio.run(claimed(cluster, ends)), "everything to be claimed", PATIENT_S)
@@ -196,7 +224,9 @@ def run(
         cluster.kill(number, signal.SIGTERM)
     checks = Checks()
     logs = logs_of(cluster, groups)
-    assert sorted(logs) == sorted(groups), "a partition's log was compacted on every server: fewer messages, please"
+    assert sorted(logs) == sorted(groups), (
+        "a partition's log was compacted on every server: fewer messages, please"
+    )
     delivered = {number: replay(checks, number, groups[number], log) for number, log in logs.items()}
     assert delivered == ends
     return judge_claims(checks, journals, ends, group=GROUP, mode=mode, stops=stops, queue_max=QUEUE_MAX)
@@ -230,7 +260,9 @@ def test_a_few_consumers_share_a_topic_through_kills_stops_and_ends(
 
 @pytest.mark.long
 @pytest.mark.parametrize("mode", list(Mode))
-def test_twenty_consumers_share_32_partitions(mode: Mode, start_cluster: StartCluster, tmp_path: Path) -> None:
+def test_twenty_consumers_share_32_partitions(
+    mode: Mode, start_cluster: StartCluster, tmp_path: Path
+) -> None:
     found = run(start_cluster(), tmp_path, mode, partitions=32, consumers=20, rounds=24, messages=3000)
     assert found.handed >= 2500
     assert found.ended.get("expiry", 0) >= 4

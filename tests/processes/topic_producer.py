@@ -1,7 +1,7 @@
 """A producer as a process of its own, which may be killed at any moment. Run as `python -m tests.processes.topic_producer`.
 
-Sends messages to partitions drawn by a seed, several under way at a time, and writes a journal. It ends when its count is sent
-and decided; SIGTERM makes it stop sending, and end when everything is decided.
+Sends messages to partitions drawn by a seed, several under way at a time, and writes a journal. It ends when its count is
+sent and decided; SIGTERM makes it stop sending, and end when everything is decided.
 """
 
 from __future__ import annotations
@@ -56,15 +56,16 @@ class Sending:
 
 async def main(arguments: argparse.Namespace, journal: Journal) -> None:
     sending = Sending(arguments, journal)
-    asyncio.get_running_loop().add_signal_handler(
-        signal.SIGTERM, lambda: setattr(sending, "stopped", True)
-    )
-    async with Client(arguments.hosts, timeout_s=PATIENT_S) as client, Topics(client) as topics:
-        async with topics.producer(reach=Reach(arguments.reach)) as producer:
-            journal.note(f"producer {producer.id}")
-            async with asyncio.TaskGroup() as group:
-                for _ in range(arguments.window):
-                    group.create_task(sending.work(producer))
+    asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, lambda: setattr(sending, "stopped", True))
+    async with (
+        Client(arguments.hosts, timeout_s=PATIENT_S) as client,
+        Topics(client) as topics,
+        topics.producer(reach=Reach(arguments.reach)) as producer,
+    ):
+        journal.note(f"producer {producer.id}")
+        async with asyncio.TaskGroup() as group:
+            for _ in range(arguments.window):
+                group.create_task(sending.work(producer))
     journal.note("ended")
 
 

@@ -7,7 +7,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
@@ -28,11 +28,21 @@ ASK_S: Final = 10.0
 class ProducerProcess:
     """A producer that runs by itself and may be killed."""
 
-    def __init__(self, cluster: Cluster, directory: Path, name: str, places: Iterable[Place], **options: object) -> None:
+    def __init__(
+        self, cluster: Cluster, directory: Path, name: str, places: Iterable[Place], **options: object
+    ) -> None:
         self.name = name
         self.journal = directory / f"{name}.journal"
         self._log = directory / f"{name}.log"
-        command = [sys.executable, "-m", "tests.processes.topic_producer", "--hosts", cluster.hosts(), "--name", name]
+        command = [
+            sys.executable,
+            "-m",
+            "tests.processes.topic_producer",
+            "--hosts",
+            cluster.hosts(),
+            "--name",
+            name,
+        ]
         command += ["--journal", str(self.journal)]
         for topic, partition in places:
             command += ["--place", f"{topic}/{partition}"]
@@ -182,7 +192,9 @@ async def read_log(client: Client, group: GroupId) -> tuple[Read, ...] | None:
                 return tuple(found)
 
 
-async def read_all(cluster: Cluster, places: Mapping[Place, GroupId], servers: Sequence[int]) -> list[Reading]:
+async def read_all(
+    cluster: Cluster, places: Mapping[Place, GroupId], servers: Sequence[int]
+) -> list[Reading]:
     """The whole log of each place, from each of the servers that has it."""
     readings = []
     for number in servers:
@@ -220,17 +232,22 @@ def settled_readings(cluster: Cluster, places: Mapping[Place, GroupId], replicas
 
 async def merged_order(cluster: Cluster, topic: str, count: int) -> list[Key]:
     """The first `count` messages of a topic, all of its partitions in one order."""
-    async with Client(cluster.hosts(), timeout_s=PATIENT_S) as client, Topics(client) as topics:
-        async with topics.merged(topic) as consumer:
-            found: list[Key] = []
-            until = time.monotonic() + PATIENT_S
-            while len(found) < count:
-                assert time.monotonic() < until, f"{len(found)} of {count} messages of {topic} in one order"
-                found += [key_of(record.value) for record in await consumer.poll(1.0)]
-            return found
+    async with (
+        Client(cluster.hosts(), timeout_s=PATIENT_S) as client,
+        Topics(client) as topics,
+        topics.merged(topic) as consumer,
+    ):
+        found: list[Key] = []
+        until = time.monotonic() + PATIENT_S
+        while len(found) < count:
+            assert time.monotonic() < until, f"{len(found)} of {count} messages of {topic} in one order"
+            found += [key_of(record.value) for record in await consumer.poll(1.0)]
+        return found
 
 
-def judge_all(cluster: Cluster, producers: Producers, places: Mapping[Place, GroupId], replicas: int) -> Judged:
+def judge_all(
+    cluster: Cluster, producers: Producers, places: Mapping[Place, GroupId], replicas: int
+) -> Judged:
     """Everything is healed, every producer has ended: read every replica of `places`, and judge."""
     readings = settled_readings(cluster, places, replicas)
     merged = {}

@@ -43,7 +43,9 @@ def judged(found: History) -> Judged:
 
 def renumber(log: list[Read]) -> None:
     stamps = sorted(read.stamp for read in log)
-    log[:] = [evolve(read, offset=n, stamp=stamp) for n, (read, stamp) in enumerate(zip(log, stamps, strict=True))]
+    log[:] = [
+        evolve(read, offset=n, stamp=stamp) for n, (read, stamp) in enumerate(zip(log, stamps, strict=True))
+    ]
 
 
 def test_a_run_that_keeps_its_promises_passes_and_is_counted() -> None:

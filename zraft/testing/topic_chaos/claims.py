@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
+from itertools import pairwise
 from typing import Final
 
 from attrs import frozen
@@ -25,7 +26,7 @@ _KINDS: Final = ("H", "P")
 
 @frozen
 class Handed:
-    """A message that a program was given (ns of the machine's monotonic clock), and when it was done with it, if it was."""
+    """A message that a program was given, and when it was done with it, if it was; ns of the machine's monotonic clock."""
 
     client: str
     partition: int
@@ -37,7 +38,7 @@ class Handed:
 
 @frozen
 class ClaimsJudged:
-    """How much there was to judge. `late`: handed out by an owner that was stopped in between, after the next owner began."""
+    """How much there was to judge. `late`: handed out by an owner that was stopped meanwhile, after the next one began."""
 
     handed: int
     again: int
@@ -120,14 +121,17 @@ def judge_claims(
     for (partition, epoch), handed in by_claim.items():
         holding = holdings.get((partition, epoch))
         if holding is None or any(one.client != holding.owner.client for one in handed):
-            raise BrokenPromiseError("owners only", f"partition {partition}: epoch {epoch} is not of {handed[0].client}")
+            raise BrokenPromiseError(
+                "owners only", f"partition {partition}: epoch {epoch} is not of {handed[0].client}"
+            )
         if mode is Mode.AT_MOST_ONCE:
             _claimed_before(holding, handed)
     again = _again(by_claim, holdings, mode, queue_max)
     late = _late(by_claim, holdings)
     if late > stops:
         raise BrokenPromiseError(
-            "a stale owner stops", f"{late} messages were handed out after the next owner's first, with {stops} stops"
+            "a stale owner stops",
+            f"{late} messages were handed out after the next owner's first, with {stops} stops",
         )
     for partition, end in ends.items():
         _complete(checks, journals, group, partition, mode, end)
@@ -157,6 +161,7 @@ def _again(
         repeated: Counter[int] = Counter()
         for one in handed:
             earlier = given.get((partition, one.offset))
+            given[partition, one.offset] = epoch
             if earlier is None:
                 continue
             if earlier == epoch or mode is Mode.AT_MOST_ONCE:
@@ -172,15 +177,16 @@ def _again(
             repeated[earlier] += 1
         if any(count > queue_max for count in repeated.values()):
             raise BrokenPromiseError(
-                "reprocessing is bounded", f"partition {partition}, epoch {epoch}: {max(repeated.values())} messages again"
+                "reprocessing is bounded",
+                f"partition {partition}, epoch {epoch}: {max(repeated.values())} messages again",
             )
         again += sum(repeated.values())
-        for one in handed:
-            given[partition, one.offset] = epoch
     return again
 
 
-def _late(by_claim: Mapping[tuple[int, int], Sequence[Handed]], holdings: Mapping[tuple[int, int], Holding]) -> int:
+def _late(
+    by_claim: Mapping[tuple[int, int], Sequence[Handed]], holdings: Mapping[tuple[int, int], Holding]
+) -> int:
     """Messages handed out after a later owner's first one. A process that is stopped between the look at its lease and the
     program may hand out one so; a twin of the same client, which took over, is told with its next command only."""
     late = 0
@@ -189,7 +195,7 @@ def _late(by_claim: Mapping[tuple[int, int], Sequence[Handed]], holdings: Mappin
         epochs[partition].append(epoch)
     for partition, several in epochs.items():
         ordered = sorted(several)
-        for epoch, following in zip(ordered, ordered[1:], strict=False):
+        for epoch, following in pairwise(ordered):
             if holdings[partition, epoch].ended_by == "takeover":
                 continue
             began = min(one.handed_ns for one in by_claim[partition, following])
@@ -203,9 +209,13 @@ def _complete(
     if mode is Mode.AT_MOST_ONCE:
         left = [offset for offset, byte in enumerate(checks.taken(group, partition, end)) if not byte]
         if left:
-            raise BrokenPromiseError("liveness", f"partition {partition}: never claimed: {left[:10]} of {end}")
+            raise BrokenPromiseError(
+                "liveness", f"partition {partition}: never claimed: {left[:10]} of {end}"
+            )
         return
     done = {one.offset for one in journals if one.partition == partition and one.done_ns is not None}
     missing = sorted(set(range(end)) - done)
     if missing:
-        raise BrokenPromiseError("at least once", f"partition {partition}: never processed: {missing[:10]} of {end}")
+        raise BrokenPromiseError(
+            "at least once", f"partition {partition}: never processed: {missing[:10]} of {end}"
+        )

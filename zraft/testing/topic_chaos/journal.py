@@ -1,7 +1,7 @@
 """What a producer's process writes down, and how it is read after the process was killed. Pure but for the file it is given.
 
-A line is written before a message is sent, and another one when its outcome is known; each in one write, so that a kill loses
-at most the last one. Times are of the machine's monotonic clock, the same for all processes.
+A line is written before a message is sent, and another one when its outcome is known; each in one write, so that a kill
+loses at most the last one. Times are of the machine's monotonic clock, the same for all processes.
 """
 
 from __future__ import annotations
@@ -87,7 +87,8 @@ def read_journal(text: str) -> dict[Key, Sent]:
         key = Key(sender, int(number))
         if kind == "S":
             places = frozenset(
-                (topic, int(partition)) for topic, _, partition in (one.rpartition("/") for one in rest.split(","))
+                (topic, int(partition))
+                for topic, _, partition in (one.rpartition("/") for one in rest.split(","))
             )
             found[key] = Sent(key, places, int(at))
         else:

@@ -1,7 +1,7 @@
 """Judges what consumers of every replica read against what producers were told. Pure, and blind to how it is done.
 
-The names are those of docs/TOPICS.md, "Promises". Everything is healed and at rest when this is called: what is missing then is
-lost.
+The names are those of docs/TOPICS.md, "Promises". Everything is healed and at rest when this is called: what is missing
+then is lost.
 """
 
 from __future__ import annotations
@@ -91,7 +91,8 @@ def one_log_per_place(readings: Sequence[Reading]) -> dict[Place, tuple[Read, ..
         first = logs.setdefault(reading.place, reading)
         if first.reads != reading.reads:
             at = next(
-                (n for n, (a, b) in enumerate(zip(first.reads, reading.reads, strict=False)) if a != b), "the end"
+                (n for n, (a, b) in enumerate(zip(first.reads, reading.reads, strict=False)) if a != b),
+                "the end",
             )
             raise BrokenPromiseError(
                 "determinism",
@@ -113,10 +114,14 @@ def check_integrity(
             if key not in sent or place not in sent[key].places:
                 raise BrokenPromiseError("integrity", f"{place}: {tuple(key)} was not sent there")
             if stamps.setdefault(key, read.stamp) != read.stamp:
-                raise BrokenPromiseError("stamps", f"{tuple(key)} has {stamps[key]} and, at {place}, {read.stamp}")
+                raise BrokenPromiseError(
+                    "stamps", f"{tuple(key)} has {stamps[key]} and, at {place}, {read.stamp}"
+                )
         twice = [key for key, count in Counter(orders[place]).items() if count > 1]
         if twice:
-            raise BrokenPromiseError("exactly once", f"{place}: {tuple(twice[0])} and {len(twice) - 1} others twice")
+            raise BrokenPromiseError(
+                "exactly once", f"{place}: {tuple(twice[0])} and {len(twice) - 1} others twice"
+            )
         for a, b in pairwise(log):
             if a.stamp >= b.stamp:
                 raise BrokenPromiseError("stamps", f"{place}: {b.stamp} at {b.offset} is not above {a.stamp}")
@@ -131,9 +136,15 @@ def check_agreement(sent: Mapping[Key, Sent], orders: Mapping[Place, Sequence[Ke
     for key, one in sent.items():
         if where[key] and where[key] != one.places:
             missing = sorted(one.places - where[key])
-            raise BrokenPromiseError("agreement", f"{tuple(key)} is at {sorted(where[key])}, not at {missing}")
-        if (one.outcome is Outcome.DELIVERED and not where[key]) or (one.outcome is Outcome.NEVER and where[key]):
-            raise BrokenPromiseError("answers", f"{tuple(key)} was told as {one.outcome.value}, found at {where[key]}")
+            raise BrokenPromiseError(
+                "agreement", f"{tuple(key)} is at {sorted(where[key])}, not at {missing}"
+            )
+        if (one.outcome is Outcome.DELIVERED and not where[key]) or (
+            one.outcome is Outcome.NEVER and where[key]
+        ):
+            raise BrokenPromiseError(
+                "answers", f"{tuple(key)} was told as {one.outcome.value}, found at {where[key]}"
+            )
 
 
 def check_order(orders: Mapping[Place, Sequence[Key]], merged: Mapping[str, Sequence[Sequence[Key]]]) -> None:
@@ -158,7 +169,8 @@ def check_real_time(sent: Mapping[Key, Sent], orders: Mapping[Place, Sequence[Ke
         for key in reversed(order):
             if earliest < sent[key].sent_ns:
                 raise BrokenPromiseError(
-                    "real time", f"{place}: {tuple(key)} comes before {which}, and was sent after that was delivered"
+                    "real time",
+                    f"{place}: {tuple(key)} comes before {which}, and was sent after that was delivered",
                 )
             one = sent[key]
             if one.outcome is Outcome.DELIVERED and one.told_ns < earliest:
@@ -181,16 +193,23 @@ def check_producers(
                 continue
             producer, number = read.id
             if number <= numbers.get(producer, 0):
-                raise BrokenPromiseError("producer order", f"{place}: {tuple(key)} is behind {numbers[producer]}")
+                raise BrokenPromiseError(
+                    "producer order", f"{place}: {tuple(key)} is behind {numbers[producer]}"
+                )
             numbers[producer] = number
             came[key.sender].append(key.number)
         for sender, found in came.items():
             if found != alone[place, sender][: len(found)]:
-                raise BrokenPromiseError("producer order", f"{place}: messages of {sender} have a gap, or are out of turn")
+                raise BrokenPromiseError(
+                    "producer order", f"{place}: messages of {sender} have a gap, or are out of turn"
+                )
 
 
 def check_merged(
-    sent: Mapping[Key, Sent], orders: Mapping[Place, Sequence[Key]], topic: str, consumers: Sequence[Sequence[Key]]
+    sent: Mapping[Key, Sent],
+    orders: Mapping[Place, Sequence[Key]],
+    topic: str,
+    consumers: Sequence[Sequence[Key]],
 ) -> None:
     """*Merged*: consumers of a topic's partitions in one order have the same, with everything in it once."""
     everything = {key for place, order in orders.items() if place[0] == topic for key in order}
