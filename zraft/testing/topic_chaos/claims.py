@@ -109,7 +109,7 @@ def judge_claims(
     stops: int,
     queue_max: int,
 ) -> ClaimsJudged:
-    """After `replay` of all partitions; `ends` is how many messages each delivered, `stops` how often consumers were stopped.
+    """After `replay` of all partitions. `ends`: messages each delivered; `stops`: how often consumers were stopped.
 
     Raises:
         BrokenPromiseError: the first promise that does not hold.
