@@ -214,8 +214,8 @@ def steps(results: MulticastResults) -> Table:
     )
     notes = (
         "Steps at the leaders: the request, two for each commit, and what one leader says to another between two commits. "
-        "Read from the logs of the groups, message by message. Bundles: all that leaders on different servers said to each other "
-        "for each message; confirmations, floors and repeats included.",
+        "Read from the logs of the groups, message by message. Bundles: all that leaders on different servers said to each "
+        "other for each message; confirmations, floors and repeats included.",
     )
     return Table(
         "Steps of a message that is alone", head, tuple(rows), (8,), notes, _failed_of(results.genuine)
