@@ -39,7 +39,7 @@ async def main(arguments: argparse.Namespace, descriptor: int) -> None:
         marshaler = Marshaler(topics.claims_port(), arguments.client, arguments.group)
         consumer = marshaler.consumer([arguments.topic], options)
         async with consumer:
-            write(f"# {consumer.identity.instance}")
+            write(f"# started {consumer.identity.instance}")
 
             async def consume() -> None:
                 async for message in consumer.consume():

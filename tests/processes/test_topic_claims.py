@@ -50,6 +50,7 @@ class ConsumerProcess:
         self._cluster = cluster
         self._mode = mode
         self._process: subprocess.Popen[bytes] | None = None
+        self._starts = 0
         self.is_stopped = False
 
     @property
@@ -58,6 +59,7 @@ class ConsumerProcess:
 
     def start(self) -> None:
         assert not self.runs
+        self._starts += 1
         command = [sys.executable, "-m", "tests.processes.claims_consumer", "--hosts", self._cluster.hosts()]
         command += [
             "--client",
@@ -79,6 +81,16 @@ class ConsumerProcess:
                 cwd=ROOT,
                 env=self._cluster.environment(1) | {"PYTHONPATH": f"{ROOT}:{ROOT / 'client'}"},
             )
+
+    def wait_started(self) -> None:
+        """Until it consumes, and ends in good order when it is told to."""
+
+        def started() -> bool:
+            self.require_running()
+            text = self.journal.read_text() if self.journal.exists() else ""
+            return sum(line.startswith("# started") for line in text.splitlines()) == self._starts
+
+        wait_until(started, f"{self.client} to start", PATIENT_S)
 
     def signal(self, what: signal.Signals) -> None:
         assert self._process is not None
@@ -113,6 +125,8 @@ class Crowd:
     def __enter__(self) -> Crowd:
         for one in self.consumers:
             one.start()
+        for one in self.consumers:
+            one.wait_started()
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -144,6 +158,7 @@ class Crowd:
                     one.end(signal.SIGKILL)
                     time.sleep(2.5 * HEARTBEAT_MS / 1000)
                     one.start()
+            one.wait_started()
             time.sleep(rng.uniform(0, 1))
             for consumer in self.consumers:
                 consumer.require_running()
