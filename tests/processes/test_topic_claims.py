@@ -244,7 +244,7 @@ def run(
     )
     delivered = {number: replay(checks, number, groups[number], log) for number, log in logs.items()}
     assert delivered == ends
-    return judge_claims(checks, journals, ends, group=GROUP, mode=mode, stops=stops, queue_max=QUEUE_MAX)
+    return judge_claims(checks, journals, ends, group=GROUP, mode=mode, stops=stops)
 
 
 async def bounds(cluster: Cluster) -> dict[int, int]:

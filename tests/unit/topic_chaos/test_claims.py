@@ -83,12 +83,10 @@ class Story:
         first = 5 if mode is Mode.AT_MOST_ONCE else 4
         self.journals += [Handed("b", 0, n, self.b, 200 + n, 201 + n) for n in range(first, 10)]
 
-    def judged(self, *, stops: int = 0, queue_max: int = 50) -> ClaimsJudged:
+    def judged(self, *, stops: int = 0) -> ClaimsJudged:
         checks = Checks()
         end = replay(checks, 0, GROUP, self.log.entries)
-        return judge_claims(
-            checks, self.journals, {0: end}, group=NAME, mode=self.mode, stops=stops, queue_max=queue_max
-        )
+        return judge_claims(checks, self.journals, {0: end}, group=NAME, mode=self.mode, stops=stops)
 
 
 @pytest.mark.parametrize(("mode", "again"), [(Mode.AT_LEAST_ONCE, 1), (Mode.AT_MOST_ONCE, 0)])
@@ -171,11 +169,6 @@ def test_a_consumer_that_was_stopped_may_hand_out_one_late_message_per_stop() ->
     story = Story(Mode.AT_LEAST_ONCE)
     zombie(story)
     assert story.judged(stops=1).late == 1
-
-
-def test_more_again_than_a_queue_holds_is_found() -> None:
-    with pytest.raises(BrokenPromiseError, match="reprocessing is bounded"):
-        Story(Mode.AT_LEAST_ONCE).judged(queue_max=0)
 
 
 def test_a_log_in_which_two_own_at_once_is_found() -> None:
