@@ -69,6 +69,17 @@ ALLOWED: Final[dict[str, tuple[str, ...]]] = {
         *("zraft.operator.protocol", "zraft.operator.requests"),
     ),
     "zraft.testing": (*SHARED, *SETTINGS, *STATE, *EDGES, "zraft.groups", "zraft.server", "zraft.topics"),
+    # whole servers of partitions, whose consumers claim
+    "zraft.testing.partitions": (
+        *SHARED,
+        *STATE,
+        *EDGES,
+        "zraft.claims",
+        "zraft.groups",
+        "zraft.server",
+        "zraft.testing",
+        "zraft.topics",
+    ),
     # runs what decides on both sides of a claim
     "zraft.testing.claims": (
         *(*SHARED, "zraft.claims", "zraft_client.claims"),
