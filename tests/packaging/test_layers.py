@@ -86,6 +86,17 @@ ALLOWED: Final[dict[str, tuple[str, ...]]] = {
         *("zraft.testing.broken", "zraft.testing.planted_registry", "zraft.testing.schedule"),
         "zraft.testing.seed_runs",
     ),
+    # judges what real servers did, by what they and their consumers wrote down
+    "zraft.testing.topic_chaos": (
+        *(
+            *SHARED,
+            *STATE,
+            "zraft.claims",
+            "zraft.server.partition_entries",
+            "zraft.server.partition_machine",
+        ),
+        *("zraft.testing.broken", "zraft.testing.claims.checks", "zraft.testing.multicast.checks"),
+    ),
     # the outside of a server: they talk to it through its port
     "zraft.status": (*SHARED, *SETTINGS),
     "zraft.command_group": SHARED,
