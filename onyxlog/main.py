@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 import click
 
+from onyxlog.audit_command import audit
 from onyxlog.command_options import (
     LogService,
     import_from_directory,
@@ -48,6 +49,7 @@ def main() -> None:
 
 
 main.add_command(peer)
+main.add_command(audit)
 
 
 @main.command("submit-job")

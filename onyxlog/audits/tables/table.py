@@ -1,7 +1,7 @@
 """What a table is: a row type, its columns, and their types for Spark (DDL) and for Arrow.
 
-A row type is a frozen attrs class whose fields are `int`, `bool`, `str`, `bytes`, lists of `int` or `str`, and any of
-these or None. Field order is column order. Nothing here needs Spark or Arrow until a schema is asked for.
+A row type is a frozen attrs class whose fields are `int`, `float`, `bool`, `str`, `bytes`, lists of them, and any of these
+or None. Field order is column order. Nothing here needs Spark or Arrow until a schema is asked for.
 """
 
 from __future__ import annotations
@@ -16,7 +16,13 @@ from attrs import frozen
 if TYPE_CHECKING:
     import pyarrow
 
-_DDL: Final[Mapping[Any, str]] = {int: "BIGINT", bool: "BOOLEAN", str: "STRING", bytes: "BINARY"}
+_DDL: Final[Mapping[Any, str]] = {
+    int: "BIGINT",
+    float: "DOUBLE",
+    bool: "BOOLEAN",
+    str: "STRING",
+    bytes: "BINARY",
+}
 U64: Final = 1 << 64
 I64_MAX: Final = (1 << 63) - 1
 
@@ -74,6 +80,7 @@ class Table:
 
         plain: Mapping[Any, Any] = {
             int: pa.int64(),
+            float: pa.float64(),
             bool: pa.bool_(),
             str: pa.string(),
             bytes: pa.binary(),

@@ -44,7 +44,7 @@ def test_the_schema_for_spark_follows_from_the_row_type() -> None:
 def test_a_field_of_another_type_is_no_column() -> None:
     @attrs.frozen
     class Wrong:
-        ratio: float
+        ratio: complex
 
     with pytest.raises(AssertionError, match="ratio"):
         Table("wrong", Wrong, "nothing")

@@ -1,0 +1,111 @@
+"""Runs rules over tables, check by check, and says of each whether it holds, what breaks it, or that there was nothing.
+
+Who calls hands in frames and is told of progress; nothing here knows where tables come from or how results are shown.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping, Sequence
+from enum import StrEnum
+from typing import TYPE_CHECKING, Final
+
+from attrs import frozen
+
+from onyxlog.audits.jobs.keyed import violations_in, violations_of
+from onyxlog.audits.jobs.tables import ROWS
+from onyxlog.audits.rules.check import Check, Rule
+from onyxlog.audits.rules.violation import Violation, order_of
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+VIOLATIONS_MAX: Final = 1_000
+"""Of one check, in a report: a log that is broken in one place may break a promise at every entry after it."""
+
+
+class Verdict(StrEnum):
+    HOLDS = "holds"
+    BROKEN = "broken"
+    NO_DATA = "no data"
+    """Some table that the check needs has no rows: nothing was judged, and nothing is claimed."""
+
+
+@frozen(kw_only=True)
+class CheckResult:
+    """Attributes:
+    rows: of all tables that the check reads.
+    missing: tables without rows.
+    violations: the first ones, sorted; `more`: there are others.
+    """
+
+    rule: str
+    promise: str
+    verdict: Verdict
+    rows: int
+    seconds: float
+    missing: tuple[str, ...] = ()
+    violations: tuple[Violation, ...] = ()
+    more: bool = False
+
+
+Progress = Callable[[int, int, str], None]
+"""(checks done, checks in all, what is judged now)."""
+
+
+def no_progress(done: int, of: int, what: str) -> None:
+    """Tells nobody."""
+
+
+def audit(
+    spark: SparkSession,
+    frames: Mapping[str, DataFrame],
+    counts: Mapping[str, int],
+    rules: Sequence[Rule],
+    *,
+    violations_max: int = VIOLATIONS_MAX,
+    progress: Progress = no_progress,
+    clock: Callable[[], float] = time.perf_counter,
+) -> list[CheckResult]:
+    """Every check of the rules, in order.
+
+    Args:
+        frames: all tables by name, registered as views.
+        counts: their numbers of rows.
+    """
+    checks = [(rule, check) for rule in rules for check in rule.checks]
+    results = []
+    for done, (rule, check) in enumerate(checks):
+        progress(done, len(checks), f"{rule.id} {check.promise}")
+        results.append(_result(spark, frames, counts, rule, check, violations_max, clock))
+    progress(len(checks), len(checks), "done")
+    return results
+
+
+def _result(
+    spark: SparkSession,
+    frames: Mapping[str, DataFrame],
+    counts: Mapping[str, int],
+    rule: Rule,
+    check: Check,
+    violations_max: int,
+    clock: Callable[[], float],
+) -> CheckResult:
+    began = clock()
+    missing = tuple(name for name in check.tables if not counts.get(name, 0))
+    found: list[Violation] = []
+    if len(missing) < len(check.tables):
+        # Without some of its tables a check judges what the others have.
+        found = violations_in(violations_of(check, spark, frames, ROWS).limit(violations_max + 1))
+    needed = missing if check.inputs[0].table in missing or len(missing) == len(check.tables) else ()
+    verdict = Verdict.BROKEN if found else Verdict.NO_DATA if needed else Verdict.HOLDS
+    return CheckResult(
+        rule=rule.id,
+        promise=check.promise,
+        verdict=verdict,
+        rows=sum(counts.get(name, 0) for name in check.tables),
+        seconds=clock() - began,
+        missing=missing,
+        violations=tuple(sorted(found, key=order_of)[:violations_max]),
+        more=len(found) > violations_max,
+    )

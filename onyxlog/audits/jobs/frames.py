@@ -1,0 +1,32 @@
+"""Tables as frames of Spark, and as views by which rules' SQL names them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+
+from onyxlog.audits.jobs.tables import ALL_TABLES
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+
+def frames_of_rows(spark: SparkSession, tables: Mapping[str, Sequence[Any]]) -> dict[str, DataFrame]:
+    """Frames, and views, of all tables: of these rows, and empty where there are none."""
+    return registered(
+        {
+            name: spark.createDataFrame(
+                pa.Table.from_batches([table.batch(tables.get(name, ()))]), schema=table.ddl
+            )
+            for name, table in ALL_TABLES.items()
+        }
+    )
+
+
+def registered(frames: Mapping[str, DataFrame]) -> dict[str, DataFrame]:
+    """The same frames; each is a view by its name."""
+    for name, frame in frames.items():
+        frame.createOrReplaceTempView(name)
+    return dict(frames)

@@ -1,0 +1,59 @@
+"""Tables of the source, decoded once into Parquet: then every rule reads columns instead of logs."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from attrs import frozen
+
+from onyxlog.audits.jobs.auditing import Progress, no_progress
+from onyxlog.audits.jobs.frames import frames_of_rows, registered
+from onyxlog.audits.measurements import Measurements
+from onyxlog.audits.tables import TABLES
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+ROWS_PER_PARTITION: Final = 500_000
+"""Of a shuffle: what one task sorts in a few hundred megabytes."""
+
+
+@frozen
+class Loaded:
+    """All tables, as frames and views, and how many rows each has."""
+
+    frames: Mapping[str, DataFrame]
+    counts: Mapping[str, int]
+
+
+def load(
+    spark: SparkSession,
+    paths: Sequence[str],
+    measurements: Measurements,
+    directory: Path,
+    *,
+    progress: Progress = no_progress,
+) -> Loaded:
+    """Read everything below the paths, truncated entries included, into `directory`.
+
+    Raises:
+        AuditError: nothing of ours is below the paths.
+    """
+    frames = frames_of_rows(
+        spark, {"measured_tests": measurements.tests, "measured_trials": measurements.trials}
+    )
+    counts = {"measured_tests": len(measurements.tests), "measured_trials": len(measurements.trials)}
+    for done, name in enumerate(TABLES if paths else ()):
+        progress(done, len(TABLES), f"reading {name}")
+        target = str(directory / name)
+        reader = spark.read.format("zraft").option("table", name).option("entries", "written")
+        reader.option("paths", json.dumps(list(paths))).load().write.mode("overwrite").parquet(target)
+        frames[name] = spark.read.parquet(target)
+        counts[name] = frames[name].count()
+    parallel = spark.sparkContext.defaultParallelism
+    wanted = max(parallel, max(counts.values()) // ROWS_PER_PARTITION + 1)
+    spark.conf.set("spark.sql.shuffle.partitions", str(wanted))
+    return Loaded(registered(frames), counts)

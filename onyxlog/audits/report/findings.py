@@ -1,0 +1,116 @@
+"""All that an audit found, as one value: what every form of a report is made of. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import attrs
+from attrs import field, frozen
+
+from onyxlog.audits.figures import Figures
+from onyxlog.audits.jobs.auditing import CheckResult, Verdict
+from onyxlog.audits.rules.check import Rule
+from onyxlog.audits.rules.violation import Violation
+from onyxlog.audits.thesis_tables import ThesisTables
+
+
+@frozen(kw_only=True)
+class RuleResult:
+    """A rule's checks together. Broken if one is; no data only if none had any."""
+
+    rule: Rule
+    checks: tuple[CheckResult, ...]
+
+    @property
+    def verdict(self) -> Verdict:
+        found = {check.verdict for check in self.checks}
+        return next(
+            verdict for verdict in (Verdict.BROKEN, Verdict.HOLDS, Verdict.NO_DATA) if verdict in found
+        )
+
+    @property
+    def violations(self) -> tuple[Violation, ...]:
+        return tuple(one for check in self.checks for one in check.violations)
+
+    @property
+    def seconds(self) -> float:
+        return sum(check.seconds for check in self.checks)
+
+    @property
+    def rows(self) -> int:
+        return max(check.rows for check in self.checks)
+
+
+@frozen(kw_only=True)
+class Findings:
+    """Attributes:
+    title: what was audited, for people.
+    counts: rows of each table.
+    """
+
+    title: str
+    began: str
+    seconds: float
+    paths: tuple[str, ...]
+    version: str
+    counts: Mapping[str, int]
+    rules: tuple[RuleResult, ...]
+    figures: Figures = field(factory=Figures)
+    thesis: ThesisTables | None = None
+
+    @property
+    def violations(self) -> tuple[Violation, ...]:
+        return tuple(one for rule in self.rules for one in rule.violations)
+
+    @property
+    def broken(self) -> bool:
+        return any(rule.verdict is Verdict.BROKEN for rule in self.rules)
+
+    @property
+    def judged(self) -> int:
+        """Rules that had something to judge."""
+        return sum(rule.verdict is not Verdict.NO_DATA for rule in self.rules)
+
+
+def rule_results(rules: Sequence[Rule], checks: Sequence[CheckResult]) -> tuple[RuleResult, ...]:
+    """Results of checks by rule."""
+    return tuple(
+        RuleResult(rule=rule, checks=tuple(check for check in checks if check.rule == rule.id))
+        for rule in rules
+    )
+
+
+def as_json(findings: Findings) -> dict[str, Any]:
+    """Plain values for programs; keys are those of the classes."""
+    return {
+        "title": findings.title,
+        "began": findings.began,
+        "seconds": round(findings.seconds, 3),
+        "version": findings.version,
+        "paths": list(findings.paths),
+        "rows": dict(findings.counts),
+        "broken": findings.broken,
+        "rules": [
+            {
+                "rule": result.rule.id,
+                "title": result.rule.title,
+                "claim": result.rule.claim,
+                "verdict": result.verdict.value,
+                "checks": [
+                    {
+                        "promise": check.promise,
+                        "verdict": check.verdict.value,
+                        "rows": check.rows,
+                        "seconds": round(check.seconds, 3),
+                        "missing": list(check.missing),
+                        "violations": len(check.violations),
+                        "more": check.more,
+                    }
+                    for check in result.checks
+                ],
+            }
+            for result in findings.rules
+        ],
+        "violations": [attrs.asdict(one) for one in findings.violations],
+    }

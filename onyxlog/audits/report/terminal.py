@@ -1,0 +1,55 @@
+"""The summary of an audit for a terminal."""
+
+from __future__ import annotations
+
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from onyxlog.audits.jobs.auditing import Verdict
+from onyxlog.audits.report.findings import Findings
+
+SHOWN_MAX = 5
+"""Violations of one rule; the files have more."""
+_STYLES = {Verdict.HOLDS: "green", Verdict.BROKEN: "bold red", Verdict.NO_DATA: "bright_black"}
+
+
+def show(findings: Findings, console: Console) -> None:
+    """A line per rule, then the first violations with their places, then the verdict."""
+    table = Table(box=None, pad_edge=False, header_style="bright_black")
+    for name, justify in (
+        ("rule", "left"),
+        ("", "left"),
+        ("verdict", "left"),
+        ("rows", "right"),
+        ("s", "right"),
+    ):
+        table.add_column(name, justify=justify)  # type: ignore[arg-type]
+    for result in findings.rules:
+        verdict = result.verdict
+        count = len(result.violations)
+        more = "+" if any(check.more for check in result.checks) else ""
+        text = f"{count}{more} violations" if count else verdict.value
+        table.add_row(
+            result.rule.id,
+            result.rule.title,
+            Text(text, style=_STYLES[verdict]),
+            f"{result.rows:,}",
+            f"{result.seconds:.1f}",
+        )
+    console.print(table)
+    for result in findings.rules:
+        for one in result.violations[:SHOWN_MAX]:
+            console.print(Text(one.line(), style="red"), soft_wrap=True)
+        left = len(result.violations) - SHOWN_MAX
+        if left > 0:
+            console.print(Text(f"{result.rule.id}: {left} more in the report", style="red"))
+    broken = sum(result.verdict is Verdict.BROKEN for result in findings.rules)
+    silent = len(findings.rules) - findings.judged
+    console.print(
+        Text(
+            f"{findings.judged - broken} rules hold, {broken} broken, {silent} without data; "
+            f"{sum(findings.counts.values()):,} rows in {findings.seconds:.1f} s",
+            style="bold red" if broken else "bold",
+        )
+    )

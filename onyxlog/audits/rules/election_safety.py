@@ -1,0 +1,142 @@
+"""S1: a term has one leader, and it has the votes of a majority, each of which was given once. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator
+from typing import Final
+
+from onyxlog.audits.rules.check import Check, Input, Row, Rule
+from onyxlog.audits.rules.violation import Violation, violation_at
+from onyxlog.audits.tables.events import EventRow
+from onyxlog.audits.tables.hard_states import HardStateRow
+from onyxlog.audits.tables.members import MembershipRow
+from onyxlog.audits.tables.placed import Standing
+
+RULE: Final = "S1"
+VOTES: Final = "a vote is given once"
+LEADERS: Final = "one leader per term"
+MAJORITIES: Final = "a majority elects"
+LOG: Final = ("server", "instance", "group")
+
+
+def is_majority(of: Collection[int], votes: Collection[int]) -> bool:
+    return 2 * len(set(of).intersection(votes)) > len(of)
+
+
+def can_decide(configuration: MembershipRow, votes: Collection[int]) -> bool:
+    """A majority of the voters and, of a joint configuration, one of the outgoing voters."""
+    outgoing = configuration.outgoing
+    return is_majority(configuration.voters, votes) and (not outgoing or is_majority(outgoing, votes))
+
+
+def _votes(rows: Iterator[HardStateRow]) -> Iterator[Violation]:
+    before: HardStateRow | None = None
+    for row in rows:
+        if before is not None and row.term < before.term:
+            yield violation_at(
+                row,
+                rule=RULE,
+                promise=VOTES,
+                subject=f"term of server {row.server}",
+                index=row.term,
+                expected=f"term {before.term} or higher, which is durable before it",
+                found=f"term {row.term}",
+            )
+        elif before is not None and row.term == before.term and before.voted_for not in (None, row.voted_for):
+            yield violation_at(
+                row,
+                rule=RULE,
+                promise=VOTES,
+                subject=f"vote of server {row.server} in term {row.term}",
+                index=row.term,
+                expected=f"server {before.voted_for}, as before",
+                found="none" if row.voted_for is None else f"server {row.voted_for}",
+            )
+        before = row
+
+
+def _leaders(rows: Iterator[EventRow | HardStateRow]) -> Iterator[Violation]:
+    leader: EventRow | None = None
+    other_votes: dict[int, HardStateRow] = {}
+    given: set[int] = set()
+    for row in rows:
+        if isinstance(row, EventRow):
+            if leader is None:
+                leader = row
+            elif row.server != leader.server:
+                yield violation_at(
+                    row,
+                    rule=RULE,
+                    promise=LEADERS,
+                    subject=f"leader of term {row.term}",
+                    index=row.term,
+                    expected=f"server {leader.server} ({leader.file}:{leader.file_offset}) only",
+                    found=f"server {row.server} as well",
+                )
+        elif leader is not None and row.server in leader.votes:
+            if row.voted_for == leader.server:
+                given.add(row.server)
+            else:
+                other_votes[row.server] = row
+    for server, row in other_votes.items():
+        if leader is not None and server not in given:
+            yield violation_at(
+                row,
+                rule=RULE,
+                promise=LEADERS,
+                subject=f"vote of server {server} in term {row.term}",
+                index=row.term,
+                expected=f"server {leader.server}, which counted this vote",
+                found="none" if row.voted_for is None else f"server {row.voted_for}",
+            )
+
+
+def _majorities(rows: Iterator[Row]) -> Iterator[Violation]:
+    """Rows of one server's log and journal, by index: configurations, and its elections with the end of its log."""
+    in_force: list[MembershipRow] = []
+    for row in rows:
+        if isinstance(row, MembershipRow):
+            # One that was truncated later may have been in force then, or the one before it.
+            in_force = [*in_force[-8:], row] if row.standing == Standing.TRUNCATED else [row]
+        elif row.votes and in_force and not any(can_decide(each, row.votes) for each in in_force):
+            newest = in_force[-1]
+            yield violation_at(
+                row,
+                rule=RULE,
+                promise=MAJORITIES,
+                subject=f"leader of term {row.term}",
+                index=row.term,
+                expected=f"a majority of voters {_names(newest.voters)}"
+                + (f" and of {_names(newest.outgoing)}" if newest.outgoing else ""),
+                found=f"votes of {_names(row.votes)}",
+            )
+
+
+def _names(servers: Collection[int]) -> str:
+    return ", ".join(map(str, sorted(servers))) or "nobody"
+
+
+ELECTION_SAFETY: Final = Rule(
+    id=RULE,
+    title="Election safety",
+    claim="a term has one leader, elected by a majority of its configuration whose votes are durable and given once",
+    checks=(
+        Check(VOTES, (Input("hard_states", LOG, ("frame", "file_offset")),), _votes),
+        Check(
+            LEADERS,
+            (
+                Input("events", ("group", "term"), (0, "server", "seq"), {"kind": ("became_leader",)}),
+                Input("hard_states", ("group", "term"), (1, "server", "frame")),
+            ),
+            _leaders,
+        ),
+        Check(
+            MAJORITIES,
+            (
+                Input("members", LOG, ("index", 0, "frame")),
+                Input("events", LOG, ("index", 1, "seq"), {"kind": ("became_leader",)}),
+            ),
+            _majorities,
+        ),
+    ),
+)

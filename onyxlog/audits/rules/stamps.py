@@ -1,0 +1,140 @@
+"""S16: a message has one stamp everywhere, the largest proposal of its destinations, and stamps grow in every log. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Final
+
+from onyxlog.audits.rules.check import Check, Input, Row, Rule
+from onyxlog.audits.rules.violation import Violation, violation_at
+from onyxlog.audits.tables.deliveries import DeliveryRow
+from onyxlog.audits.tables.multicast import MulticastRow
+from onyxlog.audits.tables.placed import Standing
+
+RULE: Final = "S16"
+ONE: Final = "one stamp and content per message"
+GROW: Final = "stamps grow with offsets"
+REPLICAS: Final = "replicas deliver alike"
+LARGEST: Final = "the stamp is the largest proposal"
+_LOG: Final = ("server", "instance", "group")
+_MESSAGE: Final = ("producer", "number")
+_COMMITTED: Final = {"standing": (Standing.COMMITTED.value, Standing.OPEN.value)}
+STAMP_SQL: Final = "struct(time, time_group, sub, single)"
+
+
+def stamp_of(row: DeliveryRow) -> tuple[int, int, int, int]:
+    return row.time, row.time_group, row.sub, row.single
+
+
+def described(row: DeliveryRow) -> str:
+    return f"stamp {stamp_of(row)}, message {row.producer}:{row.number} of digest {row.payload_digest.hex()}"
+
+
+def _one(rows: Iterator[DeliveryRow]) -> Iterator[Violation]:
+    first: DeliveryRow | None = None
+    for row in rows:
+        if row.destinations is not None and row.group not in row.destinations:
+            yield _about(row, ONE, f"delivery at {list(row.destinations)} only", f"one at {row.group}")
+        elif first is None:
+            first = row
+        elif (stamp_of(row), row.payload_digest) != (stamp_of(first), first.payload_digest):
+            yield _about(row, ONE, f"{described(first)}, as at group {first.group}", described(row))
+
+
+def _grow(rows: Iterator[DeliveryRow]) -> Iterator[Violation]:
+    before: DeliveryRow | None = None
+    for row in rows:
+        if before is not None and stamp_of(row) <= stamp_of(before):
+            yield _about(
+                row, GROW, f"a stamp above {stamp_of(before)} at {before.offset}", f"{stamp_of(row)}"
+            )
+        before = row
+
+
+def _replicas(rows: Iterator[DeliveryRow]) -> Iterator[Violation]:
+    first: DeliveryRow | None = None
+    for row in rows:
+        if first is None:
+            first = row
+        elif row.chain != first.chain:
+            yield _about(
+                row,
+                REPLICAS,
+                f"chain {first.chain.hex()} ({described(first)}), as on server {first.server}",
+                f"chain {row.chain.hex()} ({described(row)})",
+            )
+
+
+def _largest(rows: Iterator[Row]) -> Iterator[Violation]:
+    """A message's proposals as groups logged them, then its deliveries."""
+    proposals: dict[int, MulticastRow] = {}
+    for row in rows:
+        if isinstance(row, MulticastRow):
+            if row.sender is None or row.time is None:
+                continue
+            known = proposals.setdefault(row.sender, row)
+            if known.time != row.time:
+                yield violation_at(
+                    row,
+                    rule=RULE,
+                    promise=LARGEST,
+                    subject=f"proposal of group {row.sender} for message {row.producer}:{row.number}",
+                    expected=f"{known.time}, as group {known.group} logged it",
+                    found=f"{row.time}",
+                )
+        elif row.destinations is not None and len(row.destinations) > 1 and proposals:
+            largest = max((one.time or 0, sender) for sender, one in proposals.items())
+            final = (row.time, row.time_group)
+            complete = set(proposals).issuperset(row.destinations)
+            if final < largest or (complete and final != largest):
+                yield _about(row, LARGEST, f"the largest proposal, {largest}", f"{final}")
+
+
+def _about(row: DeliveryRow, promise: str, expected: str, found: str) -> Violation:
+    return violation_at(
+        row,
+        rule=RULE,
+        promise=promise,
+        subject=f"message {row.producer}:{row.number} at offset {row.offset}",
+        index=row.offset,
+        expected=expected,
+        found=found,
+    )
+
+
+STAMPS: Final = Rule(
+    id=RULE,
+    title="Stamps of messages",
+    claim="a message has one stamp and content at all its destinations and replicas, and stamps grow with offsets",
+    checks=(
+        Check(
+            ONE,
+            (Input("deliveries", _MESSAGE, ("group", "server", "offset")),),
+            _one,
+            suspects=f"SELECT producer, number FROM deliveries GROUP BY ALL HAVING min({STAMP_SQL}) != max({STAMP_SQL}) "
+            "OR min(payload_digest) != max(payload_digest) OR bool_or(NOT array_contains(destinations, `group`))",
+        ),
+        Check(
+            GROW,
+            (Input("deliveries", _LOG, ("offset",)),),
+            _grow,
+            suspects="SELECT DISTINCT server, instance, `group` FROM (SELECT server, instance, `group`, "
+            f"{STAMP_SQL} AS stamp, lag({STAMP_SQL}) OVER (PARTITION BY server, instance, `group` ORDER BY offset) "
+            "AS before FROM deliveries) WHERE stamp <= before",
+        ),
+        Check(
+            REPLICAS,
+            (Input("deliveries", ("group", "offset"), ("server",)),),
+            _replicas,
+            suspects="SELECT `group`, offset FROM deliveries GROUP BY ALL HAVING min(chain) != max(chain)",
+        ),
+        Check(
+            LARGEST,
+            (
+                Input("multicast", _MESSAGE, (0, "group", "position"), {**_COMMITTED, "kind": ("remote",)}),
+                Input("deliveries", _MESSAGE, (1, "group", "offset")),
+            ),
+            _largest,
+        ),
+    ),
+)

@@ -1,0 +1,85 @@
+"""One audit from paths to findings: reads, judges, draws figures. The session, clocks and directories are handed in."""
+
+from __future__ import annotations
+
+import tempfile
+import time
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack
+from datetime import datetime
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from attrs import frozen
+
+from onyxlog.audits.figures import figures_of
+from onyxlog.audits.jobs.auditing import VIOLATIONS_MAX, Progress, audit, no_progress
+from onyxlog.audits.jobs.loading import load
+from onyxlog.audits.measurements import Measurements, read_measurements
+from onyxlog.audits.report.findings import Findings, rule_results
+from onyxlog.audits.rules.check import Rule
+from onyxlog.audits.thesis_tables import thesis_tables
+from zraft import __version__
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+
+@frozen(kw_only=True)
+class Asked:
+    """What is to be audited.
+
+    Attributes:
+        paths: data directories, recordings of peers and histories of clients, or directories that hold some.
+        results: results files of benchmarks.
+        tables: where decoded tables go and stay; None: into a directory that is removed again.
+    """
+
+    paths: tuple[str, ...]
+    rules: tuple[Rule, ...]
+    results: tuple[Path, ...] = ()
+    tables: Path | None = None
+    violations_max: int = VIOLATIONS_MAX
+
+
+def run(
+    spark: SparkSession,
+    asked: Asked,
+    *,
+    now: Callable[[], datetime],
+    progress: Progress = no_progress,
+    clock: Callable[[], float] = time.perf_counter,
+) -> Findings:
+    """Raises AuditError: a path is not there, or holds nothing that can be audited."""
+    began, started = clock(), now()
+    measurements = read_measurements(asked.results) if asked.results else Measurements((), ())
+    with ExitStack() as stack:
+        directory = asked.tables or Path(
+            stack.enter_context(tempfile.TemporaryDirectory(prefix="onyxlog-audit-"))
+        )
+        loaded = load(spark, asked.paths, measurements, directory, progress=progress)
+        checks = audit(
+            spark,
+            loaded.frames,
+            loaded.counts,
+            asked.rules,
+            violations_max=asked.violations_max,
+            progress=progress,
+            clock=clock,
+        )
+        figures = figures_of(spark, loaded.counts)
+    return Findings(
+        title=_title(asked.paths or tuple(map(str, asked.results))),
+        began=started.isoformat(sep=" ", timespec="seconds"),
+        seconds=clock() - began,
+        paths=(*asked.paths, *map(str, asked.results)),
+        version=__version__,
+        counts=loaded.counts,
+        rules=rule_results(asked.rules, checks),
+        figures=figures,
+        thesis=thesis_tables(measurements.tests, measurements.trials) if asked.results else None,
+    )
+
+
+def _title(paths: Sequence[str]) -> str:
+    return paths[0] if len(paths) == 1 else f"{paths[0]} and {len(paths) - 1} more"

@@ -1,0 +1,106 @@
+"""The headline tables of the theses, recomputed from what was measured (rule S22's other half). Pure.
+
+Zatt's published figures stand beside what comes of our raw results, cell by cell; where a cell was not measured, nothing
+does. Its figures: Accascina, 2017, tables 3.1 and 3.2, and section 3.2 on elections.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Final
+
+from attrs import frozen
+
+from onyxlog.audits.measurements import OK, MeasuredTest, MeasuredTrial
+from onyxlog.audits.rules.published_figures import Elections, elections
+
+ELECTION_CLAIMS: Final = ((80.0, 0.87), (100.0, 0.98))
+"""(milliseconds, share of 1,000 elections of five servers that took less)."""
+
+_BEST: Final[dict[tuple[int, int, int], int]] = {
+    # (workers per client, entries, bytes): the most requests per second of all its platforms
+    (10, 100, 100): 153,
+    (10, 100, 1000): 97,
+    (10, 1000, 100): 487,
+    (10, 1000, 1000): 483,
+    (100, 1000, 100): 1097,
+    (100, 1000, 1000): 498,
+    (256, 1000, 100): 135,
+    (256, 1000, 1000): 118,
+    (10, 5000, 100): 792,
+    (10, 5000, 1000): 712,
+    (100, 5000, 100): 1597,
+    (100, 5000, 1000): 483,
+    (256, 5000, 100): 699,
+    (256, 5000, 1000): 149,
+    (10, 10000, 100): 818,
+    (10, 10000, 1000): 657,
+    (100, 10000, 100): 1442,
+    (100, 10000, 1000): 451,
+    (256, 10000, 100): 1101,
+    (256, 10000, 1000): 707,
+}
+
+
+@frozen
+class Cell:
+    """One cell of Zatt's tables. `stable`: every attempt at it succeeded at once; `times`: ours to its best."""
+
+    target: str
+    servers: int
+    workers: int
+    entries: int
+    value_bytes: int
+    tests: int
+    seconds_per_entry: float
+    per_second: float
+    kb_per_second: float
+    stable: bool
+    published_best: int | None
+
+    @property
+    def times(self) -> float | None:
+        return self.per_second / self.published_best if self.published_best else None
+
+
+def cells(tests: Iterable[MeasuredTest]) -> list[Cell]:
+    """Closed-loop writes, by cell; of several tests of one the time is summed, as are the requests."""
+    found: dict[tuple[str, int, int, int, int], list[MeasuredTest]] = {}
+    for test in tests:
+        if test.operation == "write" and test.rate is None:
+            key = (test.target, test.servers, test.workers, test.entries, test.value_bytes)
+            found.setdefault(key, []).append(test)
+    return [_cell(key, some) for key, some in sorted(found.items())]
+
+
+def _cell(key: tuple[str, int, int, int, int], tests: Sequence[MeasuredTest]) -> Cell:
+    target, servers, workers, entries, size = key
+    good = [test for test in tests if test.state == OK and not test.superseded]
+    seconds, count = sum(test.elapsed_s for test in good), sum(test.acknowledged for test in good)
+    return Cell(
+        target=target,
+        servers=servers,
+        workers=workers,
+        entries=entries,
+        value_bytes=size,
+        tests=len(tests),
+        seconds_per_entry=seconds / count if count else 0.0,
+        per_second=count / seconds if seconds else 0.0,
+        kb_per_second=count * size / 1000 / seconds if seconds else 0.0,
+        stable=all(test.state == OK for test in tests),
+        published_best=_BEST.get((workers, entries, size)),
+    )
+
+
+@frozen
+class ThesisTables:
+    cells: tuple[Cell, ...]
+    elections: Elections | None
+    """Of runs that measured elections; None if no run did."""
+
+
+def thesis_tables(tests: Iterable[MeasuredTest], trials: Sequence[MeasuredTrial]) -> ThesisTables:
+    """All that can be recomputed."""
+    of_elections = [trial for trial in trials if trial.kind == "election"]
+    limits = tuple(limit for limit, _ in ELECTION_CLAIMS)
+    return ThesisTables(tuple(cells(tests)), elections(of_elections, limits) if of_elections else None)
