@@ -187,7 +187,9 @@ ALLOWED: Final[dict[str, tuple[str, ...]]] = {
     "onyxlog.audit_command": (*SHARED, "onyxlog"),
     "onyxlog.audits.source": (
         *(*SHARED, *STATE, "zraft.storage", "zraft.topics", "zraft.claims", "zraft.testing.checkers.history"),
-        *("onyxlog.ids", "onyxlog.errors", "onyxlog.audits", "onyxlog.replica"),
+        "zraft.server.partition_entries",
+        *("onyxlog.ids", "onyxlog.errors", "onyxlog.audits", "onyxlog.replica", "onyxlog.peer.recording"),
+        "onyxlog.peer.publishing",
     ),
     # what programs and people use of it
     "onyxlog.access": ("zraft.errors", "zraft.shell.secure", "zraft_client"),

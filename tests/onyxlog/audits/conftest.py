@@ -1,4 +1,4 @@
-"""What tests share: data directories that shipped code has written, made once, and one Spark session, which takes seconds."""
+"""What tests share: data directories that shipped code has written, and a Spark session, which takes seconds."""
 
 from __future__ import annotations
 
@@ -11,7 +11,6 @@ from typing import Any
 import pytest
 
 from onyxlog.audits.generating import Generator, Scenario
-
 
 COMMANDS = 3_000
 SCENARIO = Scenario(COMMANDS, batch=20, elections=3, snapshots=2, seed=5, segment_bytes=32 << 10)
