@@ -163,6 +163,7 @@ ALLOWED: Final[dict[str, tuple[str, ...]]] = {
         "onyxlog",
     ),
     "onyxlog.audits.generating": (*SHARED, *STATE, "zraft.storage", "zraft.offline"),
+    "onyxlog.audits.generate": ("onyxlog.audits.generating",),
     "onyxlog.audits.errors": ("onyxlog.errors",),
     "onyxlog.audits.java": ("onyxlog.audits.errors",),
     "onyxlog.audits.session": ("onyxlog.audits",),
@@ -185,6 +186,7 @@ ALLOWED: Final[dict[str, tuple[str, ...]]] = {
     ),
     "onyxlog.audits.report": ("onyxlog.audits",),
     "onyxlog.audit_command": (*SHARED, "onyxlog"),
+    "onyxlog.audit_follow_command": (*SHARED, "onyxlog"),
     "onyxlog.audits.source": (
         *(*SHARED, *STATE, "zraft.storage", "zraft.topics", "zraft.claims", "zraft.testing.checkers.history"),
         "zraft.server.partition_entries",
