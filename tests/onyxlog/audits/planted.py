@@ -233,6 +233,11 @@ def a_file_is_damaged(tables: Tables) -> None:
     change(tables, "files", lambda row: row.server == 2, damage="checksum of frame 7", file_offset=777)
 
 
+@plant("S6", "states are the fold of the log", server=4, group=0, index=7, file="server-4/journal", offset=7)
+def a_state_is_not_that_of_the_log(tables: Tables) -> None:
+    change(tables, "events", lambda row: (row.server, row.index) == (4, 7), digest=hashed("wrong"))
+
+
 @plant("S7", "configurations follow one another by joint ones", server=1, group=0, index=8)
 def voters_change_without_a_joint_configuration(tables: Tables) -> None:
     row = next(row for row in tables["members"] if row.server == 1 and row.index == 7)

@@ -33,6 +33,7 @@ from onyxlog.replica.commands import AddVirtualPeer, Command, Entry, Gc, JoinDir
 from onyxlog.replica.digests import CHAIN_START, digest
 from onyxlog.replica.playing import play
 from onyxlog.replica.replica import Replica
+from tests.onyxlog.audits import executed
 
 Tables = dict[str, list[Any]]
 INSTANCES: Final = {1: "a1", 2: "b2", 3: "c3"}
@@ -124,6 +125,12 @@ def _group_0(tables: Tables) -> None:
             **placed(1, 1590), group=0, frame=60, cause="truncate", from_index=6, last_index=6, last_term=1
         )
     )
+
+
+def _executed(tables: Tables) -> None:
+    """Another server's log with its payloads, which can be carried out again."""
+    tables["entry_payloads"], noted = executed.rows()
+    tables["events"] += noted
 
 
 def _journal(server: int) -> list[EventRow]:
@@ -427,9 +434,9 @@ def sound() -> Tables:
         for name in (
             *("entries", "commands", "hard_states", "truncations", "members", "snapshots", "deliveries"),
             *("multicast", "claims", "events", "replica_digests", "onyx_entries", "gossip", "log_reads"),
-            *("histories", "files", "measured_tests", "measured_trials"),
+            *("histories", "files", "measured_tests", "measured_trials", "entry_payloads"),
         )
     }
-    for fill in (_group_0, _clients, _partitions, _peers, _benchmark):
+    for fill in (_group_0, _clients, _partitions, _peers, _benchmark, _executed):
         fill(tables)
     return tables
