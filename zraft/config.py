@@ -109,6 +109,9 @@ class WalConfig:
         17_179_869_184,
         "The log's end that is kept in memory after a start, for slow followers.",
     )
+    group_tail_bytes_max: int = _count(
+        65_536, 0, 1_073_741_824, "The same of each partition's group, of which there may be hundreds."
+    )
     slow_fsync_ms: int = _count(
         1_000,
         0,
@@ -210,6 +213,28 @@ class TreeConfig:
 
 
 @frozen(kw_only=True)
+class TopicConfig:
+    """Topics. All of it is replicated, under names like topics_replication: `zraft settings` changes it."""
+
+    replication: int = _count(
+        3,
+        1,
+        15,
+        "Servers that hold each partition of a topic, as far as as many vote.",
+    )
+    dead_after_ms: int = _count(
+        600_000,
+        0,
+        31_536_000_000,
+        "Others take over the partitions of a server that was silent for so long; 0: only of one that was removed.",
+    )
+    topics_max: int = _count(4_096, 0, 65_536, "Topics; further ones are refused.")
+    groups_max: int = _count(16_384, 0, 65_536, "Partitions of all topics together.")
+    partitions_max: int = _count(1_024, 1, 1_024, "Partitions of one topic.")
+    producers_max: int = _count(262_144, 0, 1_048_576, "Producers of all sessions together.")
+
+
+@frozen(kw_only=True)
 class SnapshotConfig:
     """Snapshots of the state, and how much of the log is kept behind them."""
 
@@ -249,6 +274,100 @@ class SnapshotConfig:
         65_536,
         10_737_418_240,
         "What a leader sends of snapshots per second, to all followers together; live traffic keeps its latency.",
+    )
+
+
+@frozen(kw_only=True)
+class GroupsConfig:
+    """Partitions of topics, each a Raft group: hundreds on one server. A tick is one millisecond."""
+
+    items_max: int = _count(
+        64, 1, 128, "Groups that one shared heartbeat offers; more wait for the next one."
+    )
+    apply_bytes_max: int = _count(
+        1_048_576,
+        4_096,
+        1_073_741_824,
+        "Entries of one group applied in one turn; the rest waits for the next.",
+    )
+    log_bytes_max: int = _count(
+        1_048_576,
+        4_096,
+        1_073_741_824,
+        "Entries of a group in memory; beyond, those that are applied are read from the log when they are needed.",
+    )
+    asleep_log_bytes_max: int = _count(
+        4_096, 0, 1_073_741_824, "The same for a group that has nothing to do."
+    )
+    snapshot_bytes: int = _count(
+        4_194_304,
+        4_096,
+        1_099_511_627_776,
+        "Entries since the last snapshot of a group at which the next one is due.",
+    )
+    keep_log_bytes_max: int = _count(
+        16_777_216,
+        1,
+        1_099_511_627_776,
+        "Log kept before a group's snapshot for followers that are behind; beyond, they take the snapshot.",
+    )
+    wal_bytes_max: int = _count(
+        536_870_912,
+        8_192,
+        1_099_511_627_776,
+        "Log of all groups at which the group that needs its oldest part is snapshotted, however little it wrote.",
+    )
+    snapshots_at_once: int = _count(2, 1, 64, "Snapshots of groups that are written at a time.")
+    transfers_at_once: int = _count(
+        4, 1, 1_024, "Leaderships of groups that are moved to their preferred servers at a time."
+    )
+    transfer_pause_ticks: int = _count(20, 1, 60_000, "Time between two beginnings of such a move.")
+
+
+@frozen(kw_only=True)
+class DeliveriesConfig:
+    """What partitions delivered, in segments that consumers read."""
+
+    segment_bytes_max: int = _count(
+        67_108_864,
+        4_096,
+        1_099_511_627_776,
+        "A segment is closed before it grows beyond; retention removes whole segments.",
+    )
+    frame_bytes_max: int = _count(
+        262_144, 256, 16_777_216, "Deliveries that are compressed and checked together."
+    )
+    compression_level: int = _count(1, 0, 19, "Of zstd; 0 stores deliveries as they are.")
+    sync_bytes_max: int = _count(
+        8_388_608,
+        1,
+        1_099_511_627_776,
+        "Of one partition, what may be written before it is made durable without being asked.",
+    )
+    checkpoint_bytes: int = _count(
+        8_388_608,
+        1,
+        1_099_511_627_776,
+        "What a start after a crash reads at most of the segment that was being written, about.",
+    )
+    index_stride_bytes: int = _count(
+        65_536, 1, 1_099_511_627_776, "A point to start reading from every so many bytes of a segment."
+    )
+    indices_max: int = _count(
+        256, 1, 1_048_576, "Segments whose points are in memory at once, over all partitions."
+    )
+    files_max: int = _count(256, 4, 1_048_576, "Segments open at once, over all partitions.")
+    waiting_bytes_max: int = _count(
+        33_554_432,
+        1_048_576,
+        4_294_967_296,
+        "Deliveries that wait for the disk; beyond, nothing more is applied to partitions for a while.",
+    )
+    sync_interval_ms: int = _count(
+        2_000,
+        10,
+        600_000,
+        "How long deliveries wait to be made durable if nobody asks; the log holds them meanwhile.",
     )
 
 
@@ -417,7 +536,10 @@ class ServerConfig:
     client: ClientConfig = ClientConfig()
     peer: PeerConfig = PeerConfig()
     tree: TreeConfig = TreeConfig()
+    topics: TopicConfig = TopicConfig()
     snapshot: SnapshotConfig = SnapshotConfig()
+    groups: GroupsConfig = GroupsConfig()
+    deliveries: DeliveriesConfig = DeliveriesConfig()
     tls: TlsConfig = TlsConfig()
     auth: AuthConfig = AuthConfig()
     audit: AuditConfig = AuditConfig()
@@ -437,7 +559,10 @@ SECTIONS: Final[Mapping[str, type[Any]]] = {
     "client": ClientConfig,
     "peer": PeerConfig,
     "tree": TreeConfig,
+    "topics": TopicConfig,
     "snapshot": SnapshotConfig,
+    "groups": GroupsConfig,
+    "deliveries": DeliveriesConfig,
     "tls": TlsConfig,
     "auth": AuthConfig,
     "audit": AuditConfig,
@@ -553,6 +678,12 @@ def validate(config: ServerConfig) -> None:
         raise ConfigError(
             f"raft.election_timeout_ticks: found {raft.election_timeout_ticks}, expected at least three times "
             f"raft.heartbeat_ticks ({raft.heartbeat_ticks}), so that two lost heartbeats do not start an election"
+        )
+    groups = config.groups
+    if groups.wal_bytes_max < 2 * groups.snapshot_bytes:
+        raise ConfigError(
+            f"groups.wal_bytes_max: found {groups.wal_bytes_max}, expected at least twice groups.snapshot_bytes "
+            f"({groups.snapshot_bytes}), so that groups are snapshotted for their size before their age"
         )
     if config.session_timeout_ms_max < config.session_timeout_ms_min:
         raise ConfigError(

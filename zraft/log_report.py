@@ -9,7 +9,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any, Final
 
+from attrs import asdict
+
 from zraft.errors import ProtocolError
+from zraft.group_log_report import group_entry_value
+from zraft.ids import GroupId
 from zraft.raft.membership import Membership
 from zraft.raft.messages import Entry, EntryKind, HardState
 from zraft.raft.snapshot import SnapshotMeta
@@ -24,6 +28,8 @@ from zraft.storage.records import (
     RosterRecord,
     TruncateRecord,
 )
+from zraft.topics.codec import decode_registry
+from zraft.topics.registry_values import Retention
 from zraft.tree import txn
 
 _OPCODES: Final = {
@@ -63,6 +69,7 @@ _FIELDS: Final[dict[int, tuple[str, ...]]] = {
     txn.ADD: ("path", "prefix", "amount"),
     txn.WILL: ("parent", "prefix", "data"),
     txn.TRUNCATE: ("directory", "first", "origin_path", "origin_data"),
+    txn.TOPICS: ("registry",),
 }
 """Names of a command's fields after its opcode; those of other opcodes are shown by their place."""
 _SECRET: Final = ("password", "digest")
@@ -73,7 +80,7 @@ def record_value(record: Record | BaseRecord, *, data: bool) -> dict[str, Any]:
     """The record as what JSON can hold; znode data only if `data`, as hexadecimal text."""
     match record:
         case EntryRecord(group, entry):
-            return {"record": "entry", "group": group, **_entry_value(entry, data=data)}
+            return {"record": "entry", "group": group, **_entry_value(group, entry, data=data)}
         case HardStateRecord(group, hard_state):
             return {"record": "hard_state", "group": group, **_hard_state_value(hard_state)}
         case TruncateRecord(group, from_index):
@@ -98,7 +105,9 @@ def record_lines(value: dict[str, Any]) -> Iterator[str]:
     """A value of `record_value` as lines: the record's own, then one for each command, indented."""
     value = dict(value)
     batches = value.pop("batches", ())
+    of_group = value.pop("commands", ())
     yield f"{value.pop('record'):<10} {_words(value)}"
+    yield from (f"    {_command_line(command)}" for command in of_group)
     for batch in batches:
         origin = (
             f"server {batch['server']} boot {batch['boot']} seq {batch['seq']}"
@@ -111,7 +120,7 @@ def record_lines(value: dict[str, Any]) -> Iterator[str]:
                 yield f"    {origin}{session}: {_command_line(command)}"
 
 
-def _entry_value(entry: Entry, *, data: bool) -> dict[str, Any]:
+def _entry_value(group: GroupId, entry: Entry, *, data: bool) -> dict[str, Any]:
     value: dict[str, Any] = {
         "index": entry.index,
         "term": entry.term,
@@ -121,7 +130,9 @@ def _entry_value(entry: Entry, *, data: bool) -> dict[str, Any]:
         "bytes": len(entry.payload),
     }
     try:
-        if entry.kind is EntryKind.COMMANDS:
+        if entry.kind is EntryKind.COMMANDS and group:
+            value |= group_entry_value(entry.payload, data=data)
+        elif entry.kind is EntryKind.COMMANDS:
             log_time_ms, wall_time_ms, batches = txn.unpack_entry(entry.payload)
             value |= {"log_time_ms": log_time_ms, "wall_time_ms": wall_time_ms}
             value["batches"] = [_batch_value(batch, data=data) for batch in batches]
@@ -194,9 +205,32 @@ def _field_value(name: str, field: Any, *, data: bool) -> Any:
                 str(key): _HIDDEN if any(word in str(key) for word in _SECRET) else _plain(item, data=data)
                 for key, item in field.items()
             }
+        case "registry", bytes():
+            return _registry_value(field)
         case "session" | "czxid", int():
             return f"{field:#x}"
     return _HIDDEN if name == "password" else _plain(field, data=data)
+
+
+def _registry_value(packed: bytes) -> Any:
+    """A command about topics: nothing in it is a client's data."""
+    try:
+        command = decode_registry(packed)
+    except ProtocolError:
+        return "malformed"
+    fields = {name: _readable(value) for name, value in asdict(command, recurse=False).items()}
+    return {"kind": type(command).__name__, **fields}
+
+
+def _readable(value: Any) -> Any:
+    match value:
+        case bytes():
+            return value.hex()
+        case tuple():
+            return [_readable(item) for item in value]
+        case Retention():
+            return asdict(value)
+    return value
 
 
 def _acl_value(row: Any) -> Any:

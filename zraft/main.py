@@ -21,6 +21,7 @@ from zraft.errors import ConfigError
 from zraft.key_command import key
 from zraft.member_command import member
 from zraft.settings_command import settings as settings_group
+from zraft.topic_command import topic
 
 if TYPE_CHECKING:
     from zraft.zoo_cfg import Note
@@ -375,4 +376,5 @@ main.add_command(
     _LateCommand("import", "zraft.import_command", "import_", "Found a cluster with the tree of a ZooKeeper.")
 )
 main.add_command(member)
+main.add_command(topic)
 main.add_command(settings_group)

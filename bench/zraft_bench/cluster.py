@@ -90,10 +90,15 @@ class LocalCluster:
         self._count = servers
         self.addresses: dict[int, Address] = {}
         self.processes: dict[int, ServerProcess] = {}
+        self._data: dict[int, Path] = {}
 
     @property
     def hosts(self) -> str:
         return ",".join(str(address) for address in self.addresses.values())
+
+    def directories(self) -> list[Path]:
+        """The servers' data directories."""
+        return list(self._data.values())
 
     @property
     def count(self) -> int:
@@ -123,7 +128,7 @@ class LocalCluster:
         cluster = ",".join(f"{n}={address}" for n, address in self.addresses.items())
         for n, address in self.addresses.items():
             # No attempt inherits another one's directory: it may be of a cluster at other ports.
-            data = self._directory / f"{ports[0]}-server-{n}"
+            data = self._data[n] = self._directory / f"{ports[0]}-server-{n}"
             command = zraft_command("serve", "--id", str(n), "--data", str(data), "--address", str(address))
             command += ["--cluster", cluster, "--log-format", "json"]
             if self._count > 1:

@@ -29,13 +29,13 @@ class LoadError(ZraftError):
     """A process of the load generator could not do its part."""
 
 
-class Generator:
-    """The processes that carry out `orders`, one each. Use it in an `async with` statement: leaving it ends them."""
+class LoadProcesses:
+    """Processes of `module`, one per order, told what to do by lines; leaving its `async with` statement ends them."""
 
-    def __init__(self, orders: Sequence[Order]) -> None:
+    def __init__(self, module: str, orders: Sequence[Any]) -> None:
+        self._module = module
         self._orders = list(orders)
         self._processes: list[asyncio.subprocess.Process] = []
-        self._reading: list[asyncio.Task[None]] = []
 
     async def __aenter__(self) -> Self:
         return self
@@ -63,7 +63,7 @@ class Generator:
         """
         for order in self._orders:
             process = await asyncio.create_subprocess_exec(
-                *(sys.executable, "-m", "zraft_bench.load_process"),
+                *(sys.executable, "-m", self._module),
                 stdin=asyncio.subprocess.PIPE,
                 stdout=asyncio.subprocess.PIPE,
                 limit=LINE_BYTES_MAX,
@@ -75,37 +75,11 @@ class Generator:
             self._say(process, to_plain(order))
         try:
             async with asyncio.timeout(READY_TIMEOUT_S):
-                await asyncio.gather(*(self._expect(process, "ready") for process in self._processes))
+                await self.expect_of_all("ready")
         except TimeoutError:
             raise LoadError(
                 f"the load processes were not connected and ready within {READY_TIMEOUT_S:.0f} s"
             ) from None
-
-    async def run(
-        self, start_s: float, *, on_began: Callable[[float], None] = lambda _: None
-    ) -> tuple[Part, ...]:
-        """Begin in `start_s` seconds; what each process saw.
-
-        `on_began` gets the monotonic time at which the first of them began.
-
-        Raises:
-            LoadError: a process failed, or took far longer than the test.
-        """
-        for process in self._processes:
-            self._say(process, {"start": start_s})
-        limit = start_s + self._longest() + OVERTIME_S
-        try:
-            async with asyncio.timeout(limit):
-                began = await asyncio.gather(*(self._expect(one, "began") for one in self._processes))
-                on_began(min(began))
-                parts = await asyncio.gather(*(self._expect(one, "part") for one in self._processes))
-        except TimeoutError:
-            raise LoadError(f"not finished after {limit:.0f} s, given up") from None
-        return tuple(from_plain(Part, part, "part") for part in parts)
-
-    def _longest(self) -> float:
-        """A round that is begun goes on for one deadline beyond the time, and its last request takes another one."""
-        return max(order.workload.seconds_min + 2 * order.workload.deadline_s for order in self._orders)
 
     def _say(self, process: asyncio.subprocess.Process, message: Any) -> None:
         assert process.stdin is not None
@@ -120,3 +94,43 @@ class Generator:
         if name not in message:
             raise LoadError(f"a load process says: {message.get('error', message)}")
         return message[name]
+
+    def say_to_all(self, **message: Any) -> None:
+        for process in self._processes:
+            self._say(process, message)
+
+    async def expect_of_all(self, name: str) -> list[Any]:
+        """What each says next, which has to be `name`. Raises LoadError."""
+        return list(await asyncio.gather(*(self._expect(one, name) for one in self._processes)))
+
+
+class Generator(LoadProcesses):
+    """The processes that carry out `orders`, one each. Use it in an `async with` statement: leaving it ends them."""
+
+    def __init__(self, orders: Sequence[Order]) -> None:
+        super().__init__("zraft_bench.load_process", orders)
+        self._longest_s = max(
+            # A round that is begun goes on for one deadline beyond the time, and its last request takes another one.
+            (one.workload.seconds_min + 2 * one.workload.deadline_s for one in orders),
+            default=0.0,
+        )
+
+    async def run(
+        self, start_s: float, *, on_began: Callable[[float], None] = lambda _: None
+    ) -> tuple[Part, ...]:
+        """Begin in `start_s` seconds; what each process saw.
+
+        `on_began` gets the monotonic time at which the first of them began.
+
+        Raises:
+            LoadError: a process failed, or took far longer than the test.
+        """
+        self.say_to_all(start=start_s)
+        limit = start_s + self._longest_s + OVERTIME_S
+        try:
+            async with asyncio.timeout(limit):
+                on_began(min(await self.expect_of_all("began")))
+                parts = await self.expect_of_all("part")
+        except TimeoutError:
+            raise LoadError(f"not finished after {limit:.0f} s, given up") from None
+        return tuple(from_plain(Part, part, "part") for part in parts)

@@ -13,6 +13,8 @@ from typing import Final
 
 from zraft_bench import thesis
 from zraft_bench.election_times import DEFINITIONS, distribution, series
+from zraft_bench.multicast_results import MulticastResults
+from zraft_bench.multicast_tables import tables_of
 from zraft_bench.results import OK, Run, TestResult
 from zraft_bench.workload import Operation
 
@@ -57,6 +59,8 @@ def _run(run: Run, plots: Mapping[str, tuple[str, bytes]]) -> Iterable[str]:
         yield from _tests(run.tests)
     if run.trials:
         yield from _trials(run)
+    if run.multicast is not None:
+        yield from _topics(run.multicast)
     for title, png in plots.values():
         data = base64.b64encode(png).decode()
         yield f'<p><img alt="{escape(title)}" src="data:image/png;base64,{data}"></p>'
@@ -236,6 +240,19 @@ def _trials(run: Run) -> Iterable[str]:
             f"{thesis.ELECTION_SERVERS} servers. It does not say from when; its shortest election timeout was 100 ms, so "
             "the time to notice the loss cannot be in it.</p>"
         )
+
+
+def _topics(results: MulticastResults) -> Iterable[str]:
+    for table in tables_of(results):
+        yield f"<h3>{escape(table.title)}</h3>"
+        yield from (f"<p class=note>{escape(note)}</p>" for note in table.notes)
+        rows = [
+            ("failed" if n in table.failed else "", [escape(cell) for cell in row])
+            for n, row in enumerate(table.rows)
+        ]
+        yield _table(table.head, rows, table.texts)
+    for note in sorted({note for cell in results.cells for note in cell.notes}):
+        yield f"<p class=note>{escape(note)}</p>"
 
 
 def _table(head: Sequence[str], rows: Sequence[Row], texts: Sequence[int] = ()) -> str:

@@ -17,7 +17,7 @@ import gc
 import json
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
 from typing import IO, Any, Final
 
 from attrs import frozen
@@ -103,7 +103,10 @@ class _Input(asyncio.StreamReaderProtocol):
         super().connection_lost(exc)
 
 
-async def _main() -> None:
+Serve = Callable[[asyncio.StreamReader, IO[bytes]], Coroutine[Any, Any, None]]
+
+
+async def _main(serve: Serve) -> None:
     loop = asyncio.get_running_loop()
     reader = asyncio.StreamReader(limit=LINE_BYTES_MAX)
     serving = loop.create_task(serve(reader, sys.stdout.buffer))
@@ -112,8 +115,13 @@ async def _main() -> None:
         await serving
 
 
-if __name__ == "__main__":
+def run_on_pipes(serve: Serve) -> None:
+    """Run `serve` with this process' standard input and output; the end of the input cancels it."""
     import uvloop
 
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-        runner.run(_main())
+        runner.run(_main(serve))
+
+
+if __name__ == "__main__":
+    run_on_pipes(serve)

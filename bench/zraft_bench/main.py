@@ -24,6 +24,7 @@ COMMANDS: Final = {
     "election": "zraft_bench.election_command:election",
     "failover": "zraft_bench.election_command:failover",
     "compare": "zraft_bench.compare_command:compare",
+    "multicast": "zraft_bench.multicast_command:multicast",
     "gossip": "zraft_bench.gossip_command:gossip",
     "report": "zraft_bench.report_command:report",
 }

@@ -60,6 +60,11 @@ def plots_of(run: Run) -> list[Plot]:
         found.append(
             draw("failover", "Writes after the loss of a leader", lambda axes: _elections(axes, outages))
         )
+    if run.multicast is not None:
+        # Only here: it draws with what is below.
+        from zraft_bench import multicast_plots
+
+        found += multicast_plots.plots_of(run.multicast)
     return found
 
 

@@ -12,6 +12,7 @@ from typing import Final
 from attrs import evolve, field, frozen
 
 from zraft_bench.histogram import Histogram, Summary
+from zraft_bench.multicast_results import MulticastResults
 from zraft_bench.workload import Workload
 
 FORMAT: Final = 1
@@ -194,6 +195,7 @@ class Run:
     settings: dict[str, str] = field(factory=dict)
     tests: tuple[TestResult, ...] = ()
     trials: tuple[ElectionTrial, ...] = ()
+    multicast: MulticastResults | None = None
     ended: str = ""
     notes: tuple[str, ...] = ()
 

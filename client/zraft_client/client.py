@@ -10,7 +10,7 @@ import asyncio
 import contextlib
 import random
 import ssl
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Final, TypeVar
 
 from attrs import frozen
@@ -249,6 +249,11 @@ class Client(AsyncCalls):
         return self._timeout_s
 
     @property
+    def rng(self) -> random.Random:
+        """What jitter is drawn from."""
+        return self._calls.rng
+
+    @property
     def session(self) -> Session | None:
         """The session, None without one."""
         return self._session
@@ -441,6 +446,21 @@ class Client(AsyncCalls):
         """A dictionary by its name; it need not exist."""
         return AsyncDictionary(self, name)
 
+    def sibling(self, address: Address) -> Client:
+        """A client of one server of the same cluster, with what this one shows of itself, and without a session."""
+        return Client(
+            [address],
+            session=False,
+            session_timeout_s=self._session_timeout_s,
+            timeout_s=self._timeout_s,
+            connect_timeout_s=self._connect_timeout_s,
+            discover=False,
+            auth=self._auth,
+            tls=self._tls,
+            server_hostname=self._server_hostname,
+            rng=self._calls.rng,
+        )
+
     # -- subscriptions
 
     def subscribe_dictionary(
@@ -474,6 +494,11 @@ class Client(AsyncCalls):
         waiter = SubscriptionWaiter(self, subscription)
         call = self._calls.call(subscription.request(), _NEVER, waiter, prompt=True)
         subscription.id = self._calls.subscribe(call, subscription)
+
+    def post(self, fields: Mapping[str, Any]) -> None:
+        """Send what has an id of its own and no answer, on this connection or never."""
+        self._calls.post(fields)
+        self._flush_soon()
 
     def grant(self, subscription: int, count: int) -> None:
         self._calls.post(requests.credit(subscription, count))

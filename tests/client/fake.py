@@ -493,7 +493,10 @@ LOOP_TURNS: Final = 5
 """More than a transport takes to be made, or to be lost."""
 
 WRITES: Final = frozenset(
-    ("put", "delete", "increment", "append", "create", "set", "remove", "multi", "truncate", "will")
+    (
+        *("put", "delete", "increment", "append", "create", "set", "remove", "multi", "truncate", "will"),
+        *("create_topic", "alter_topic", "delete_topic", "register_producer", "close_producer"),
+    )
 )
 
 

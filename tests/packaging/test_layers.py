@@ -21,12 +21,21 @@ ALLOWED: Final[dict[str, tuple[str, ...]]] = {
     "zraft.errors": (),
     "zraft.ids": (),
     "zraft.raft": SHARED,
-    "zraft.tree": SHARED,
+    # group 0's share of topics is part of its state
+    "zraft.tree": (
+        *(*SHARED, "zraft.topics.codec", "zraft.topics.message", "zraft.topics.registry"),
+        *("zraft.topics.registry_commands", "zraft.topics.registry_image", "zraft.topics.registry_items"),
+        "zraft.topics.registry_values",
+    ),
     # partitions of topics, each a group of its own; knows neither Raft nor the tree of group 0
     "zraft.topics": SHARED,
+    "zraft.topics.placement": (*SHARED, "zraft.topics", "zraft.groups.description"),
     "zraft.claims": SHARED,
     "zraft.wire": (*SHARED, *STATE),
     "zraft.wire.reconfig": (*SHARED, *STATE, "zraft.wire", "zraft.address"),
+    # what is about topics is decoded whole
+    "zraft.wire.native_topics": (*SHARED, *STATE, "zraft.wire", "zraft.claims", "zraft.topics"),
+    "zraft.wire.native_topic_answers": (*SHARED, *STATE, "zraft.wire", "zraft.topics"),
     "zraft.storage": (*SHARED, *STATE),
     # files of partitions: knows neither consensus nor the log that it is fed from
     "zraft.storage.delivery": (
@@ -56,6 +65,7 @@ ALLOWED: Final[dict[str, tuple[str, ...]]] = {
     "zraft.operator.client": (*SHARED, *SETTINGS, "zraft.operator", "zraft.transport"),
     "zraft.server": (
         *(*SHARED, *SETTINGS, *STATE, *EDGES, "zraft.admin"),
+        *("zraft.claims", "zraft.groups", "zraft.topics"),
         *("zraft.operator.protocol", "zraft.operator.requests"),
     ),
     "zraft.testing": (*SHARED, *SETTINGS, *STATE, *EDGES, "zraft.groups", "zraft.server", "zraft.topics"),
@@ -78,7 +88,14 @@ ALLOWED: Final[dict[str, tuple[str, ...]]] = {
         "zraft.tree.node",
         "zraft.wire",
     ),
-    "zraft.log_report": (*SHARED, *STATE, "zraft.storage.records", "zraft.storage.delivery.values"),
+    "zraft.group_log_report": (
+        *(*SHARED, "zraft.claims.commands", "zraft.topics.commands", "zraft.topics.message"),
+        *("zraft.topics.view", "zraft.server.partition_entries"),
+    ),
+    "zraft.log_report": (
+        *(*SHARED, *STATE, "zraft.storage.records", "zraft.storage.delivery.values"),
+        *("zraft.topics.codec", "zraft.topics.registry_values", "zraft.group_log_report"),
+    ),
     "zraft.log_command": (*SHARED, *STATE, "zraft.storage", "zraft.log_report"),
     # without a running server: states from files, and directories from states
     "zraft.offline": (*SHARED, *STATE, "zraft.storage", "zraft.wire"),
@@ -97,6 +114,7 @@ ALLOWED: Final[dict[str, tuple[str, ...]]] = {
     "zraft.operator_options": (*SHARED, *SETTINGS, "zraft.operator", "zraft.transport.keys"),
     "zraft.member_command": (*SHARED, *SETTINGS, "zraft.operator", "zraft.operator_options"),
     "zraft.settings_command": (*SHARED, "zraft.operator", "zraft.operator_options"),
+    "zraft.topic_command": (*SHARED, "zraft.operator", "zraft.operator_options"),
     # composition roots
     "zraft.main": ("zraft",),
     "zraft.__main__": ("zraft.main",),
@@ -199,6 +217,10 @@ ALLOWED: Final[dict[str, tuple[str, ...]]] = {
     "onyxlog.__main__": ("onyxlog.main",),
     # what people import, and what measures through it: the outside of a server, in packages of their own
     "zraft_client": (*SHARED, "zraft.address", "zraft.wire"),
+    "zraft_client.topics": (
+        *(*SHARED, "zraft.address", "zraft.claims", "zraft.topics", "zraft.wire", "zraft_client"),
+    ),
+    "zraft_client.kafkalite": (*SHARED, "zraft.address", "zraft_client"),
     "zraft_client.claims": (*SHARED, "zraft.claims", "zraft_client.errors"),
     "zraft_bench": (
         *(*SHARED, *SETTINGS, "zraft.command_group", "zraft.status", "zraft_client"),
@@ -232,7 +254,7 @@ PURE: Final = (
     *("zraft.groups", "zraft.raft", "zraft.topics", "zraft.tree", "zraft.claims", "zraft.wire"),
     *("zraft.properties", "zraft.zoo_cfg", "zraft.zoo_env"),
     *("zraft.operator.requests", "zraft.operator.protocol"),
-    *("zraft.log_report", "zraft.offline.founders", "zraft.offline.walking"),
+    *("zraft.log_report", "zraft.group_log_report", "zraft.offline.founders", "zraft.offline.walking"),
     *("zraft.admin.commands", "zraft.admin.metrics", "zraft.admin.status", "zraft.admin.summary"),
     *("zraft_client.calls", "zraft_client.errors", "zraft_client.pacing", "zraft_client.protocol"),
     "zraft_client.requests",
@@ -241,6 +263,8 @@ PURE: Final = (
     *("zraft_client.claims.health", "zraft_client.claims.lease", "zraft_client.claims.messages"),
     *("zraft_client.claims.options", "zraft_client.claims.port", "zraft_client.claims.requests"),
     "zraft_client.claims.tracking",
+    *("zraft_client.topics.dispatch", "zraft_client.topics.errors", "zraft_client.topics.payloads"),
+    *("zraft_client.topics.records", "zraft_client.topics.requests", "zraft_client.topics.values"),
 )
 IMPURE: Final = frozenset(
     (

@@ -141,11 +141,15 @@ class GroupHost(Placing):
     def propose(self, group: GroupId, payload: bytes, count: int) -> tuple[int, int] | None:
         """Append one batch of `count` commands: see `Raft.propose`. (index, term) of its entry; None: keep it."""
         replica = self.groups.get(group)
-        if replica is None or replica.raft.role is not Role.LEADER:
+        if replica is None or replica.raft.role is not Role.LEADER or self._held:
             return None
         self._touch(replica)
         index = replica.raft.propose(payload, count)
-        return None if index is None else (index, replica.raft.term)
+        if index is None:
+            return None
+        self._entries += 1
+        self._commands += count
+        return index, replica.raft.term
 
     def read_index(self, group: GroupId, context: int) -> None:
         """Ask for a linearizable read: see `Raft.read_index`. It takes a round of that group, no shared heartbeat."""
@@ -154,20 +158,41 @@ class GroupHost(Placing):
             self._touch(replica)
             replica.raft.read_index(context)
 
+    def hold(self, held: bool) -> None:
+        """Apply nothing and take no proposals for now: what applying gives has nowhere to go. Everything else goes on."""
+        if held == self._held:
+            return
+        self._held = held
+        if not held:
+            self._touch_all([group for group, replica in self.groups.items() if replica.has_more_to_apply])
+
     @property
     def wants_turn(self) -> bool:
         """Does what arrived since the last turn give one something to do now?"""
+        return self.stirred or self._commit.due
+
+    @property
+    def stirred(self) -> bool:
+        """The same, but for what only waits for the disk."""
         return (
             bool(self._touched)
-            or self._commit.due
             or bool(self._effects.forgotten)
             or any(peer.taken.answer_due for peer in self.peers.values())
         )
 
+    @property
+    def frame_due(self) -> bool:
+        """Could a frame be written now?"""
+        return self._commit.due
+
     # -- one turn
 
-    def turn(self, elapsed: int) -> GroupEffects:
-        """Everything that follows from what arrived, and from `elapsed` more ticks in which this process ran."""
+    def turn(self, elapsed: int, *, may_write: bool = True) -> GroupEffects:
+        """Everything that follows from what arrived, and from `elapsed` more ticks in which this process ran.
+
+        Not `may_write`: the log's disk is busy with a frame of somebody else; what is to be written waits for a turn
+        in which it is not.
+        """
         assert elapsed >= 0
         self.now += elapsed
         self._turns += 1
@@ -186,7 +211,7 @@ class GroupHost(Placing):
             self._speak(peer)
         effects, self._effects = self._effects, GroupEffects()
         effects.touched = list(touched)
-        effects.records = self._commit.next_frame()
+        effects.records = self._commit.next_frame() if may_write else None
         effects.wake_in = self._wake_in()
         return effects
 
@@ -215,14 +240,14 @@ class GroupHost(Placing):
                 self._retention.wrote(group, size)
         if ready.read_states:
             replica.reads += ready.read_states
-        if replica.apply(self.settings.apply_bytes_max):
+        if not self._held and replica.apply(self.settings.apply_bytes_max):
             self._effects.applied.append(group)
         if replica.reads:
             self._effects.reads += [(group, context) for context in replica.take_reads()]
         if raft.log.bytes_in_memory > self.settings.log_bytes_max:
             raft.log.evict_to(replica.applied_index)
         self._show(replica)
-        if replica.has_more_to_apply:
+        if replica.has_more_to_apply and not self._held:
             self._touched[group] = replica
         if raft.role is Role.LEADER:
             self._rest_leading(replica)
@@ -292,4 +317,6 @@ class GroupHost(Placing):
             strangers_total=self._strangers,
             moves_total=self._moves.begun,
             snapshots_total=self._snapshots,
+            entries_total=self._entries,
+            commands_total=self._commands,
         )

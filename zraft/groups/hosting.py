@@ -55,7 +55,9 @@ class HostState:
         self._retention = Retention(settings)
         self._moves = Moves(settings)
         self._effects = GroupEffects()
+        self._held = False
         self._turns = self._touches = self._mistakes = self._strangers = self._snapshots = 0
+        self._entries = self._commands = 0
 
     def _peer(self, server: ServerId) -> Peer:
         peer = self.peers.get(server)

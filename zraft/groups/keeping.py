@@ -45,7 +45,7 @@ class Keeping(Sharing):
     def _keep_log_short(self) -> None:
         for group in tuple(self._retention.due()):
             replica = self.groups[group]
-            if not replica.applied_index:
+            if not replica.applied_index or replica.machine.stopped:
                 self._retention.put_off(group)
             elif replica.applied_index == replica.snapshot_index:
                 # Its state is on the disk; what is left of its log was kept for who is slow.

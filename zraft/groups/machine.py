@@ -10,6 +10,10 @@ from zraft.raft.messages import Entry
 class StateMachine(Protocol):
     """The replicated state of one group. It changes by committed entries alone, and alike on every server (D-5)."""
 
+    @property
+    def stopped(self) -> bool:
+        """It met an entry that it cannot carry out: it takes no more, and there is no image of it."""
+
     def apply(self, entry: Entry) -> None:
         """Take the next COMMANDS entry. What its leader is to do about it, the machine keeps for its owner."""
 

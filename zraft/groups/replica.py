@@ -87,15 +87,17 @@ class Replica:
 
     def apply(self, bytes_max: int) -> bool:
         """Apply what is committed and durable here (D-7), at most about so much at once; True if anything was."""
-        raft = self.raft
+        raft, machine = self.raft, self.machine
         applicable = raft.applicable_index
-        if self.applied_index >= applicable:
+        if self.applied_index >= applicable or self.machine.stopped:
             return False
         left = bytes_max
         while self.applied_index < applicable and left > 0:
             for entry in raft.log.slice(self.applied_index + 1, applicable + 1, left):
                 if entry.kind is EntryKind.COMMANDS:
-                    self.machine.apply(entry)
+                    machine.apply(entry)
+                    if machine.stopped:
+                        return True
                 self.applied_index = entry.index
                 self.next_position = entry.next_position
                 left -= len(entry.payload) + 1
@@ -103,7 +105,7 @@ class Replica:
 
     @property
     def has_more_to_apply(self) -> bool:
-        return self.applied_index < self.raft.applicable_index
+        return self.applied_index < self.raft.applicable_index and not self.machine.stopped
 
     def where_applied(self) -> SnapshotMeta:
         """Where the log stands at the state machine's index, which is not 0."""

@@ -10,7 +10,8 @@ class GroupsStatistics:
     """A moment of one `GroupHost`; the `_total` fields count since it was made.
 
     `misplaced` are groups led here that another server should lead and could. `touched_total` are groups that were
-    looked at, one per group and turn: what the work of a server grows with.
+    looked at, one per group and turn: what the work of a server grows with. `entries_total` and `commands_total` are what
+    leaders here appended, no-ops and changes of members apart.
     """
 
     groups: int
@@ -29,3 +30,5 @@ class GroupsStatistics:
     strangers_total: int
     moves_total: int
     snapshots_total: int
+    entries_total: int
+    commands_total: int

@@ -111,7 +111,7 @@ class OperatorClient:
             raise ConfigError("--connect: found nothing, expected HOST:PORT,…")
         self._addresses = list(addresses)
         self._ring = ring
-        self._timeout_s = timeout_s
+        self.timeout_s = timeout_s
         self._entropy = entropy
         self._connection: _Connection | None = None
 
@@ -142,7 +142,7 @@ class OperatorClient:
             UncertainError: it may have been done or not.
             OperatorError: no server could be asked; says for each why not.
         """
-        until = time.monotonic() + self._timeout_s
+        until = time.monotonic() + self.timeout_s
         redirects = 0
         while True:
             connection = self._connection or self._connect(self._addresses, until)
@@ -154,7 +154,7 @@ class OperatorClient:
                 if not isinstance(request, READ_ONLY):
                     raise UncertainError(
                         f"{connection.address}: the request was sent, then {error}; it may have been carried out or "
-                        "not: look before you repeat it (`zraft member list`, `zraft settings show`)"
+                        "not: look before you repeat it (`zraft member list`, `zraft settings show`, `zraft topic list`)"
                     ) from error
                 if time.monotonic() + RETRY_S >= until:
                     raise OperatorError(f"{connection.address}: {error}") from error

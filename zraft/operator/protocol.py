@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, Final
 
 import msgpack
-from attrs import NOTHING, fields, frozen
+from attrs import NOTHING, fields, frozen, has
 
 from zraft.errors import ProtocolError
 from zraft.ids import INSTANCE_BYTES, SERVER_ID_MAX, SERVER_ID_MIN
@@ -89,6 +89,12 @@ def _rows(kind: type[Any]) -> Check:
     return check
 
 
+def _servers(value: Any, name: str) -> tuple[int, ...]:
+    if type(value) is not list or len(value) > ROWS_MAX:
+        raise ProtocolError(f"{name}: expected an array of at most {ROWS_MAX} servers, found {_found(value)}")
+    return tuple(_server(one, name) for one in value)
+
+
 _number: Final = _integer(0, NUMBER_MAX)
 _signed: Final = _integer(-(2**63), NUMBER_MAX)
 _server: Final = _integer(SERVER_ID_MIN, SERVER_ID_MAX)
@@ -105,6 +111,15 @@ _REQUESTS: Final[Mapping[str, tuple[type[Any], tuple[Check, ...]]]] = {
     "settings.show": (requests.SettingsShow, ()),
     "settings.set": (requests.SettingsSet, (_text(1), _signed)),
     "feature.raise": (requests.FeatureRaise, (_or_none(_number),)),
+    "topic.list": (requests.TopicList, (_text(0),)),
+    "topic.describe": (requests.TopicDescribe, (_text(1), _number)),
+    "topic.create": (
+        requests.TopicCreate,
+        (_text(1), _number, _or_none(_number), _or_none(_number)),
+    ),
+    "topic.alter": (requests.TopicAlter, (_text(1), _number)),
+    "topic.retain": (requests.TopicRetain, (_text(1), _or_none(_number), _or_none(_number))),
+    "topic.delete": (requests.TopicDelete, (_text(1),)),
 }
 _ROWS: Final[Mapping[type[Any], tuple[Check, ...]]] = {
     requests.MemberLine: (
@@ -112,6 +127,11 @@ _ROWS: Final[Mapping[type[Any], tuple[Check, ...]]] = {
         *(_or_none(_number), _or_none(_number), _or_none(_number)),
     ),
     requests.SettingLine: (_text(1), _signed, _or_none(_signed)),
+    requests.TopicLine: (
+        *(_text(1), _number, _number, _number, _number),
+        *(_or_none(_number), _or_none(_number)),
+    ),
+    requests.PartitionLine: (_number, _number, _or_none(_server), _servers, _text(1)),
 }
 _REPLIES: Final[Mapping[str, tuple[type[Any], tuple[Check, ...]]]] = {
     "members": (
@@ -122,6 +142,14 @@ _REPLIES: Final[Mapping[str, tuple[type[Any], tuple[Check, ...]]]] = {
     "snapshot": (requests.SnapshotFile, (_server, _snapshot, _number, _number, _signed)),
     "part": (requests.SnapshotPart, (_number, _binary(0, PART_BYTES_MAX))),
     "settings": (requests.SettingsListing, (_rows(requests.SettingLine), _number, _number)),
+    "topics": (requests.TopicListing, (_rows(requests.TopicLine), _boolean, _number, _number)),
+    "topic": (
+        requests.TopicDescription,
+        (
+            *(_text(1), _number, _number, _or_none(_number), _or_none(_number)),
+            *(_rows(requests.PartitionLine), _boolean),
+        ),
+    ),
 }
 _REFUSED: Final = (_text(0), _or_none(_text(1)), _boolean)
 _REQUEST_NAMES: Final = {kind: name for name, (kind, _) in _REQUESTS.items()}
@@ -150,7 +178,9 @@ def _map(value: Any) -> dict[str, Any]:
 
 
 def _plain(value: Any) -> Any:
-    return [_map(row) for row in value] if type(value) is tuple else value
+    if type(value) is not tuple:
+        return value
+    return [_map(item) if has(type(item)) else item for item in value]
 
 
 @frozen

@@ -79,6 +79,55 @@ class FeatureRaise:
     level: int | None
 
 
+@frozen
+class TopicList:
+    """The topics whose names come after `after`, in the order of names: a page of them."""
+
+    after: str = ""
+
+
+@frozen
+class TopicDescribe:
+    """One topic, with its partitions from number `first` on: a page of them."""
+
+    name: str
+    first: int = 0
+
+
+@frozen
+class TopicCreate:
+    """A new topic. What is kept of each partition is bounded by its size, its age, both, or (None) not at all."""
+
+    name: str
+    partitions: int
+    retention_bytes: int | None = None
+    retention_age_ms: int | None = None
+
+
+@frozen
+class TopicAlter:
+    """More partitions."""
+
+    name: str
+    partitions: int
+
+
+@frozen
+class TopicRetain:
+    """Another bound of what is kept; None: no bound."""
+
+    name: str
+    retention_bytes: int | None
+    retention_age_ms: int | None
+
+
+@frozen
+class TopicDelete:
+    """Everything in it goes."""
+
+    name: str
+
+
 OperatorRequest = (
     MemberList
     | MemberAdd
@@ -90,6 +139,12 @@ OperatorRequest = (
     | SettingsShow
     | SettingsSet
     | FeatureRaise
+    | TopicList
+    | TopicDescribe
+    | TopicCreate
+    | TopicAlter
+    | TopicRetain
+    | TopicDelete
 )
 
 
@@ -171,6 +226,54 @@ class SettingsListing:
 
 
 @frozen
+class TopicLine:
+    """A topic: `partitions` take messages, `wanted` are to; `moving` of them are on their way to other disks."""
+
+    name: str
+    topic: int
+    partitions: int
+    wanted: int
+    moving: int
+    retention_bytes: int | None
+    retention_age_ms: int | None
+
+
+@frozen
+class TopicListing:
+    """A page; `more` if there are others after it. `deleting` partitions of topics that are gone are not empty yet."""
+
+    topics: tuple[TopicLine, ...]
+    more: bool
+    producers: int
+    deleting: int
+
+
+@frozen
+class PartitionLine:
+    """A partition: its group, the servers that are to hold it, who is to lead. `state` is "ready", "moving", or "adding"
+    while it does not take messages yet."""
+
+    number: int
+    group: int
+    preferred: ServerId | None
+    servers: tuple[int, ...]
+    state: str
+
+
+@frozen
+class TopicDescription:
+    """A topic and a page of its partitions; `more` if others follow."""
+
+    name: str
+    topic: int
+    wanted: int
+    retention_bytes: int | None
+    retention_age_ms: int | None
+    partitions: tuple[PartitionLine, ...]
+    more: bool
+
+
+@frozen
 class Refused:
     """It was not done, and `text` says why and what to do.
 
@@ -183,7 +286,16 @@ class Refused:
     retriable: bool = False
 
 
-OperatorReply = MemberListing | Done | SnapshotFile | SnapshotPart | SettingsListing | Refused
+OperatorReply = (
+    MemberListing
+    | Done
+    | SnapshotFile
+    | SnapshotPart
+    | SettingsListing
+    | TopicListing
+    | TopicDescription
+    | Refused
+)
 
-READ_ONLY = (MemberList, SettingsShow, SnapshotRead)
+READ_ONLY = (MemberList, SettingsShow, SnapshotRead, TopicList, TopicDescribe)
 """Asking for these again, when an answer was lost, changes nothing."""

@@ -35,6 +35,12 @@ from zraft.operator.requests import (
     SnapshotPart,
     SnapshotRead,
     SnapshotTake,
+    TopicAlter,
+    TopicCreate,
+    TopicDelete,
+    TopicDescribe,
+    TopicList,
+    TopicRetain,
     Transfer,
 )
 from zraft.raft.core import Raft
@@ -43,9 +49,10 @@ from zraft.raft.role import Role
 from zraft.server.driver import Driver
 from zraft.server.leadership import Leadership
 from zraft.server.snapshot_tasks import Read, Result
+from zraft.server.topic_administration import answer, change
 from zraft.tree.features import FEATURE_LEVEL_MAX, LEVEL_OF_MEMBERS
 from zraft.tree.members import EVERYWHERE, OBSERVER, PARTICIPANT, REMOVE
-from zraft.tree.txn import FEATURE, MEMBERS, SETTINGS, Command
+from zraft.tree.txn import MEMBERS, SETTINGS, Command
 
 Reply = Callable[[OperatorReply], None]
 
@@ -152,6 +159,11 @@ class Administration:
                 self._set(name, value, reply)
             case FeatureRaise(level):
                 self._raise(raft, level, reply)
+            case TopicList() | TopicDescribe():
+                # The leader's: who has just created a topic wants to see it.
+                self._as_leader(raft, reply, lambda: answer(driver.machine.registry, request))
+            case TopicCreate() | TopicAlter() | TopicRetain() | TopicDelete():
+                change(request, driver.submit, reply)
             case _:
                 assert_never(request)
 
@@ -355,9 +367,7 @@ class Administration:
                 )
             )
         else:
-            # Only a leader's batch may hold it: from an origin it would be taken unseen, and a level that nobody knows
-            # stops every server.
-            leadership.commands.append((FEATURE, wanted))
+            leadership.raise_features(wanted)
             self._raising.append(_Raising(wanted, leadership, reply))
 
     def _look_at_levels(self) -> None:

@@ -31,6 +31,7 @@ from zraft.server.native_view import ClusterView
 from zraft.server.origin import OriginStream
 from zraft.server.reads import SyncWaiter
 from zraft.server.sasl import DigestMd5
+from zraft.server.topic_service import TopicService
 from zraft.server.touches import TouchReporter
 from zraft.tree.acl import READ, permits
 from zraft.tree.events import Event
@@ -97,6 +98,8 @@ class Clients:
         self.listings = Listings(machine)
         self.view: ClusterView | None = None
         """Who leads, and the rest of the server as clients may see it; set by whoever knows the server."""
+        self.topics: TopicService | None = None
+        """The partitions of this server; set by whoever has them, None while the cluster has no topics."""
         self.four_letter_word = four_letter_word
         self.auth = settings.auth
         self._connection_class = GuardedConnection if settings.auth.required_schemes else Connection
@@ -146,6 +149,8 @@ class Clients:
         self._syncs: list[SyncWaiter] = []
         self._floored: dict[NativeConnection, None] = {}
         """Connections with reads that wait for this server to have applied more."""
+        self._topical: dict[NativeConnection, None] = {}
+        """Connections that are to be told something of topics."""
         self._counts: deque[tuple[Connection, DescendantCount]] = deque()
 
     # -- what the shell calls
@@ -225,6 +230,10 @@ class Clients:
     def request_sync(self, waiter: SyncWaiter) -> None:
         """`waiter.complete_sync()` is due when all that is committed by now is applied here."""
         self._syncs.append(waiter)
+
+    def on_topics(self, connection: NativeConnection) -> None:
+        """It is told of topics at the end of the turn."""
+        self._topical[connection] = None
 
     def on_floor(self, connection: NativeConnection) -> None:
         """It has reads that wait for this server to have applied more; they are looked at once per turn."""
@@ -402,6 +411,7 @@ class Clients:
     def release_native(self, connection: NativeConnection) -> None:
         """What only the native protocol has."""
         self._floored.pop(connection, None)
+        self._topical.pop(connection, None)
         self.feeds.forget(connection)
 
     def _detach(self, connection: ClientConnection) -> None:
@@ -527,6 +537,10 @@ class Clients:
                     self._floored.pop(native, None)
         if self.feeds.pending:
             self.feeds.push()
+        if self._topical:
+            topical, self._topical = self._topical, {}
+            for native in topical:
+                native.push_topics()
         if not self._dirty:
             return []
         dirty, self._dirty = self._dirty, []

@@ -5,7 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
-from zraft.config import ServerConfig
+from attrs import evolve, fields
+
+from zraft.config import GroupsConfig, ServerConfig
+from zraft.groups.settings import GroupSettings
 from zraft.raft.settings import RaftSettings
 from zraft.server.authentication import AuthSettings
 from zraft.server.clients import ClientSettings
@@ -14,6 +17,7 @@ from zraft.server.origin import OriginSettings
 from zraft.server.reloading import Reloading
 from zraft.server.sasl_users import read_users
 from zraft.server.snapshot_keeper import SnapshotSettings
+from zraft.storage.delivery.settings import DeliverySettings
 from zraft.transport import routing
 from zraft.tree.settings import Settings
 
@@ -26,6 +30,34 @@ def sasl_users(config: ServerConfig) -> Reloading[Mapping[str, str]] | None:
     return Reloading("SASL users", [file], lambda _: read_users(file)) if file is not None else None
 
 
+def group_settings(config: ServerConfig) -> GroupSettings:
+    """Of the groups of topics: timeouts as the coordination group's, bounds of their own."""
+    groups, raft, own = config.groups, config.raft, GroupSettings().raft
+    return GroupSettings(
+        raft=evolve(
+            own,
+            election_timeout_ticks=raft.election_timeout_ticks,
+            heartbeat_ticks=raft.heartbeat_ticks,
+            append_bytes_max=raft.append_bytes_max,
+            inflight_messages_max=raft.inflight_messages_max,
+            inflight_bytes_max=raft.inflight_bytes_max,
+            bulk_bytes_min=_bulk_bytes_min(config),
+        ),
+        **{field.name: getattr(groups, field.name) for field in fields(GroupsConfig)},
+    )
+
+
+def delivery_settings(config: ServerConfig) -> DeliverySettings:
+    return DeliverySettings(
+        **{field.name: getattr(config.deliveries, field.name) for field in fields(DeliverySettings)}
+    )
+
+
+def _bulk_bytes_min(config: ServerConfig) -> int:
+    """Above it a message goes by a stream, which Raft gives more time and does not overtake (D-22)."""
+    return routing.DATAGRAMS_MAX * (config.peer.datagram_bytes - DATAGRAM_OVERHEAD_BYTES)
+
+
 def driver_settings(config: ServerConfig, users: Reloading[Mapping[str, str]] | None) -> DriverSettings:
     raft, auth = config.raft, config.auth
     return DriverSettings(
@@ -35,8 +67,7 @@ def driver_settings(config: ServerConfig, users: Reloading[Mapping[str, str]] | 
             append_bytes_max=raft.append_bytes_max,
             inflight_messages_max=raft.inflight_messages_max,
             inflight_bytes_max=raft.inflight_bytes_max,
-            # Above it goes by a stream, which Raft gives more time and does not overtake (D-22).
-            bulk_bytes_min=routing.DATAGRAMS_MAX * (config.peer.datagram_bytes - DATAGRAM_OVERHEAD_BYTES),
+            bulk_bytes_min=_bulk_bytes_min(config),
             uncommitted_bytes_max=raft.uncommitted_bytes_max,
         ),
         origin=OriginSettings(unapplied_bytes_max=config.client.outstanding_bytes_max),
@@ -65,6 +96,12 @@ def driver_settings(config: ServerConfig, users: Reloading[Mapping[str, str]] | 
             ttl_nodes_enabled=int(config.tree.ttl_nodes_enabled),
             quota_enforced=int(config.tree.quota_enforced),
             container_never_used_ms_max=config.tree.container_never_used_ms_max,
+            topics_max=config.topics.topics_max,
+            topics_groups_max=config.topics.groups_max,
+            topics_partitions_max=config.topics.partitions_max,
+            topics_producers_max=config.topics.producers_max,
+            topics_replication=config.topics.replication,
+            topics_dead_after_ms=config.topics.dead_after_ms,
         ),
         reap_interval_ms=config.tree.reap_interval_ms,
         snapshots=SnapshotSettings(
@@ -77,6 +114,7 @@ def driver_settings(config: ServerConfig, users: Reloading[Mapping[str, str]] | 
             send_bytes_per_s=config.snapshot.send_bytes_per_s,
         ),
         slow_fsync_ms=config.wal.slow_fsync_ms,
+        groups=group_settings(config),
         features=config.features_max,
         observers={server: str(config.cluster[server]) for server in sorted(config.observers)},
         entry_bytes_max=raft.batch_bytes_max,

@@ -1,8 +1,8 @@
 """The deliveries' own thread: writes and syncs what partitions delivered while the loop goes on (D-13).
 
 What waits is bounded in bytes; who finds it full applies no further entries of that group for a while. Batches of one
-group that wait together become one frame. On a full disk appends are tried again, and retention goes first, for it
-gives space back. An error of the disk itself ends the process, as for the write-ahead log (D-10).
+group that wait together become one frame. On a full disk they are tried again, and so is opening a group; retention
+goes first, for it gives space back. An error of the disk itself ends the process, as for the write-ahead log (D-10).
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from collections.abc import Callable
 from typing import Final
 
 from zraft.ids import GroupId
-from zraft.server.delivery_tasks import Append, DeliveryPerformer, Result, Retain, Task
+from zraft.server.delivery_tasks import Append, DeliveryPerformer, Open, Result, Retain, Task
 from zraft.storage.errors import DiskFullError
 
 RETRY_FULL_DISK_S: Final = 0.5
@@ -142,7 +142,7 @@ class DeliveryThread:
 
     def _perform(self, task: Task) -> None:
         result = self._performer.perform(task)
-        if isinstance(task, Append) and isinstance(result, DiskFullError):
+        if isinstance(task, Append | Open) and isinstance(result, DiskFullError):
             self._on_full(result)
             while isinstance(result, DiskFullError):
                 if self._wait_for_space():

@@ -16,8 +16,6 @@ from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Final
 
-from attrs import asdict
-
 from zraft.errors import Code, ProtocolError
 from zraft.ids import COORDINATION_GROUP, Instance, ServerId
 from zraft.raft.core import Raft
@@ -33,6 +31,7 @@ from zraft.raft.messages import (
 from zraft.raft.messages import Message as RaftMessage
 from zraft.raft.role import Role
 from zraft.raft.snapshot import SnapshotMeta
+from zraft.server import delivery_tasks
 from zraft.server.applier import Applier
 from zraft.server.belonging import Belonging
 from zraft.server.bootstrap import Roster
@@ -45,6 +44,8 @@ from zraft.server.divergence import check_verdict
 from zraft.server.driver_types import DriverSettings, Effects, Identity, Stored
 from zraft.server.errands import Errand
 from zraft.server.group_commit import GroupCommit
+from zraft.server.group_tasks import GroupResult, GroupTask, Installable
+from zraft.server.hosted_groups import GroupsShare, HostedGroups, Hosting
 from zraft.server.joining import introduction
 from zraft.server.leadership import Leadership
 from zraft.server.native_view import ClusterView
@@ -55,8 +56,19 @@ from zraft.server.snapshot_tasks import Result, Task
 from zraft.server.snapshot_transfer import Received
 from zraft.server.snapshots import Snapshots
 from zraft.server.statistics import Latencies, Proposals
+from zraft.server.topic_service import TopicService
 from zraft.server.touches import TouchReporter
+from zraft.storage.records import Record
 from zraft.transport.messages import (
+    Bundle,
+    DeliveryList,
+    DeliveryListRequest,
+    DeliveryPiece,
+    DeliveryRequest,
+    Edge,
+    GroupDigests,
+    GroupLeader,
+    GroupVerdict,
     Hello,
     Join,
     MemberReport,
@@ -73,7 +85,9 @@ from zraft.transport.messages import (
     TouchReport,
     Verdict,
     Welcome,
+    is_of_groups,
 )
+from zraft.tree.features import LEVEL_OF_TOPICS
 from zraft.tree.machine import Machine
 from zraft.tree.remains import Remains
 from zraft.tree.txn import REGISTER, Command
@@ -111,7 +125,9 @@ class Driver:
         four_letter_word: Callable[[str, bytes], bytes],
         now_ms: int,
         addresses: Mapping[ServerId, str] | None = None,
+        hosting: Hosting | None = None,
     ) -> None:
+        """`hosting`: with what this server hosts groups of topics; None: it does not."""
         self.settings = settings
         self.identity = identity
         self.machine = stored.machine if stored.machine is not None else Machine()
@@ -122,6 +138,7 @@ class Driver:
         self.clock = TurnClock(now_ms, asleep_after_ms=settings.raft.election_timeout_ticks)
         self._outbox = Outbox(identity.server)
         self._group_commit = GroupCommit()
+        self._disk_free = True
         self.pace = DiskPace(settings.slow_fsync_ms, settings.raft.election_timeout_ticks)
         self._stirred = False
         self._seen_commit = 0
@@ -174,6 +191,19 @@ class Driver:
         self._addresses = addresses or {}
         self._remains: list[Remains] = []
         """Of states that were replaced: taken apart in steps, for a million objects die slowly."""
+        self.groups: HostedGroups | None = None
+        if hosting is not None:
+            self.groups = HostedGroups(
+                identity=identity,
+                settings=settings.groups,
+                rng=rng,
+                entropy=entropy,
+                hosting=hosting,
+                machine=self.machine,
+                submit=lambda command: self.submit(command, lambda _: None),
+                outbox=self._outbox,
+                log_end=stored.log.last_index,
+            )
         self._founding = stored.log.last_index == 0
         self.belonging = Belonging(identity, peers, settings, stored, self._addresses, self._outbox)
         self.bootstrap = self.belonging.bootstrap
@@ -198,8 +228,14 @@ class Driver:
             term = 0 if self.raft is None else self.raft.term
             self._outbox.send(sender.server, TouchAck(term, later, 0, ()))
             return
+        of_groups: list[PeerMessage] = []
         for message in messages:
-            self._on_message(sender.server, sender.instance, sender, message)
+            if is_of_groups(message):
+                of_groups.append(message)
+            else:
+                self._on_message(sender.server, sender.instance, sender, message)
+        if of_groups and self.groups is not None:
+            self.groups.receive(sender, of_groups, self.raft)
 
     def _later_boot(self, sender: Sender) -> int | None:
         """The boot that is registered for the sender's directory, if it is later than the sender's own."""
@@ -208,9 +244,14 @@ class Driver:
 
     def persisted(self) -> None:
         """The frame of the last `Effects.write` is durable."""
-        number = self._group_commit.durable()
         raft = self.raft
         self.pace.ended(self.clock.run, overtaken=raft is not None and raft.commit_index > raft.durable_index)
+        self._disk_free = True
+        if self.groups is not None:
+            self.groups.persisted()
+        if not self._group_commit.under_way:
+            return  # all of it was of other groups
+        number = self._group_commit.durable()
         if number is None:
             self.bootstrap.roster_durable()
             assert self.bootstrap.roster is not None
@@ -249,9 +290,10 @@ class Driver:
             or raft is None
             or raft.commit_index != self._seen_commit
             or raft.leader != self._leader
-            or self._group_commit.due
+            or (self._disk_free and self._group_commit.due)
             or self.applier.applied_index < raft.applicable_index
             or raft.has_ready
+            or (self.groups is not None and self.groups.wants_turn(disk_free=self._disk_free))
         )
 
     # -- state that the shell and the four-letter words show
@@ -295,8 +337,16 @@ class Driver:
         """Settings of this server's configuration that are not in force: name -> (configured, replicated) (D-5)."""
         if not self.applier.applied_index:
             return {}
-        ours, theirs = asdict(self.settings.tree), asdict(self.machine.settings)
+        level = self.machine.feature_level
+        ours, theirs = self.settings.tree.known_at(level), self.machine.settings.known_at(level)
         return {name: (ours[name], theirs[name]) for name in ours if ours[name] != theirs[name]}
+
+    @property
+    def topics(self) -> TopicService | None:
+        """What connections ask of partitions; None if this server hosts none, or the cluster has no topics yet."""
+        if self.groups is None or self.machine.feature_level < LEVEL_OF_TOPICS:
+            return None
+        return self.groups.topics
 
     @property
     def leader_uptime_ms(self) -> int:
@@ -345,6 +395,10 @@ class Driver:
             quiet = self.snapshots.is_quiet(now_ms, raft, idle=self.origin.idle)
             if self._remains or not quiet:
                 self._keep_snapshots(raft, wall_ms)
+        share = None
+        if self.groups is not None and raft is not None:
+            # Before clients are written to: what partitions answer leaves in this turn.
+            share = self._groups_turn(self.groups, raft, step, wall_ms)
         self._stirred = False
         stale = self.contact.stale
         serving = raft is not None and not stale and self.belonging.removed is None
@@ -356,13 +410,49 @@ class Driver:
         outputs = clients.flush(now_ms)
         self._count_reads(sent_before, wall_ms)
         clients.arrived = now_ms
-        frame = self._group_commit.next_frame(self.bootstrap.to_make_durable())
-        if frame is not None:
-            self.pace.began(self.clock.run)
+        frame = self._next_frame(share)
         effects = Effects(self._outbox.take(), frame, outputs, self._wake_at())
         if not quiet:
             self._take_snapshot_effects(effects)
+        if share is not None:
+            effects.group_tasks = share.tasks
+            effects.deliveries = share.deliveries
+            effects.group_compactions = share.compactions
+            if share.due_in is not None:
+                effects.wake_at = min(effects.wake_at, now_ms + share.due_in)
         return effects
+
+    def _groups_turn(self, groups: HostedGroups, raft: Raft, step: int, wall_ms: int) -> GroupsShare | None:
+        if self.leadership is not None:
+            for group, message in self.leadership.topics.take_outgoing():
+                groups.partitions.tell(group, message)
+        share = groups.turn(
+            step,
+            self.clock.now,
+            wall_ms,
+            coordination=raft,
+            applied=self.applier.applied_index,
+            cluster=self.cluster or b"",
+            disk_free=self._disk_free,
+        )
+        if self.clients.topics is None and self.machine.feature_level >= LEVEL_OF_TOPICS:
+            self.clients.topics = self.topics
+        while groups.host.mistakes:
+            self.peer_mistakes += 1
+            self.mistakes.append(groups.host.mistakes.popleft())
+        return share
+
+    def _next_frame(self, share: GroupsShare | None) -> list[Record] | None:
+        """What all groups of this server have to write now, as one frame (D-13); None while one is being written."""
+        if not self._disk_free:
+            return None
+        frame = self._group_commit.next_frame(self.bootstrap.to_make_durable())
+        if share is not None and share.records is not None:
+            frame = share.records if frame is None else frame + share.records
+        if frame is not None:
+            self._disk_free = False
+            self.pace.began(self.clock.run)
+        return frame
 
     def _begin_cluster(self, raft: Raft) -> None:
         """Nobody leads a cluster that was founded this moment: one server need not wait to find that out."""
@@ -431,8 +521,23 @@ class Driver:
                 # Who was away while members changed may not know its leader's disk, and needs its snapshot all the more.
                 if raft is not None and raft.knows(server, instance):
                     self.snapshots.on_message(server, message, raft, self.clock.now)
-            case SharedHeartbeat() | SharedHeartbeatReply():
-                pass  # for the host of other groups, which this server does not have yet
+            case (
+                Bundle()
+                | Edge()
+                | GroupLeader()
+                | SharedHeartbeat()
+                | SharedHeartbeatReply()
+                | DeliveryListRequest()
+                | DeliveryList()
+                | DeliveryRequest()
+                | DeliveryPiece()
+                | GroupDigests()
+                | GroupVerdict()
+            ):
+                # What others say of groups does not come this way.
+                assert sender is None, f"{message!r} of another server"
+                if self.groups is not None:
+                    self.groups.said_here(message)
             case _:
                 self._on_consensus(raft, server, instance, message)
 
@@ -537,10 +642,21 @@ class Driver:
 
     # -- snapshots
 
-    def performed(self, task: Task, result: Result) -> None:
-        """The snapshot disk has done one of `Effects.tasks`."""
+    def performed(self, task: Task | GroupTask, result: Result | GroupResult) -> None:
+        """The snapshot disk has done one of `Effects.tasks`, or of `Effects.group_tasks`."""
         self._stirred = True
+        if isinstance(task, GroupTask):
+            if self.groups is not None:
+                self.groups.performed(task, result, self.clock.now)
+            return
+        assert not isinstance(result, Installable)
         self.snapshots.performed(task, result, self.raft.term if self.raft is not None else 0, self.clock.now)
+
+    def delivered(self, task: delivery_tasks.Task, result: delivery_tasks.Result) -> None:
+        """The disk of deliveries has done one of `Effects.deliveries`."""
+        self._stirred = True
+        if self.groups is not None:
+            self.groups.delivered(task, result)
 
     def _keep_snapshots(self, raft: Raft, wall_ms: int) -> None:
         received = self.snapshots.turn(
@@ -576,7 +692,8 @@ class Driver:
     def _take_snapshot_effects(self, effects: Effects) -> None:
         snapshots = self.snapshots
         effects.tasks = snapshots.take_tasks()
-        effects.compact_to = snapshots.take_compaction()
+        if self.groups is None or not self.groups.removing:
+            effects.compact_to = snapshots.take_compaction()
         in_ms = snapshots.wake_in_ms
         if in_ms is not None:
             effects.wake_at = min(effects.wake_at, self.clock.now + max(1, in_ms))

@@ -6,12 +6,15 @@ from collections.abc import Mapping, Sequence
 
 from attrs import define, field, frozen
 
-from zraft.ids import ServerId
+from zraft.groups.settings import GroupSettings
+from zraft.ids import GroupId, ServerId
 from zraft.raft.log import Log
 from zraft.raft.messages import HardState
 from zraft.raft.settings import RaftSettings
+from zraft.server import delivery_tasks
 from zraft.server.bootstrap import Roster
 from zraft.server.clients import ClientSettings, Output
+from zraft.server.group_tasks import GroupTask
 from zraft.server.identity import Identity as Identity
 from zraft.server.origin import OriginSettings
 from zraft.server.snapshot_keeper import SnapshotSettings
@@ -43,6 +46,7 @@ class DriverSettings:
     """A leader whose writes take this long, while the others' do not, hands its leadership on; 0: it does not."""
     observers: Mapping[ServerId, str] = field(factory=dict)
     """Listed servers that do not found the cluster, by address: they are taken in as soon as it is founded."""
+    groups: GroupSettings = field(factory=GroupSettings)
     features: int = FEATURE_LEVEL_MAX
     """The highest feature level this server announces: what it can apply, or less, so that a release can be taken back."""
 
@@ -69,6 +73,9 @@ class Effects:
     before that. `tasks` are for the snapshot disk, in order; `Driver.performed` is told of each. `compact_to`: the
     write-ahead log no longer needs the entries up to it. `wake_at` is when the next turn is due even if nothing
     arrives.
+
+    Of the other groups: `group_tasks` are for the snapshot disk, too; `deliveries` for the disk of deliveries, of which
+    `HostedGroups.refused` is told those that it does not take; `group_compactions` are (group, index), as `compact_to`.
     """
 
     sends: list[tuple[ServerId, list[PeerMessage]]]
@@ -77,3 +84,6 @@ class Effects:
     wake_at: int
     tasks: Sequence[Task] = ()
     compact_to: int | None = None
+    group_tasks: Sequence[GroupTask] = ()
+    deliveries: Sequence[delivery_tasks.Task] = ()
+    group_compactions: Sequence[tuple[GroupId, int]] = ()

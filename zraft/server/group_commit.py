@@ -41,6 +41,11 @@ class GroupCommit:
         """Whether a frame could be written now."""
         return self._writing is None and bool(self._pending)
 
+    @property
+    def under_way(self) -> bool:
+        """Whether a frame of these is being written."""
+        return self._writing is not None or self._writing_roster
+
     def next_frame(self, roster: Roster | None) -> list[Record] | None:
         """The frame to write now, None while one is being written or nothing waits; `roster` goes first (D-1)."""
         if self._writing is not None or self._writing_roster:

@@ -10,8 +10,6 @@ from __future__ import annotations
 
 from typing import Final
 
-from attrs import asdict
-
 from zraft.ids import Instance, ServerId
 from zraft.raft.core import Raft
 from zraft.raft.role import Role
@@ -21,9 +19,11 @@ from zraft.server.intake import BatchIntake
 from zraft.server.membership_keeper import MembershipKeeper
 from zraft.server.reaper import Reaper
 from zraft.server.statistics import Proposals
+from zraft.server.topic_registry import RegistryKeeper
 from zraft.transport.messages import TouchAck, TouchReport, Verdict
+from zraft.tree.features import FEATURE_LEVEL_MIN
 from zraft.tree.machine import Machine
-from zraft.tree.txn import SETTINGS, Command, pack_batch, pack_entry
+from zraft.tree.txn import FEATURE, SETTINGS, Command, pack_batch, pack_entry
 
 LEADER_COMMANDS_PER_ENTRY_MAX: Final = 4096
 """Sessions expired or znodes reaped by one entry, about 250 KB: after a site went dark all are due at once."""
@@ -55,17 +55,32 @@ class Leadership:
         """Who was heard when; fed by touch reports and by what is applied (D-11)."""
         self.members = MembershipKeeper(me, settings.features, now_ms, settings.observers)
         """Who is let in, replaced and promoted; what all members can do; whose state differs (D-1, D-5, D-26)."""
+        self.topics = RegistryKeeper(me, machine.registry, now_ms)
+        """Where partitions of topics are, and what their groups are told (D-8, D-18)."""
         self._reaper = Reaper(settings.reap_interval_ms, run_ms)
         self.commands: list[Command] = []
         """The leader's own, for the next entries."""
         if machine.position == 0:
             # Nothing was ever applied, so no earlier leader got its settings through; they are part of the
             # first entry with commands, whoever writes it.
-            self.commands.append((SETTINGS, asdict(settings.tree)))
+            self.commands.append((SETTINGS, settings.tree.known_at(FEATURE_LEVEL_MIN)))
 
     def uptime_ms(self, run_ms: int) -> int:
         """Time that this leadership ran."""
         return run_ms - self._began
+
+    def raise_features(self, level: int) -> None:
+        """Log that the feature level rises. The settings that are newer get the values of this server's configuration.
+
+        Only a leader's batch may hold it: from an origin it would be taken unseen, and a level that nobody knows stops
+        every server.
+        """
+        self.commands.append((FEATURE, level))
+        tree = self._settings.tree
+        known = tree.known_at(self._machine.feature_level)
+        newer = {name: value for name, value in tree.known_at(level).items() if name not in known}
+        if newer:
+            self.commands.append((SETTINGS, newer))
 
     def answer_report(
         self, raft: Raft, server: ServerId, instance: Instance, report: TouchReport, has_quorum: bool
@@ -92,7 +107,12 @@ class Leadership:
         log_time = self._log_time_base + run_ms - self._began
         commands.extend(self._reaper.step(machine, log_time, run_ms))
         wanted, verdict = self.members.step(raft, machine, machine.digests, now_ms)
-        commands.extend(wanted)
+        for command in wanted:
+            if command[0] == FEATURE:
+                self.raise_features(command[1])
+            else:
+                commands.append(command)
+        commands.extend(self.topics.turn(raft, machine, now_ms))
         window = self._settings.entries_in_flight_max if may_propose else 0
         while (
             (intake or commands)

@@ -18,19 +18,23 @@ from zraft.server.client_connection import BACKLOG_BYTES_MAX, SUBMIT_BYTES_MAX, 
 from zraft.server.native_feeds import PathSubscription
 from zraft.server.native_members import change_of
 from zraft.server.native_reads import Failure, Listings, answer, state_of
+from zraft.server.native_topics import ConnectionTopics, topic_command
 from zraft.server.native_view import ClusterView
 from zraft.server.sasl import AuthenticationError
+from zraft.server.topic_service import TopicService
 from zraft.tree.acl import Ids
 from zraft.tree.events import AddWatchMode
 from zraft.tree.features import LEVEL_OF_NATIVE
 from zraft.tree.machine import Machine
 from zraft.tree.outcomes import outcome_of
 from zraft.tree.sessions import Session
-from zraft.tree.txn import CLOSE_SESSION, MEMBERS, ONCE, Command
+from zraft.tree.txn import CLOSE_SESSION, MEMBERS, ONCE, TOPICS, Command
 from zraft.wire import native_answers as answers
 from zraft.wire import native_requests as requests
+from zraft.wire import native_topics as topics
 from zraft.wire.connect import ConnectRequest
 from zraft.wire.native_framing import NativeFramingError, NativeReader, map_decoder
+from zraft.wire.native_topic_answers import encode_topic_outcome
 from zraft.wire.requests import Auth
 
 if TYPE_CHECKING:
@@ -75,6 +79,7 @@ class NativeConnection(ClientConnection):
         "_is_let_in",
         "_reader",
         "_ready",
+        "_topics",
         "_watches",
         "last_id",
         "last_kind",
@@ -97,6 +102,8 @@ class NativeConnection(ClientConnection):
         self.waiting_reads = 0
         """Reads that wait for a read index."""
         self._watches: dict[int, PathSubscription] = {}
+        self._topics: ConnectionTopics | None = None
+        """Made when it first asks for something of topics."""
         self._hello_id = 0
         self._is_let_in = not clients.auth.required_schemes
         self.unpushed = False
@@ -123,6 +130,11 @@ class NativeConnection(ClientConnection):
         return self._clients.reply_bytes_max
 
     @property
+    def topic_service(self) -> TopicService | None:
+        """The partitions of this server; None while the cluster has no topics."""
+        return self._clients.topics
+
+    @property
     def last_operation(self) -> str:
         return self.last_kind
 
@@ -133,7 +145,8 @@ class NativeConnection(ClientConnection):
     @property
     def outstanding(self) -> int:
         """Requests that are not answered."""
-        return len(self.queue) + self.waiting_reads + len(self._floors) + len(self._ready)
+        waiting = 0 if self._topics is None else self._topics.outstanding
+        return len(self.queue) + self.waiting_reads + len(self._floors) + len(self._ready) + waiting
 
     @property
     def idle(self) -> bool:
@@ -334,15 +347,22 @@ class NativeConnection(ClientConnection):
                 retriable=True,
             )
             return None
+        command = write.command
+        if command[0] == TOPICS:
+            found = topic_command(self, write)
+            if isinstance(found[0], Code):
+                self._refuse(number, *found, retriable=found[0] is Code.UNIMPLEMENTED)
+                return None
+            command = found
         if write.seq is None:
             if write.kind == "will" and not self.session:
                 self._refuse(number, Code.BAD_ARGUMENTS, "will: it needs a session; say hello first")
                 return None
-            return write.command
+            return command
         if not self.session:
             self._refuse(number, Code.BAD_ARGUMENTS, f"{write.kind}: seq needs a session; say hello first")
             return None
-        return ONCE, write.seq, write.floor, write.command
+        return ONCE, write.seq, write.floor, command
 
     def _refuse(self, number: int | None, code: Code, why: str, *, retriable: bool | None = None) -> None:
         """A request that was not taken: nothing of it has happened."""
@@ -376,6 +396,8 @@ class NativeConnection(ClientConnection):
             self._write(answers.encode_error(number, Code.BAD_ARGUMENTS, f"{kind}: {why}"))
         elif inner[0] == MEMBERS and not outcome[2]:
             self._write(answers.encode_result(number, zxid, {"server": inner[3][0][0]}))
+        elif inner[0] == TOPICS:
+            self._write(encode_topic_outcome(number, outcome))
         else:
             self.out.append(answers.encode_outcome(number, inner, outcome))
             if not self.dirty:
@@ -505,6 +527,15 @@ class NativeConnection(ClientConnection):
                 self._subscribe(request)
             case requests.Write() | requests.Read():
                 raise AssertionError(f"{request} is handled where it is read")
+            case _:
+                self._act_on_topics(request)
+
+    def _act_on_topics(self, request: topics.TopicRequest) -> None:
+        if self._topics is None:
+            self._topics = ConnectionTopics(self)
+        if isinstance(request, topics.SubscribeProducer) and not self._may_subscribe(request.id):
+            return
+        self._topics.act(request)
 
     def _greet(self, hello: requests.Hello) -> None:
         if self.phase is not Phase.NEW:
@@ -615,17 +646,7 @@ class NativeConnection(ClientConnection):
     ) -> None:
         clients = self._clients
         feeds = clients.feeds
-        if request.id in self._watches or feeds.has(self, request.id):
-            self._refuse(
-                request.id, Code.BAD_ARGUMENTS, f"subscribe: id {request.id} is that of another subscription"
-            )
-            return
-        if len(self._watches) + feeds.count_of(self) >= SUBSCRIPTIONS_MAX:
-            self._refuse(
-                request.id,
-                Code.BAD_ARGUMENTS,
-                f"subscribe: this connection has {SUBSCRIPTIONS_MAX} subscriptions, more are not allowed",
-            )
+        if not self._may_subscribe(request.id):
             return
         if not clients.serving:
             self._refuse(request.id, Code.CONNECTION_LOSS, NO_CONTACT)
@@ -647,11 +668,27 @@ class NativeConnection(ClientConnection):
                     return
         self._write(answers.encode_result(request.id, self.machine.last_zxid))
 
+    def _may_subscribe(self, number: int) -> bool:
+        """Whether there is room for a subscription of this id; answered if not."""
+        feeds, streams = self._clients.feeds, self._topics
+        if number in self._watches or feeds.has(self, number) or (streams and streams.has(number)):
+            why = f"id {number} is that of another subscription"
+        elif (
+            len(self._watches) + feeds.count_of(self) + (streams.count if streams else 0) >= SUBSCRIPTIONS_MAX
+        ):
+            why = f"this connection has {SUBSCRIPTIONS_MAX} subscriptions, more are not allowed"
+        else:
+            return True
+        self._refuse(number, Code.BAD_ARGUMENTS, f"subscribe: {why}")
+        return False
+
     def _unsubscribe(self, request: requests.Unsubscribe) -> None:
         number = request.subscription
         watch = self._watches.pop(number, None)
         if watch is not None:
             self._clients.watches.remove_watcher(watch)
+        elif self._topics is not None and self._topics.unsubscribe(number):
+            pass
         elif not self._clients.feeds.unsubscribe(self, number):
             self._refuse(request.id, Code.NO_WATCHER, f"unsubscribe: there is no subscription {number}")
             return
@@ -661,10 +698,30 @@ class NativeConnection(ClientConnection):
         for watch in self._watches.values():
             self._clients.watches.remove_watcher(watch)
         self._watches.clear()
+        if self._topics is not None:
+            self._topics.release()
         self._clients.release_native(self)
         self._decoder = None
         self._ready.clear()
         self._floors.clear()
+
+    # -- topics
+
+    def on_topics(self) -> None:
+        """There is something to tell of topics when the turn ends."""
+        self._clients.on_topics(self)
+
+    def push_topics(self) -> None:
+        if self._topics is not None and not self.closing:
+            self._topics.push()
+
+    def answer(self, number: int, fields: dict[str, Any]) -> None:
+        """A request has succeeded."""
+        self._write_answer(answers.encode_result(number, self.machine.last_zxid, fields))
+
+    def refuse(self, number: int, code: Code, why: str, *, retriable: bool | None = None) -> None:
+        """A request came to nothing."""
+        self._refuse(number, code, why, retriable=retriable)
 
     # -- output
 

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from zraft.errors import Code
 from zraft.server.native_feeds import entries_of
+from zraft.server.native_topics import read_topics
 from zraft.tree import reads
 from zraft.tree.acl import READ, permits
 from zraft.tree.log_reads import read_log
@@ -34,6 +35,7 @@ from zraft.wire.native_requests import (
     ReadSync,
     ReadZnode,
 )
+from zraft.wire.native_topics import ReadTopics
 
 if TYPE_CHECKING:
     from zraft.server.native_connection import NativeConnection
@@ -138,6 +140,8 @@ def _answer(connection: NativeConnection, number: int, query: Query) -> bytes:
             return answers.encode_result(number, zxid, connection.view.diagnostic())
         case ReadMembers():
             return answers.encode_result(number, zxid, {"members": connection.view.members()})
+        case ReadTopics(digest=digest):
+            return read_topics(connection, number, digest)
 
 
 def state_of(connection: NativeConnection, directory: str) -> list[bytes]:

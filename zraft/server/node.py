@@ -39,12 +39,19 @@ from zraft.server.client_tls import ClientTls
 from zraft.server.collector import Collector
 from zraft.server.configured import driver_settings, sasl_users
 from zraft.server.deadlines import Deadlines
+from zraft.server.delivery_reading import ReadDeliveries
 from zraft.server.divergence import DivergedError
 from zraft.server.driver import Driver
 from zraft.server.driver_types import Identity
+from zraft.server.group_shell import GroupFiles, GroupShell, SnapshotDisks
+from zraft.server.group_tasks import GroupResult, GroupTask
+from zraft.server.hosted_groups import Hosting
 from zraft.server.journaling import Journaling
 from zraft.server.operators import OperatorStreams
+from zraft.server.partition_machine import mark_of_image
+from zraft.server.partitions import Partitions
 from zraft.server.peers import Peers
+from zraft.server.registry_coordination import RegistryCoordination
 from zraft.server.reloading import Polled, keep_fresh
 from zraft.server.report import Report
 from zraft.server.snapshot_tasks import Result, SnapshotDisk, Task
@@ -112,17 +119,23 @@ class Node:
         directory = self._directory
         store = SnapshotStore.open(self._fs, directory, COORDINATION_GROUP)
         newest = store.newest
+        files = GroupFiles(self._fs, directory, config)
         wal, recovered = Wal.open(
             self._fs,
             directory,
             settings=WalSettings(
-                segment_bytes_max=config.wal.segment_bytes_max, tail_bytes_max=config.wal.tail_bytes_max
+                segment_bytes_max=config.wal.segment_bytes_max,
+                tail_bytes_max=config.wal.tail_bytes_max,
+                group_tail_bytes_max=config.wal.group_tail_bytes_max,
             ),
-            snapshots={COORDINATION_GROUP: newest.header.meta} if newest is not None else {},
+            snapshots={COORDINATION_GROUP: newest.header.meta, **files.newest}
+            if newest is not None
+            else files.newest,
         )
         self._wal = wal
         self._snapshot_store = store
         machine = self._restore(store, newest) if newest is not None else None
+        partitions = Partitions(RegistryCoordination(lambda: self.driver), self._read_deliveries)
         self.driver = Driver(
             settings=settings,
             identity=Identity(
@@ -135,6 +148,7 @@ class Node:
             four_letter_word=self._four_letter_word,
             now_ms=self._started,
             addresses={server: str(address) for server, address in config.cluster.items()},
+            hosting=Hosting(partitions, files.recovered(recovered, wal), mark_of_image, partitions.topics),
         )
         self.administration = Administration(self.driver)
         self._audit = self._open_audit(config)
@@ -188,10 +202,21 @@ class Node:
             on_full=lambda error: self._from_thread(self._on_full, error),
             on_failed=lambda error: self._from_thread(self._fail, error),
         )
-        self._snapshot_thread = SnapshotThread(
-            SnapshotDisk(store),
+        self._snapshot_thread = SnapshotThread[Task | GroupTask, Result | GroupResult](
+            SnapshotDisks(SnapshotDisk(store), files.snapshots),
             on_performed=lambda done: self._from_thread(self._on_performed, done),
             on_failed=lambda error: self._from_thread(self._fail, error),
+        )
+        self._groups = GroupShell(
+            config,
+            files,
+            self.driver,
+            partitions,
+            wal=self._wal_thread,
+            snapshots=self._snapshot_thread,
+            from_thread=self._from_thread,
+            on_arrived=self.schedule,
+            on_failed=self._fail,
         )
         if directory.put_aside is not None:
             log.warning(
@@ -214,6 +239,9 @@ class Node:
             entries=recovered.report.entries,
             segments=recovered.report.segments,
         )
+
+    def _read_deliveries(self, task: ReadDeliveries) -> None:
+        self._groups.read(task)
 
     def _restore(self, store: SnapshotStore, newest: SnapshotInfo) -> Machine:
         """The state of the newest snapshot; takes seconds if it is large, so it says so."""
@@ -313,6 +341,7 @@ class Node:
         if self._audit is not None:
             self._audit.write(server_line("serverStop"))
             self._audit.stop()
+        self._groups.stop()
         self._snapshot_thread.stop()
         self._wal_thread.stop()
         self._wal.close()
@@ -411,6 +440,7 @@ class Node:
             self._wal_thread.compact(COORDINATION_GROUP, effects.compact_to)
         for task in effects.tasks:
             self._snapshot_thread.submit(task)
+        self._groups.carry_out(effects)
         ended = now_ms_exactly()
         driver.latencies.answered(ended)
         self._process.turns.add((ended - began) / 1000)
@@ -453,7 +483,7 @@ class Node:
             self._scheduled = True
             self._turn()
 
-    def _on_performed(self, done: tuple[Task, Result]) -> None:
+    def _on_performed(self, done: tuple[Task | GroupTask, Result | GroupResult]) -> None:
         self.driver.performed(*done)
         self.schedule()
 
@@ -576,6 +606,7 @@ class Node:
         metrics["snapshots_restored_total"] = driver.snapshots.restored_total
         if driver.leadership is not None:
             metrics["digest_alarms_total"] = driver.leadership.members.digests.alarms_total
+        metrics |= self._groups.metrics()
         if self._audit is not None:
             metrics["audit_lines_dropped_total"] = self._audit.dropped
         return metrics

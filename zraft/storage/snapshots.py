@@ -413,6 +413,17 @@ class SnapshotStore:
             sync_directory(self._fs, self._path)
         return len(gone)
 
+    def remove(self) -> None:
+        """The group is gone for good: remove all its snapshots. Can be repeated after a crash."""
+        self.close()
+        self.infos = self.damaged = ()
+        with reading(self._path):
+            names = self._fs.listdir(self._path)
+        for name in names:
+            with writing(f"{self._path}/{name}"):
+                self._fs.unlink(f"{self._path}/{name}")
+        sync_directory(self._fs, self._path)
+
     def close(self) -> None:
         """Give up what is under way."""
         self.abort()

@@ -83,12 +83,15 @@ _REGISTRY: Final = Layouts[RegistryCommand](
         1: (registry.RegisterProducer, (layouts.integer(-(2**63), 2**64 - 1),)),
         2: (registry.CloseProducer, (layouts.producer,)),
         3: (registry.EndOwner, (layouts.integer(-(2**63), 2**64 - 1),)),
-        4: (registry.CreateTopic, (_TOPIC_NAME, number)),
+        4: (registry.CreateTopic, (_TOPIC_NAME, number, layouts.retention)),
         5: (registry.AlterTopic, (_TOPIC_NAME, number)),
-        6: (registry.CreateGroup, (number, layouts.instance)),
+        6: (registry.CreateGroup, (number, layouts.disks, layouts.optional(layouts.server))),
         7: (registry.TopicChanged, (number,)),
         8: (registry.DeleteTopic, (_TOPIC_NAME,)),
         9: (registry.Cleared, (layouts.group, layouts.producers, layouts.groups)),
+        10: (registry.RetainTopic, (_TOPIC_NAME, layouts.retention)),
+        11: (registry.PlaceGroup, (layouts.group, layouts.disks, layouts.optional(layouts.server))),
+        12: (registry.Placed, (layouts.group, layouts.disks)),
     },
 )
 

@@ -1,4 +1,4 @@
-"""The state of a partition, and of the registry, as bytes: pieces of a snapshot, and the digest of a state. Pure.
+"""The state of a partition as bytes: pieces of a snapshot, and the digest of a state. Pure.
 
 Everything stands in one order, so that equal states have equal bytes. What follows from the rest is not in it. The size is
 bounded by what leaders admit as pending and by the producers' windows.
@@ -19,8 +19,6 @@ from zraft.topics.layouts import array, formatted, from_bytes, number, pack_view
 from zraft.topics.message import DIGEST_BYTES, as_fields
 from zraft.topics.partition import Partition
 from zraft.topics.pending import Entry
-from zraft.topics.registry import Registry
-from zraft.topics.registry_values import Change, GroupRecord, RegistrySettings, Topic
 from zraft.topics.rows import Row
 from zraft.topics.view import View
 
@@ -212,135 +210,3 @@ def _read_row(partition: Partition, item: Any) -> None:
     for pair in array(outcomes, "outcomes of a producer"):
         seq, offset = array(pair, "outcome", 2)
         row.outcomes[layouts.from_one.unpack(seq, "number")] = _SIGNED.unpack(offset, "outcome")
-
-
-# -- the registry
-
-
-_REGISTRY_KINDS: Final = ("head", "producers", "closed", "topics", "groups", "deleting", "changes", "end")
-_SESSION: Final = layouts.integer(-(2**63), 2**64 - 1)
-_NAME: Final = layouts.text(1024)
-_OPTIONAL_NUMBER: Final = layouts.optional(number)
-_ORDERED_GROUPS: Final = layouts.listed(layouts.group, layouts.LISTED_MAX)
-
-
-def registry_image(registry: Registry) -> Iterator[bytes]:
-    """The pieces of a snapshot of the registry, which must not change until the last one is taken."""
-    limits, groups = registry.settings, registry.group_settings
-    yield to_bytes(
-        (
-            FORMAT,
-            1,
-            (
-                (limits.topics_max, limits.groups_max, limits.partitions_max, limits.producers_max),
-                (groups.window, groups.consumers_max),
-                registry.position,
-                registry.epoch,
-                registry.last_change,
-            ),
-        )
-    )
-    yield from _pieces(2, sorted(registry.producers.items()))
-    yield from _pieces(3, ((p, sorted(heard)) for p, heard in sorted(registry.closed.items())))
-    yield from _pieces(
-        4,
-        (
-            (t.topic, t.name.encode(), t.wanted, t.partitions, t.adding, t.change)
-            for _, t in sorted(registry.topics.items())
-        ),
-    )
-    yield from _pieces(5, ((g.group, g.topic, g.founder, g.born) for _, g in sorted(registry.groups.items())))
-    yield from _pieces(6, ((g, sorted(heard)) for g, heard in sorted(registry.deleting.items())))
-    yield from _pieces(
-        7, ((c.seq, c.topic, c.partitions, c.epoch) for _, c in sorted(registry.changes.items()))
-    )
-    yield to_bytes((FORMAT, 8, ()))
-
-
-def read_registry(pieces: Iterable[bytes]) -> Registry:
-    """The registry of a snapshot's pieces.
-
-    Raises:
-        ProtocolError: they are not all pieces of one snapshot, in order, of a format that is known.
-    """
-    registry: Registry | None = None
-    last = 0
-    for piece in pieces:
-        _, kind, items = formatted(from_bytes(piece), "piece of the registry", FORMAT, 3)
-        layouts.integer(1, len(_REGISTRY_KINDS)).unpack(kind, "kind of a piece")
-        array(items, "piece of the registry")
-        if kind < last or (kind == last and kind in (1, 8)) or (registry is None) != (kind == 1):
-            raise wrong("snapshot of the registry", f"a piece after {_REGISTRY_KINDS[last - 1]}", kind)
-        last = kind
-        if registry is None:
-            registry = _read_registry_head(items)
-            continue
-        for item in items:
-            _read_registry_item(registry, kind, item)
-    if registry is None or last != len(_REGISTRY_KINDS):
-        raise ProtocolError("snapshot of the registry: expected more pieces, found its end missing")
-    registry.forget_history()
-    return registry
-
-
-def _read_registry_head(items: tuple[Any, ...]) -> Registry:
-    limits, groups, position, epoch, last_change = array(items, "head of the registry", 5)
-    registry = Registry(
-        RegistrySettings(*[number.unpack(x, "limit") for x in array(limits, "limits", 4)]),
-        PartitionSettings(*[number.unpack(x, "setting") for x in array(groups, "settings of groups", 2)]),
-    )
-    registry.position = number.unpack(position, "position")
-    registry.epoch = number.unpack(epoch, "epoch")
-    registry.last_change = number.unpack(last_change, "number of the last change")
-    return registry
-
-
-def _read_registry_item(registry: Registry, kind: int, item: Any) -> None:
-    match kind:
-        case 2:
-            producer, owner = array(item, "producer", 2)
-            registry.restore_producer(
-                layouts.producer.unpack(producer, "producer"), _SESSION.unpack(owner, "owner")
-            )
-        case 3:
-            producer, heard = array(item, "closed producer", 2)
-            registry.closed[layouts.producer.unpack(producer, "producer")] = set(
-                layouts.groups.unpack(heard, "groups")
-            )
-        case 4:
-            topic, name, wanted, partitions, adding, change = array(item, "topic", 6)
-            registry.restore_topic(
-                Topic(
-                    number.unpack(topic, "topic"),
-                    _NAME.unpack(name, "name"),
-                    number.unpack(wanted, "wanted"),
-                    _ORDERED_GROUPS.unpack(partitions, "partitions"),
-                    _ORDERED_GROUPS.unpack(adding, "adding"),
-                    _OPTIONAL_NUMBER.unpack(change, "change"),
-                )
-            )
-        case 5:
-            group, topic, founder, born = array(item, "group", 4)
-            record = GroupRecord(
-                GroupId(layouts.group.unpack(group, "group")),
-                number.unpack(topic, "topic"),
-                layouts.instance.unpack(founder, "founder"),
-                layouts.boolean.unpack(born, "born"),
-            )
-            registry.groups[record.group] = record
-        case 6:
-            group, heard = array(item, "deleted group", 2)
-            registry.deleting[GroupId(layouts.group.unpack(group, "group"))] = set(
-                layouts.groups.unpack(heard, "groups")
-            )
-        case 7:
-            seq, topic, partitions, epoch = array(item, "change", 4)
-            change = Change(
-                layouts.from_one.unpack(seq, "change"),
-                number.unpack(topic, "topic"),
-                _ORDERED_GROUPS.unpack(partitions, "partitions"),
-                number.unpack(epoch, "epoch"),
-            )
-            registry.changes[change.seq] = change
-        case _:
-            raise wrong("snapshot of the registry", "nothing in its last piece", item)

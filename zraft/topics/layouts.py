@@ -14,8 +14,9 @@ import msgpack
 from attrs import fields, frozen
 
 from zraft.errors import ProtocolError
-from zraft.ids import INSTANCE_BYTES, GroupId
+from zraft.ids import INSTANCE_BYTES, SERVER_ID_MAX, SERVER_ID_MIN, GroupId
 from zraft.topics.message import DIGEST_BYTES, After, Condition, Message, as_fields, may_change_topics
+from zraft.topics.registry_values import Retention
 from zraft.topics.stamps import TIME_MAX, FinalTime, MessageId, Stamp
 from zraft.topics.view import AnyView, View, ViewDelta
 
@@ -26,6 +27,8 @@ PAYLOAD_BYTES_MAX: Final = 16 * 1024 * 1024
 CONSUMER_BYTES_MAX: Final = 255
 LISTED_MAX: Final = 1 << 20
 """Producers or groups in one list: above what the registry admits."""
+DISKS_MAX: Final = 1 << 12
+"""Disks of one group, those of earlier moves included."""
 VALUES_MAX: Final = 1 << 20
 """Commands of a batch, messages of a bundle."""
 
@@ -144,6 +147,11 @@ def _boolean(value: Any, name: str) -> bool:
     raise wrong(name, "true or false", value)
 
 
+def _pair(value: Any, name: str) -> tuple[Any, ...]:
+    where, what = array(value, name, 2)
+    return server.unpack(where, f"{name}: server"), instance.unpack(what, f"{name}: disk")
+
+
 number: Final = integer(0, NUMBER_MAX)
 from_one: Final = integer(1, NUMBER_MAX)
 asked_time: Final = integer(0, TIME_MAX)
@@ -159,8 +167,29 @@ stamp: Final = named_tuple(Stamp, number, number, number, number)
 groups: Final = ascending(group, LISTED_MAX)
 producers: Final = ascending(producer, LISTED_MAX)
 destinations: Final = ascending(group, DESTINATIONS_MAX, 1)
+server: Final = integer(SERVER_ID_MIN, SERVER_ID_MAX)
+former: Final = ascending(Form(_pair), DISKS_MAX)
 _partitions: Final = optional(listed(group, DESTINATIONS_MAX, 1))
 _payload: Final = binary(0, PAYLOAD_BYTES_MAX)
+
+
+def _disks(value: Any, name: str) -> tuple[Any, ...]:
+    items: tuple[Any, ...] = former.unpack(value, name)
+    if any(one[0] == other[0] for one, other in pairwise(items)):
+        raise wrong(name, "each server once", value)
+    return items
+
+
+disks: Final = Form(_disks, former.pack)
+
+
+def _retention(value: Any, name: str) -> Retention:
+    bytes_min, age_ms_max = array(value, name, 2)
+    limit = optional(number).unpack
+    return Retention(limit(bytes_min, f"{name}: bytes"), limit(age_ms_max, f"{name}: age"))
+
+
+retention: Final = Form(_retention, lambda value: (value.bytes_min, value.age_ms_max))
 
 
 def _message(value: Any, name: str) -> Message:

@@ -47,6 +47,7 @@ class PartitionLeader:
         self._relayed: set[MessageId] = set()
         self._started: dict[MessageId, Message] = {}
         """STARTs in the log that are not applied yet."""
+        self._started_bytes = 0
         self._numbers: dict[ProducerId, int] = {}
         self._of_producer: Counter[ProducerId] = Counter()
         self._remotes: set[tuple[MessageId, GroupId]] = set()
@@ -54,6 +55,8 @@ class PartitionLeader:
         self._viewing = 0
         self._needed = 0
         self._advancing = 0
+        self._reported: Report | None = None
+        self._report_wanted = True
         self._resending = Resending(self.settings.resend_ticks, self.settings.resend_ticks_max)
         self._commands: list[Command] = []
         self._messages: dict[GroupId, list[GroupMessage]] = {}
@@ -110,6 +113,7 @@ class PartitionLeader:
         message = request.message
         producer = message.mid.producer
         self._started[message.mid] = message
+        self._started_bytes += len(message.payload)
         self._of_producer[producer] += 1
         if message.is_single:
             self._numbers[producer] = message.number
@@ -136,7 +140,7 @@ class PartitionLeader:
 
     def _busy(self, message: Message) -> bool:
         partition, settings = self.partition, self.settings
-        if len(self._started) >= settings.started_max:
+        if len(self._started) >= settings.started_max or self._started_bytes >= settings.started_bytes_max:
             return True
         if message.is_single and not message.depends:
             return False
@@ -146,6 +150,10 @@ class PartitionLeader:
             or pending.payload_bytes >= settings.pending_bytes_max
             or any(pending.awaited[group] >= settings.awaited_max for group in message.destinations)
         )
+
+    def tell(self, mid: MessageId) -> None:
+        """Say to its producer what became of a message that is known here, as if that had asked."""
+        self._tell(mid, 0)
 
     def _tell(self, mid: MessageId, epoch: int) -> None:
         """What became of a message that is known here."""
@@ -206,9 +214,13 @@ class PartitionLeader:
                 if self.partition.floor.time < time:
                     self._needed = max(self._needed, time)
             case ViewUpdate(view):
-                if self.partition.view.fits(view) and view.position > self._viewing:
-                    self._viewing = view.position
-                    self._commands.append(ViewChanged(view))
+                if self.partition.view.fits(view):
+                    if view.position > self._viewing:
+                        self._viewing = view.position
+                        self._commands.append(ViewChanged(view))
+                elif view.position <= self.partition.view.position:
+                    # Group 0 does not know that this one has it.
+                    self._report_wanted = True
 
     def _begun(self, mid: MessageId) -> Entry | None:
         return self.partition.pending.entries.get(mid) or self.partition.settled.entries.get(mid)
@@ -342,8 +354,10 @@ class PartitionLeader:
                     pass
 
     def _applied_start(self, message: Message) -> None:
-        if self._started.pop(message.mid, None) is None:
+        started = self._started.pop(message.mid, None)
+        if started is None:
             return
+        self._started_bytes -= len(started.payload)
         producer = message.mid.producer
         self._of_producer[producer] -= 1
         if not self._of_producer[producer]:
@@ -355,18 +369,36 @@ class PartitionLeader:
 
     # -- time
 
-    def tick(self) -> None:
+    def tick(self, elapsed: int = 1) -> None:
         """Say again what nobody has confirmed; all of it is derived from the replicated state."""
-        self._now += 1
+        before, self._now = self._now, self._now + elapsed
         self._resend()
         settings = self.settings
-        if self._now % settings.floor_ticks == 0:
+        if self._passed(before, settings.floor_ticks):
             for group in list(self.partition.settled.awaited()):
                 self._send(group, FloorReport(self.group, self.partition.floor, wanted=True))
-        if self._now % settings.advance_ticks == 0:
+        if self._passed(before, settings.advance_ticks):
             self._advance()
-        if self._now % settings.report_ticks == 0:
+        if self._passed(before, settings.report_ticks):
             self._report()
+
+    def _passed(self, before: int, interval: int) -> bool:
+        return before // interval != self._now // interval
+
+    def due_in(self) -> int | None:
+        """Ticks after which `tick` has something to do; None if that takes something else to happen first."""
+        now, settings = self._now, self.settings
+        due: list[int] = []
+        resend = self._resending.next_due()
+        if resend is not None:
+            due.append(max(1, resend - now))
+        if self.partition.settled.awaited():
+            due.append(settings.floor_ticks - now % settings.floor_ticks)
+        if self._reachable() is not None:
+            due.append(settings.advance_ticks - now % settings.advance_ticks)
+        if self._has_to_report():
+            due.append(settings.report_ticks - now % settings.report_ticks)
+        return min(due, default=None)
 
     def _resend(self) -> None:
         for mid, interval in self._resending.due(self._now, self.settings.resends_per_tick_max):
@@ -385,20 +417,41 @@ class PartitionLeader:
 
     def _advance(self) -> None:
         """Log an ADVANCE if somebody needs it and it would change anything; otherwise look again later."""
-        floor = self.partition.floor.time
-        oldest = self.partition.pending.oldest()
-        reachable = self._needed if oldest is None else min(self._needed, oldest.time - 1)
-        if reachable > max(floor, self._advancing):
+        reachable = self._reachable()
+        if reachable is not None:
             self._advancing = reachable
             self._commands.append(Advance(reachable))
 
-    def _report(self) -> None:
-        partition = self.partition
-        self._reports.append(
-            Report(
-                self.group,
-                partition.view.position,
-                tuple(partition.clear_producers()),
-                tuple(partition.clear_deleting()),
-            )
+    def _reachable(self) -> int | None:
+        """The time to advance to, if that is asked for and would change anything."""
+        if self._needed <= self.partition.floor.time:
+            return None
+        oldest = self.partition.pending.oldest()
+        reachable = self._needed if oldest is None else min(self._needed, oldest.time - 1)
+        return reachable if reachable > max(self.partition.floor.time, self._advancing) else None
+
+    def _has_to_report(self) -> bool:
+        """A cheap look at whether `_report` may have something to say."""
+        view, reported = self.partition.view, self._reported
+        return (
+            self.settings.report_unchanged
+            or self._report_wanted
+            or bool(view.closed or view.deleting)
+            or reported is None
+            or reported.position != view.position
         )
+
+    def _report(self) -> None:
+        if not self._has_to_report():
+            return
+        partition = self.partition
+        report = Report(
+            self.group,
+            partition.view.position,
+            tuple(partition.clear_producers()),
+            tuple(partition.clear_deleting()),
+        )
+        repeated = report == self._reported and not (report.producers or report.deleting)
+        if self.settings.report_unchanged or self._report_wanted or not repeated:
+            self._reports.append(report)
+        self._reported, self._report_wanted = report, False

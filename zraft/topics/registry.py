@@ -1,17 +1,14 @@
 """Group 0's share of topics: producers, topics and groups, and what groups are told of them (D-8d, D-8e, D-18).
 
 A part of the coordination group's replicated state: it changes only by `apply`, with the zxid of the command, and ids are
-such zxids, never used again. Where replicas of a group are placed is somebody else's matter.
+such zxids, never used again. Where replicas of a group should be is somebody else's decision, which is written down here.
 """
 
 from __future__ import annotations
 
-from collections import deque
-from collections.abc import Iterator
-from enum import Enum
-from typing import Final
+from attrs import evolve
 
-from zraft.ids import GroupId, Instance, ProducerId
+from zraft.ids import GroupId, ProducerId, ServerId
 from zraft.topics.applied import PartitionSettings
 from zraft.topics.message import COORDINATOR
 from zraft.topics.registry_commands import (
@@ -22,38 +19,37 @@ from zraft.topics.registry_commands import (
     CreateTopic,
     DeleteTopic,
     EndOwner,
+    Placed,
+    PlaceGroup,
     RegisterProducer,
     RegistryCommand,
+    RetainTopic,
     TopicChanged,
 )
+from zraft.topics.registry_history import Became, History
+from zraft.topics.registry_items import Part, RegistryDigest
 from zraft.topics.registry_values import (
     Birth,
     Change,
+    Disks,
     GroupRecord,
     Refusal,
     RegistrySettings,
     Result,
+    Retention,
     Table,
     Topic,
     is_topic_name,
 )
-from zraft.topics.view import AnyView, View, ViewDelta
-
-CHANGES_KEPT: Final = 4096
-"""Changes of ids that are remembered, so that a group whose view is older gets a difference; a bound, not a promise."""
-
-
-class _Became(Enum):
-    OPENED = "opened"
-    CLOSED = "closed"
-    RETIRED = "retired"
-    CREATED = "created"
-    DELETING = "deleting"
-    REMOVED = "removed"
+from zraft.topics.view import AnyView, View
 
 
 class Registry:
-    """Producers, topics and groups. `closed` and `deleting` have who has reported that nothing of them is left there."""
+    """Producers, topics and groups. `closed` and `deleting` have who has reported that nothing of them is left there.
+
+    `settings` are replicated with those of the tree, whose owner sets them here. `revision` is no part of the state: it
+    moves whenever topics, groups, or where these belong may have changed, so that others know when to look.
+    """
 
     def __init__(
         self, settings: RegistrySettings | None = None, group_settings: PartitionSettings | None = None
@@ -72,9 +68,9 @@ class Registry:
         self.deleting: dict[GroupId, set[GroupId]] = {}
         self.changes: dict[int, Change] = {}
         self.last_change = 0
-        self._history: deque[tuple[int, _Became, int]] = deque(maxlen=CHANGES_KEPT)
-        self._forgotten = 0
-        """The position up to which the history may lack something."""
+        self.revision = 0
+        self.digest = RegistryDigest(self)
+        self._history = History()
 
     def apply(self, command: RegistryCommand, zxid: int) -> Result:
         """Take a command of group 0's log; a refused one changes nothing."""
@@ -87,12 +83,18 @@ class Registry:
                 for producer in sorted(self.owned.get(owner, ())):
                     self._close(producer, zxid)
                 return Result()
-            case CreateTopic(name, partitions):
-                return self._create_topic(name, partitions, zxid)
+            case CreateTopic(name, partitions, retention):
+                return self._create_topic(name, partitions, retention, zxid)
             case AlterTopic(name, partitions):
                 return self._alter_topic(name, partitions)
-            case CreateGroup(topic, founder):
-                return self._create_group(topic, founder, zxid)
+            case RetainTopic(name, retention):
+                return self._retain_topic(name, retention)
+            case CreateGroup(topic, founders, preferred):
+                return self._create_group(topic, founders, preferred, zxid)
+            case PlaceGroup(group, wanted, preferred):
+                return self._place_group(group, wanted, preferred)
+            case Placed(group, voters):
+                return self._placed(group, voters)
             case TopicChanged(seq):
                 return self._topic_changed(seq)
             case DeleteTopic(name):
@@ -106,26 +108,29 @@ class Registry:
         if len(self.producers) + len(self.closed) > self.settings.producers_max:
             return Result(Refusal.TOO_MANY)
         producer = ProducerId(zxid)
+        self.digest.before(Part.PRODUCERS, producer)
         self.producers[producer] = owner
         self.owned.setdefault(owner, set()).add(producer)
-        self._note(zxid, _Became.OPENED, producer)
+        self._note(zxid, Became.OPENED, producer)
         return Result(created=producer)
 
     def _close(self, producer: ProducerId, zxid: int) -> Result:
         if producer == COORDINATOR or producer not in self.producers:
             return Result(Refusal.NO_PRODUCER)
+        self.digest.before(Part.PRODUCERS, producer)
+        self.digest.before(Part.CLOSED, producer)
         owner = self.producers.pop(producer)
         self.owned[owner].discard(producer)
         if not self.owned[owner]:
             del self.owned[owner]
         self.closed[producer] = set()
-        self._note(zxid, _Became.CLOSED, producer)
+        self._note(zxid, Became.CLOSED, producer)
         self._retire(zxid)
         return Result()
 
     # -- topics and groups
 
-    def _create_topic(self, name: str, partitions: int, zxid: int) -> Result:
+    def _create_topic(self, name: str, partitions: int, retention: Retention, zxid: int) -> Result:
         if not is_topic_name(name):
             return Result(Refusal.BAD_NAME)
         if name in self.names:
@@ -134,7 +139,7 @@ class Registry:
             return Result(Refusal.BAD_COUNT)
         if len(self.topics) >= self.settings.topics_max:
             return Result(Refusal.TOO_MANY)
-        self.topics[zxid] = Topic(zxid, name, partitions)
+        self._put(Topic(zxid, name, partitions, retention=retention))
         self.names[name] = zxid
         return Result(created=zxid)
 
@@ -150,10 +155,17 @@ class Registry:
             return Result(Refusal.SHRINKING)
         if len(self.changes) >= self.group_settings.window:
             return Result(Refusal.TOO_MANY)
-        self.topics[topic.topic] = Topic(topic.topic, name, partitions, topic.partitions)
+        self._put(evolve(topic, wanted=partitions))
         return Result(created=topic.topic)
 
-    def _create_group(self, topic_id: int, founder: Instance, zxid: int) -> Result:
+    def _retain_topic(self, name: str, retention: Retention) -> Result:
+        topic = self.topics.get(self.names.get(name, 0))
+        if topic is None:
+            return Result(Refusal.NO_TOPIC)
+        self._put(evolve(topic, retention=retention))
+        return Result(created=topic.topic)
+
+    def _create_group(self, topic_id: int, founders: Disks, preferred: ServerId | None, zxid: int) -> Result:
         topic = self.topics.get(topic_id)
         if topic is None:
             return Result(Refusal.NO_TOPIC)
@@ -162,53 +174,83 @@ class Registry:
             return Result(Refusal.COMPLETE)
         if len(self.groups) >= self.settings.groups_max:
             return Result(Refusal.TOO_MANY)
+        if not _may_be_placed(founders, preferred):
+            return Result(Refusal.BAD_PLACEMENT)
         group = GroupId(zxid)
         first = not topic.partitions
-        record = GroupRecord(group, topic_id, founder, born=first)
-        self.groups[group] = record
-        self._note(zxid, _Became.CREATED, group)
+        self._put_group(GroupRecord(group, topic_id, founders, preferred, founders, first))
+        self._note(zxid, Became.CREATED, group)
         adding = (*topic.adding, group)
         if there + 1 < topic.wanted:
-            self._put(topic, topic.partitions, adding)
+            self._put(evolve(topic, adding=adding))
         elif first:
-            self._put(topic, adding, ())
+            self._put(evolve(topic, partitions=adding, adding=()))
         else:
             self.last_change += 1
             change = Change(self.last_change, topic_id, (*topic.partitions, *adding), self.epoch)
+            self.digest.before(Part.CHANGES, change.seq)
             self.changes[change.seq] = change
-            self._put(topic, topic.partitions, adding, change.seq)
-        return Result(created=group, birth=Birth(record, self.view(), self.group_settings))
+            self._put(evolve(topic, adding=adding, change=change.seq))
+        return Result(created=group)
 
-    def _put(
-        self,
-        topic: Topic,
-        partitions: tuple[GroupId, ...],
-        adding: tuple[GroupId, ...],
-        change: int | None = None,
-    ) -> None:
-        self.topics[topic.topic] = Topic(topic.topic, topic.name, topic.wanted, partitions, adding, change)
+    def _place_group(self, group: GroupId, wanted: Disks, preferred: ServerId | None) -> Result:
+        record = self.groups.get(group)
+        if record is None:
+            return Result(Refusal.NO_GROUP)
+        if not _may_be_placed(wanted, preferred):
+            return Result(Refusal.BAD_PLACEMENT)
+        former = record.former
+        if wanted != record.wanted:
+            # However far the last move got: until somebody reports, each of them may be a voter.
+            former = tuple(sorted({*former, *record.wanted}))
+        self._put_group(evolve(record, wanted=wanted, preferred=preferred, former=former))
+        return Result(created=group)
+
+    def _placed(self, group: GroupId, voters: Disks) -> Result:
+        record = self.groups.get(group)
+        if record is None:
+            return Result(Refusal.NO_GROUP)
+        if voters != record.wanted:
+            return Result(Refusal.NOT_WANTED)
+        if record.former:
+            self._put_group(evolve(record, former=()))
+        return Result(created=group)
+
+    def _put(self, topic: Topic) -> None:
+        self.digest.before(Part.TOPICS, topic.topic)
+        self.topics[topic.topic] = topic
+        self.revision += 1
+
+    def _put_group(self, record: GroupRecord) -> None:
+        self.digest.before(Part.GROUPS, record.group)
+        self.groups[record.group] = record
+        self.revision += 1
 
     def _topic_changed(self, seq: int) -> Result:
-        change = self.changes.pop(seq, None)
-        if change is None:
+        if seq not in self.changes:
             return Result()
+        self.digest.before(Part.CHANGES, seq)
+        change = self.changes.pop(seq)
         topic = self.topics.get(change.topic)
         if topic is not None and topic.change == seq:
-            self._put(topic, change.partitions, ())
+            self._put(evolve(topic, partitions=change.partitions, adding=(), change=None))
         return Result()
 
     def _delete_topic(self, name: str, zxid: int) -> Result:
         topic = self.topics.get(self.names.get(name, 0))
         if topic is None:
             return Result(Refusal.NO_TOPIC)
+        self.digest.before(Part.TOPICS, topic.topic)
         del self.names[name]
         del self.topics[topic.topic]
         doomed = (*topic.partitions, *topic.adding)
         if doomed:
             self.epoch += 1
         for group in doomed:
+            self.digest.before(Part.DELETING, group)
             self.deleting[group] = set()
-            self._note(zxid, _Became.DELETING, group)
+            self._note(zxid, Became.DELETING, group)
+        self.revision += 1
         return Result(created=topic.topic)
 
     # -- what groups report
@@ -220,32 +262,39 @@ class Registry:
             return Result()
         for producer in producers:
             if producer in self.closed:
+                self.digest.before(Part.CLOSED, producer)
                 self.closed[producer].add(group)
         for doomed in deleting:
             if doomed in self.deleting:
+                self.digest.before(Part.DELETING, doomed)
                 self.deleting[doomed].add(group)
         removed = tuple(g for g, heard in self.deleting.items() if self.complete(heard))
         for gone in removed:
+            self.digest.before(Part.DELETING, gone)
+            self.digest.before(Part.GROUPS, gone)
             del self.deleting[gone], self.groups[gone]
-            self._note(zxid, _Became.REMOVED, gone)
+            self._note(zxid, Became.REMOVED, gone)
         if removed:
+            self.revision += 1
             self._drop_changes()
         self._retire(zxid)
         return Result(removed=removed)
 
     def complete(self, heard: set[GroupId]) -> bool:
         """Every group that exists has said so, after it logged the end (D-8e)."""
-        return heard.issuperset(self.groups)
+        return len(heard) >= len(self.groups) and heard.issuperset(self.groups)
 
     def _retire(self, zxid: int) -> None:
         for producer in [p for p, heard in self.closed.items() if self.complete(heard)]:
+            self.digest.before(Part.CLOSED, producer)
             del self.closed[producer]
-            self._note(zxid, _Became.RETIRED, producer)
+            self._note(zxid, Became.RETIRED, producer)
 
     def _drop_changes(self) -> None:
         """A change whose destinations are all removed is nobody's concern any more."""
         for seq, change in list(self.changes.items()):
             if not any(group in self.groups for group in change.partitions):
+                self.digest.before(Part.CHANGES, seq)
                 del self.changes[seq]
 
     # -- what is read
@@ -282,54 +331,70 @@ class Registry:
         """What a group that has logged the view of `position` lacks; None if nothing. A difference, if it is remembered."""
         if position >= self.position:
             return None
-        if position < self._forgotten:
-            return self.view()
-        became: dict[tuple[bool, int], _Became] = {}
-        for _, what, which in self._changes_after(position):
-            of_groups = what in (_Became.CREATED, _Became.DELETING, _Became.REMOVED)
-            became[of_groups, which] = what
-        named = {
-            what: tuple(sorted(which for (_, which), last in became.items() if last is what))
-            for what in _Became
-        }
-        return ViewDelta(
-            position,
-            self.position,
-            self.epoch,
-            tuple(map(ProducerId, named[_Became.OPENED])),
-            tuple(map(ProducerId, named[_Became.CLOSED])),
-            tuple(map(ProducerId, named[_Became.RETIRED])),
-            tuple(map(GroupId, named[_Became.CREATED])),
-            tuple(map(GroupId, named[_Became.DELETING])),
-            tuple(map(GroupId, named[_Became.REMOVED])),
-        )
+        return self._history.since(position, self.position, self.epoch) or self.view()
 
-    def _changes_after(self, position: int) -> Iterator[tuple[int, _Became, int]]:
-        newest: list[tuple[int, _Became, int]] = []
-        for change in reversed(self._history):
-            if change[0] <= position:
-                break
-            newest.append(change)
-        return reversed(newest)
+    def birth_of(self, group: GroupId) -> Birth:
+        """What that group, which exists, begins with."""
+        return Birth(self.groups[group], self.view(), self.group_settings)
 
-    def _note(self, zxid: int, what: _Became, which: int) -> None:
-        if len(self._history) == CHANGES_KEPT:
-            self._forgotten = self._history[0][0]
-        self._history.append((zxid, what, which))
+    def _note(self, zxid: int, what: Became, which: int) -> None:
+        self._history.note(zxid, what, which)
         self.position = zxid
 
-    # -- from a snapshot
+    # -- snapshots
+
+    def frozen(self) -> Registry:
+        """The state as it is now, to be written down while this object goes on; a few milliseconds at most."""
+        copy = Registry(self.settings, self.group_settings)
+        copy._take_tables(self)
+        copy.closed = {producer: set(heard) for producer, heard in self.closed.items()}
+        copy.deleting = {group: set(heard) for group, heard in self.deleting.items()}
+        return copy
+
+    def become(self, other: Registry) -> None:
+        """Take on another state, whose object must not be used any more."""
+        self._take_tables(other)
+        self.closed, self.deleting = other.closed, other.deleting
+        self.owned = other.owned
+        self.digest.restart(other.digest)
+        self.revision += 1
+        self.forget_history()
+
+    def _take_tables(self, other: Registry) -> None:
+        self.group_settings = other.group_settings
+        self.position, self.epoch, self.last_change = other.position, other.epoch, other.last_change
+        self.producers, self.topics, self.names = dict(other.producers), dict(other.topics), dict(other.names)
+        self.groups, self.changes = dict(other.groups), dict(other.changes)
 
     def restore_producer(self, producer: ProducerId, owner: int) -> None:
+        self.digest.before(Part.PRODUCERS, producer)
         self.producers[producer] = owner
         if producer != COORDINATOR:
             self.owned.setdefault(owner, set()).add(producer)
 
+    def restore_closed(self, producer: ProducerId, heard: set[GroupId]) -> None:
+        self.digest.before(Part.CLOSED, producer)
+        self.closed[producer] = heard
+
     def restore_topic(self, topic: Topic) -> None:
-        self.topics[topic.topic] = topic
+        self._put(topic)
         self.names[topic.name] = topic.topic
+
+    def restore_group(self, record: GroupRecord) -> None:
+        self._put_group(record)
+
+    def restore_deleting(self, group: GroupId, heard: set[GroupId]) -> None:
+        self.digest.before(Part.DELETING, group)
+        self.deleting[group] = heard
+
+    def restore_change(self, change: Change) -> None:
+        self.digest.before(Part.CHANGES, change.seq)
+        self.changes[change.seq] = change
 
     def forget_history(self) -> None:
         """After a restore: what changed before is not known, so older views get the whole."""
-        self._history.clear()
-        self._forgotten = self.position
+        self._history.forget(self.position)
+
+
+def _may_be_placed(disks: Disks, preferred: ServerId | None) -> bool:
+    return bool(disks) and (preferred is None or any(server == preferred for server, _ in disks))

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from attrs import frozen
 
-from zraft.ids import GroupId, Instance, ProducerId
+from zraft.ids import GroupId, ProducerId, ServerId
+from zraft.topics.registry_values import KEEP_ALL, Disks, Retention
 
 
 @frozen
@@ -34,6 +35,7 @@ class CreateTopic:
 
     name: str
     partitions: int
+    retention: Retention = KEEP_ALL
 
 
 @frozen
@@ -45,11 +47,37 @@ class AlterTopic:
 
 
 @frozen
+class RetainTopic:
+    """How long deliveries are kept from now on."""
+
+    name: str
+    retention: Retention
+
+
+@frozen
 class CreateGroup:
-    """The next partition of a topic, named by the command's zxid; `founder` bootstraps it."""
+    """The next partition of a topic, named by the command's zxid; `founders` vote from the start (D-18)."""
 
     topic: int
-    founder: Instance
+    founders: Disks
+    preferred: ServerId | None = None
+
+
+@frozen
+class PlaceGroup:
+    """These disks are to be the group's voters, and `preferred` its leader."""
+
+    group: GroupId
+    wanted: Disks
+    preferred: ServerId | None = None
+
+
+@frozen
+class Placed:
+    """The group's voters are these disks, which is committed there: any other replica of it may go."""
+
+    group: GroupId
+    voters: Disks
 
 
 @frozen
@@ -81,7 +109,10 @@ RegistryCommand = (
     | EndOwner
     | CreateTopic
     | AlterTopic
+    | RetainTopic
     | CreateGroup
+    | PlaceGroup
+    | Placed
     | TopicChanged
     | DeleteTopic
     | Cleared

@@ -7,13 +7,16 @@ from typing import Final
 
 from attrs import field, frozen
 
-from zraft.ids import GroupId, Instance
+from zraft.ids import GroupId, Instance, ServerId
 from zraft.topics.applied import PartitionSettings
 from zraft.topics.message import COORDINATOR, Message
 from zraft.topics.stamps import MessageId
 from zraft.topics.view import View
 
 TOPIC_NAME_BYTES_MAX: Final = 249
+
+Disks = tuple[tuple[ServerId, Instance], ...]
+"""The disk of each of some servers, in the order of servers, each server once."""
 
 
 class Refusal(Enum):
@@ -24,14 +27,15 @@ class Refusal(Enum):
     NO_PRODUCER = "there is no such producer"
     BAD_NAME = "a topic's name has 1 to 249 letters, digits, dots, dashes and underscores"
     BAD_COUNT = (
-        "a topic has at least one partition, and at most as many as the setting topics.partitions_max says"
+        "a topic has at least one partition, and at most as many as the setting topics_partitions_max says"
     )
     SHRINKING = "a topic cannot have fewer partitions: create another one"
     CHANGING = "the last change of the topic is not finished"
     COMPLETE = "the topic has all its partitions"
-    TOO_MANY = (
-        "as many as the settings topics.groups_max, topics.topics_max or topics.producers_max allow exist"
-    )
+    TOO_MANY = "as many as the settings topics_max, topics_groups_max or topics_producers_max allow exist"
+    NO_GROUP = "there is no such group"
+    BAD_PLACEMENT = "a group needs a disk, and its leader is to be one of the servers that hold it"
+    NOT_WANTED = "these are not the disks that are wanted now"
 
 
 @frozen
@@ -45,13 +49,46 @@ class RegistrySettings:
 
 
 @frozen
+class Retention:
+    """How much of each partition of a topic is kept; None: whatever it takes.
+
+    `bytes_min`: what may go is what has as much behind it. `age_ms_max`: and what is older. Either is enough.
+    """
+
+    bytes_min: int | None = None
+    age_ms_max: int | None = None
+
+
+KEEP_ALL: Final = Retention()
+
+
+@frozen
 class GroupRecord:
-    """A group. Its replica is bootstrapped by `founder` alone; any other begins as a learner (D-18)."""
+    """A group: one partition of a topic.
+
+    `founders` voted from the start, any other disk begins as a learner (D-18). `preferred` is to lead it, None if that
+    does not matter. `wanted` are to be its voters now; `former`, by server, were, and some of them may be as long as
+    nobody has reported that the voters are as wanted. `born`: it takes messages without being told by a change of its
+    topic.
+    """
 
     group: GroupId
     topic: int
-    founder: Instance
+    founders: Disks
+    preferred: ServerId | None
+    wanted: Disks
     born: bool
+    former: tuple[tuple[ServerId, Instance], ...] = ()
+
+    @property
+    def placed(self) -> bool:
+        """Whether the voters are known to be as wanted, so that any other replica may retire."""
+        return not self.former
+
+    @property
+    def holders(self) -> frozenset[tuple[ServerId, Instance]]:
+        """The disks whose replicas count."""
+        return frozenset((*self.wanted, *self.former))
 
 
 @frozen
@@ -91,6 +128,7 @@ class Topic:
     partitions: tuple[GroupId, ...] = ()
     adding: tuple[GroupId, ...] = ()
     change: int | None = None
+    retention: Retention = KEEP_ALL
 
 
 @frozen
@@ -109,11 +147,10 @@ class Table:
 
 @frozen
 class Result:
-    """What a command came to: `created` is the id of a producer, topic or group, `birth` that of a group."""
+    """What a command came to: `created` is the id of a producer, topic or group, `removed` are groups that are gone."""
 
     refusal: Refusal | None = None
     created: int | None = None
-    birth: Birth | None = None
     removed: tuple[GroupId, ...] = field(factory=tuple)
 
 

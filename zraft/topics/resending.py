@@ -31,5 +31,9 @@ class Resending:
     def again(self, mid: MessageId, now: int, interval: int) -> None:
         heappush(self._due, (now + interval, mid, min(2 * interval, self._ticks_max)))
 
+    def next_due(self) -> int | None:
+        """The tick at which something is due; None if nothing is left."""
+        return self._due[0][0] if self._due else None
+
     def __len__(self) -> int:
         return len(self._due)

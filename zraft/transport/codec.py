@@ -34,6 +34,15 @@ from zraft.raft.messages import (
     TimeoutNow,
 )
 from zraft.transport.messages import (
+    Bundle,
+    DeliveryList,
+    DeliveryListRequest,
+    DeliveryPiece,
+    DeliveryRequest,
+    Edge,
+    GroupDigests,
+    GroupLeader,
+    GroupVerdict,
     Hello,
     Join,
     MemberReport,
@@ -78,9 +87,18 @@ SNAPSHOT_CHUNK_BYTES_MAX: Final = 1024 * 1024
 COVER_ITEMS_MAX: Final = 256
 """Groups named in one shared heartbeat, or in its answer: four datagrams at most."""
 
+BUNDLE_BYTES_MAX: Final = 4 * 1024 * 1024
+"""As much as one message of a peer may have; a bundle of several messages has at most a megabyte."""
+
 DIGEST_BYTES: Final = 16
 DIGESTS_MAX: Final = 64
 """Digests in one report; members keep a few (D-26)."""
+
+SEGMENT_ID_BYTES: Final = 8
+"""Of a delivery segment."""
+
+MANIFEST_BYTES_MAX: Final = 8 * 1024 * 1024
+"""A list of delivery segments: 60,000 of them."""
 
 _KINDS: Final = tuple(EntryKind)
 
@@ -144,6 +162,9 @@ _membership: Final = _binary(1, MEMBERSHIP_BYTES_MAX)
 _snapshot_id: Final = _binary(SNAPSHOT_ID_BYTES, SNAPSHOT_ID_BYTES)
 _chunk_length: Final = _integer(1, SNAPSHOT_CHUNK_BYTES_MAX)
 _chunk: Final = _binary(0, SNAPSHOT_CHUNK_BYTES_MAX)
+_bundle: Final = _binary(1, BUNDLE_BYTES_MAX)
+_segment_id: Final = _binary(SEGMENT_ID_BYTES, SEGMENT_ID_BYTES)
+_manifest: Final = _binary(0, MANIFEST_BYTES_MAX)
 _digest: Final = _binary(DIGEST_BYTES, DIGEST_BYTES)
 
 
@@ -195,6 +216,18 @@ def _digests(value: Any, name: str) -> tuple[tuple[int, int], ...]:
         digests.append((index, int.from_bytes(_digest(digest, f"{name} digest"))))
     if len(digests) > DIGESTS_MAX:
         raise ProtocolError(f"{name}: expected at most {DIGESTS_MAX}, found {len(digests)}")
+    return tuple(digests)
+
+
+def _group_digests(value: Any, name: str) -> tuple[tuple[GroupId, int, int], ...]:
+    if len(_array(value, name)) > DIGESTS_MAX:
+        raise ProtocolError(f"{name}: expected at most {DIGESTS_MAX}, found {len(value)}")
+    digests = []
+    for item in value:
+        group, index, digest = _array(item, f"{name} item", 3)
+        _from_one(group, f"{name} group")
+        _number(index, f"{name} index")
+        digests.append((GroupId(group), index, int.from_bytes(_digest(digest, f"{name} digest"))))
     return tuple(digests)
 
 
@@ -314,6 +347,14 @@ def _verdict_values(message: Verdict) -> tuple[Any, ...]:
     return (_digest_values(message.digests),)
 
 
+def _group_digest_values(message: GroupDigests | GroupVerdict) -> tuple[Any, ...]:
+    return (tuple((group, index, digest.to_bytes(DIGEST_BYTES)) for group, index, digest in message.digests),)
+
+
+def _edge_values(message: Edge) -> tuple[Any, ...]:
+    return (message.blob,)
+
+
 # Numbers are never reused: a message that changes its meaning takes a new one. AppendEntries, the one shape
 # with a rule between its fields, has its own functions above. A vote asked for by a transfer has a number of
 # its own, so that the ordinary one stays what earlier releases understand.
@@ -353,6 +394,15 @@ _SHAPES: Final = (
     _shape(43, Verdict, _digests, values=_verdict_values),
     _shape(48, SharedHeartbeat, _from_one, _from_one, _number, _cover_items),
     _shape(49, SharedHeartbeatReply, _number, _from_one, _groups),
+    _shape(50, Bundle, _from_one, _bundle, _boolean),
+    _shape(51, Edge, _bundle, values=_edge_values),
+    _shape(52, GroupLeader, _from_one, _term, _server),
+    _shape(53, DeliveryListRequest, _from_one, _snapshot_id),
+    _shape(54, DeliveryList, _from_one, _snapshot_id, _manifest),
+    _shape(55, DeliveryRequest, _from_one, _segment_id, _number, _chunk_length),
+    _shape(56, DeliveryPiece, _from_one, _segment_id, _number, _chunk),
+    _shape(57, GroupDigests, _group_digests, values=_group_digest_values),
+    _shape(58, GroupVerdict, _group_digests, values=_group_digest_values),
 )
 _BY_KIND: Final = {shape.kind: shape for shape in _SHAPES}
 _BY_CLASS: Final = {shape.message: shape for shape in _SHAPES if shape is not _TRANSFER_VOTE}

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Final
+
 from attrs import frozen
 
 from zraft.ids import GroupId, Instance, ServerId
@@ -172,6 +174,89 @@ class SharedHeartbeatReply:
     lost: tuple[GroupId, ...]
 
 
+@frozen
+class Bundle:
+    """Messages of a group's leader, or of group 0's, to the leader of `to`: what `zraft.topics.codec` packs.
+
+    It goes to whoever leads `to` as far as the sender knows. Any other server with a replica of it passes it on, once:
+    `passed` says that this was done.
+    """
+
+    to: GroupId
+    blob: bytes
+    passed: bool = False
+
+
+@frozen
+class Edge:
+    """What a group says to group 0's leader, a report or an answer to it as a producer: `zraft.topics.codec` packs it."""
+
+    blob: bytes
+
+
+@frozen
+class GroupLeader:
+    """The sender has a replica of `group`, and follows `server` there in `term`: bundles belong there, not here."""
+
+    group: GroupId
+    term: int
+    server: ServerId
+
+
+@frozen
+class DeliveryListRequest:
+    """A follower that has all bytes of the offered snapshot `id` of a group asks what deliveries go with it."""
+
+    group: GroupId
+    id: bytes
+
+
+@frozen
+class DeliveryList:
+    """The leader's delivery segments, at least up to where its snapshot `id` stands: a manifest (docs/STORAGE.md).
+
+    Empty if the group has none.
+    """
+
+    group: GroupId
+    id: bytes
+    manifest: bytes
+
+
+@frozen
+class DeliveryRequest:
+    """The follower pulls: `length` bytes of the delivery segment `id` from byte `offset`."""
+
+    group: GroupId
+    id: bytes
+    offset: int
+    length: int
+
+
+@frozen
+class DeliveryPiece:
+    """The answer to one `DeliveryRequest`. `data` may be shorter than what was asked for; empty: the segment is gone."""
+
+    group: GroupId
+    id: bytes
+    offset: int
+    data: bytes
+
+
+@frozen
+class GroupDigests:
+    """What a member of groups computed, to their leader: (group, entry index, digest of the state after it) (D-26)."""
+
+    digests: tuple[tuple[GroupId, int, int], ...]
+
+
+@frozen
+class GroupVerdict:
+    """What the majority of each group computed, from its leader to its members: as in `GroupDigests` (D-26)."""
+
+    digests: tuple[tuple[GroupId, int, int], ...]
+
+
 ServerMessage = (
     Hello
     | OriginBatch
@@ -187,8 +272,26 @@ ServerMessage = (
     | Verdict
     | SharedHeartbeat
     | SharedHeartbeatReply
+    | Bundle
+    | Edge
+    | GroupLeader
+    | DeliveryListRequest
+    | DeliveryList
+    | DeliveryRequest
+    | DeliveryPiece
+    | GroupDigests
+    | GroupVerdict
 )
 PeerMessage = RaftMessage | ServerMessage
+
+_OF_GROUPS: Final = frozenset(
+    {SharedHeartbeat, SharedHeartbeatReply, Bundle, Edge, GroupLeader, GroupDigests, GroupVerdict}
+)
+
+
+def is_of_groups(message: PeerMessage) -> bool:
+    """Whether it is for the hosts of groups, not for the coordination group."""
+    return message.__class__ in _OF_GROUPS or getattr(message, "group", 0) != 0
 
 
 @frozen

@@ -9,6 +9,7 @@ level  what is in force beside what the levels below it have
 1      the first release
 2      MEMBERS, which writes the configuration of the ensemble into /zookeeper/config
 3      ONCE, PUT, ADD, WILL, TRUNCATE, and writes without a session
+4      TOPICS, and the settings of topics
 ====== ==============================================================================
 """
 
@@ -19,11 +20,12 @@ from typing import Final
 from zraft.errors import ZraftError
 
 FEATURE_LEVEL_MIN: Final = 1
-FEATURE_LEVEL_MAX: Final = 3
+FEATURE_LEVEL_MAX: Final = 4
 """The newest level that this release knows."""
 
 LEVEL_OF_MEMBERS: Final = 2
 LEVEL_OF_NATIVE: Final = 3
+LEVEL_OF_TOPICS: Final = 4
 
 
 class FeatureLevelError(ZraftError):

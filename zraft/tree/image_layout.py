@@ -10,6 +10,7 @@
     [ZNODE, path, data|nil, acl number, czxid, mzxid, pzxid, ctime, mtime, version, creates, aversion, whose]
     [ZNODE, ... as above, first]           since feature level 3, of a truncated directory: children below it are hidden
     [GHOST, path, first]                   since feature level 3: there is no such znode, but hidden children of it
+    [REGISTRY, piece]                      since feature level 4: docs/TOPICS.md, "Formats"; all pieces, in their order
     [END, znodes, sessions, digest]
 
 The head comes first and the end last; an ACL comes before the first znode that has it, and number 0 needs none: it
@@ -32,5 +33,6 @@ ZNODE: Final = 4
 END: Final = 5
 MEMBER: Final = 6
 GHOST: Final = 7
+REGISTRY: Final = 8
 
 DIGEST_BYTES: Final = 16

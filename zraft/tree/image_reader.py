@@ -10,12 +10,27 @@ from attrs import frozen
 
 from zraft.errors import ProtocolError
 from zraft.ids import INSTANCE_BYTES, SERVER_ID_MAX, SERVER_ID_MIN, ServerId
+from zraft.topics.message import COORDINATOR
+from zraft.topics.registry import Registry
+from zraft.topics.registry_image import RegistryReader
 from zraft.tree.acl import OPEN_ACL, Acl, AclTable
 from zraft.tree.children import SPLIT_AT, ManyNames
 from zraft.tree.digest import MODULUS, record_hash, session_hash
-from zraft.tree.features import LEVEL_OF_NATIVE, check_level
+from zraft.tree.features import LEVEL_OF_NATIVE, LEVEL_OF_TOPICS, check_level
 from zraft.tree.hiding import Hidden
-from zraft.tree.image_layout import ACL, DIGEST_BYTES, END, FORMAT, GHOST, HEAD, MEMBER, ROW, SESSION, ZNODE
+from zraft.tree.image_layout import (
+    ACL,
+    DIGEST_BYTES,
+    END,
+    FORMAT,
+    GHOST,
+    HEAD,
+    MEMBER,
+    REGISTRY,
+    ROW,
+    SESSION,
+    ZNODE,
+)
 from zraft.tree.lifetime import TTL_MS_MAX
 from zraft.tree.members import OBSERVER, PARTICIPANT, WantedMember, is_change
 from zraft.tree.node import BORN, INT32_MAX, INT32_MIN, SHARD_COUNT, SHARD_SHIFT, Lifetime, NodeTable, Znode
@@ -60,6 +75,7 @@ class ImageState:
     rows: dict[Origin, Row]
     members: dict[ServerId, WantedMember]
     sessions: dict[int, Session]
+    registry: Registry
     nodes: NodeTable
     acls: AclTable
     mortal: set[str]
@@ -96,6 +112,7 @@ class ImageReader:
         self._rows: dict[Origin, Row] = {}
         self._members: dict[ServerId, WantedMember] = {}
         self._sessions: dict[int, Session] = {}
+        self._topics = RegistryReader()
         self._nodes = NodeTable()
         self._acls = AclTable()
         self._acl_numbers: dict[int, Acl] = {0: OPEN_ACL}
@@ -190,6 +207,7 @@ class ImageReader:
                 raise ProtocolError(
                     f"image: truncated znode {path!r}: a ghost without hidden children, or an ephemeral with others"
                 )
+        registry = self._registry()
         _, _, level, last_zxid, position, log_time, wall_time, index, term, faults, _ = self._head
         state = ImageState(
             feature_level=level,
@@ -204,6 +222,7 @@ class ImageReader:
             rows=self._rows,
             members=self._members,
             sessions=self._sessions,
+            registry=registry,
             nodes=self._nodes,
             acls=self._acls,
             mortal=self._mortal,
@@ -213,7 +232,7 @@ class ImageReader:
             shares=self._total,
             digest=int.from_bytes(digest, "big"),
         )
-        found = (self._total + sum(small_shares(state))) % MODULUS
+        found = (self._total + sum(small_shares(state)) + registry.digest.value()) % MODULUS
         if found != state.digest:
             raise ProtocolError(
                 f"image: its state has digest {found:032x}, its end record says {state.digest:032x}"
@@ -245,6 +264,8 @@ class ImageReader:
             self._take_member(record)
         elif kind == GHOST:
             self._take_ghost(record)
+        elif kind == REGISTRY:
+            self._take_topics(record)
         elif kind == END:
             if tuple(map(type, record)) != _END_TYPES or len(record[3]) != DIGEST_BYTES:
                 raise ProtocolError(
@@ -314,6 +335,27 @@ class ImageReader:
             raise ProtocolError(f"image: ghost {path!r}: it comes too late, or twice, or is no path")
         self._ghosts[path] = first
         orphans[path] = self._truncated[path] = ManyNames((), first)
+
+    def _take_topics(self, record: tuple[Any, ...]) -> None:
+        assert self._head is not None
+        if tuple(map(type, record)) != (int, bytes) or self._head[2] < LEVEL_OF_TOPICS:
+            raise ProtocolError(
+                f"image: topics: wrong fields, or before feature level {LEVEL_OF_TOPICS}: {_shown(record)}"
+            )
+        self._topics.take(record[1])
+
+    def _registry(self) -> Registry:
+        """Of all its pieces; none are there below the level of topics."""
+        assert self._head is not None
+        if self._head[2] < LEVEL_OF_TOPICS:
+            return Registry()
+        registry = self._topics.finish()
+        for producer, owner in registry.producers.items():
+            if producer != COORDINATOR and owner not in self._sessions:
+                raise ProtocolError(
+                    f"image: producer {producer:#x} belongs to session {owner:#x}, which is missing"
+                )
+        return registry
 
     def _may_be_first(self, first: Any) -> bool:
         assert self._head is not None

@@ -6,14 +6,29 @@ changes: the digest's marks tell (`Digest.tell`). So the image is the state of t
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, Final
 
 import msgpack
 
+from zraft.topics.registry_image import registry_image
 from zraft.tree.acl import OPEN_ACL, Acl
 from zraft.tree.children import ManyNames
 from zraft.tree.digest import MODULUS, node_hash, session_hash
-from zraft.tree.image_layout import ACL, DIGEST_BYTES, END, FORMAT, GHOST, HEAD, MEMBER, ROW, SESSION, ZNODE
+from zraft.tree.features import LEVEL_OF_TOPICS
+from zraft.tree.image_layout import (
+    ACL,
+    DIGEST_BYTES,
+    END,
+    FORMAT,
+    GHOST,
+    HEAD,
+    MEMBER,
+    REGISTRY,
+    ROW,
+    SESSION,
+    ZNODE,
+)
 from zraft.tree.node import SHARD_COUNT, SHARD_SHIFT, Znode
 from zraft.tree.sessions import Session
 from zraft.tree.small_items import small_shares
@@ -32,7 +47,7 @@ class ImageWriter:
     """
 
     def __init__(self, machine: Machine) -> None:
-        """Begins at once; costs a copy of the set of marks and of the table of sessions, a few milliseconds at most.
+        """Begins at once; costs copies of the set of marks and of the tables of sessions and of topics: milliseconds.
 
         Raises:
             RuntimeError: another image of this machine is being written.
@@ -53,7 +68,7 @@ class ImageWriter:
         self.closed = False
         self._znode_count = 0
         self._session_count = 0
-        self._digest = sum(small_shares(machine))
+        self._digest = sum(small_shares(machine)) + machine.registry.digest.value()
         # A packer of our own that gathers everything in one buffer.
         self._packer = msgpack.Packer(use_bin_type=True, autoreset=False)
         self._out = self._packer.pack
@@ -78,6 +93,8 @@ class ImageWriter:
             self._out((MEMBER, server, member.voter, member.address))
         for path, first in sorted(machine.ghosts.items()):
             self._out((GHOST, path, first))
+        with_topics = machine.feature_level >= LEVEL_OF_TOPICS
+        self._topics: Iterator[bytes] = registry_image(machine.registry.frozen()) if with_topics else iter(())
         machine.image_writer = self
         self._marks.tell(self._before_node, self._before_session)
         self._dirty_nodes = self._marks.dirty_nodes
@@ -126,6 +143,7 @@ class ImageWriter:
             self._sessions = {}
             self._znodes = {}
             self._gone = []
+            self._topics = iter(())
 
     def _sweep(self, limit: int) -> int:
         """Pack up to `limit` items; what that counts for, at least 1."""
@@ -135,6 +153,10 @@ class ImageWriter:
             for _ in range(count):
                 self._pack_session(sessions.popitem()[1])
             return count
+        piece = next(self._topics, None)
+        if piece is not None:
+            self._out((REGISTRY, piece))
+            return limit
         znodes = self._znodes
         if not znodes:
             return self._next_shard()

@@ -15,10 +15,21 @@ from typing import TYPE_CHECKING, Any, Final
 
 from zraft.errors import Code
 from zraft.ids import SERVER_ID_MAX, SERVER_ID_MIN, Instance, ServerId, zxid_after
+from zraft.topics.registry import Registry
+from zraft.topics.registry_commands import EndOwner
+from zraft.topics.registry_image import registry_image
+from zraft.topics.registry_items import full_digest
+from zraft.topics.registry_values import Result
 from zraft.tree.acl import WRITE, Ids, are_ids, permits
 from zraft.tree.digest import DIGEST_EVERY, DIGESTS_KEPT, Digest
 from zraft.tree.events import Event
-from zraft.tree.features import FEATURE_LEVEL_MIN, LEVEL_OF_MEMBERS, LEVEL_OF_NATIVE, check_level
+from zraft.tree.features import (
+    FEATURE_LEVEL_MIN,
+    LEVEL_OF_MEMBERS,
+    LEVEL_OF_NATIVE,
+    LEVEL_OF_TOPICS,
+    check_level,
+)
 from zraft.tree.hiding import Hidden, is_hidden
 from zraft.tree.members import EVERYWHERE, Wanted, WantedMember, changed_members, config_text
 from zraft.tree.multi import execute_multi, part_handlers
@@ -32,6 +43,7 @@ from zraft.tree.remains import Remains
 from zraft.tree.sessions import PASSWORD_BYTES, Owner, Session, session_id_for
 from zraft.tree.settings import Settings
 from zraft.tree.small_items import small_items, small_shares
+from zraft.tree.topics import change_topics, limits_of
 from zraft.tree.truncation import drain, forget_hidden, truncate
 from zraft.tree.txn import (
     ADD,
@@ -55,6 +67,7 @@ from zraft.tree.txn import (
     SET_ACL,
     SET_DATA,
     SETTINGS,
+    TOPICS,
     TRUNCATE,
     WILL,
     Command,
@@ -86,6 +99,7 @@ class Machine:
     - `log_time`, `wall_time`: of the current entry, milliseconds (D-12);
     - `index`, `term`: of the current entry;
     - `members`: who is to belong to the cluster (`zraft.tree.members`), {} until it was written down;
+    - `registry`: producers, topics and groups (docs/TOPICS.md), empty before feature level 4;
     - `feature_level`: in force (`zraft.tree.features`); whoever sets it raises it;
     - `digests`: the newest (index, digest as of after that entry), noted when the entry after it begins (D-26);
     - `image_writer`: the one that is open, if any;
@@ -116,6 +130,7 @@ class Machine:
         "nodes",
         "origins",
         "position",
+        "registry",
         "sessions",
         "term",
         "wills_dropped",
@@ -127,6 +142,7 @@ class Machine:
         self.sessions: dict[int, Session] = tree.sessions
         self.events: list[Event] = tree.events
         self.origins = Origins()
+        self.registry = Registry(limits_of(tree.settings))
         self._feature_level = FEATURE_LEVEL_MIN
         self.last_zxid = self.position = self.index = self.term = 0
         self.members: dict[ServerId, WantedMember] = {}
@@ -143,6 +159,7 @@ class Machine:
             SETTINGS: self._change_settings,
             MEMBERS: self._change_members,
             FEATURE: self._raise_feature_level,
+            TOPICS: self._change_topics,
         }
         self._owner: Owner = _NO_OWNER
         self._run_handlers = _NOTHING
@@ -190,6 +207,10 @@ class Machine:
             of_sessions |= {ONCE: self._once, WILL: partial(register_will, tree)}
             writes |= {TRUNCATE: partial(truncate, tree)}
             of_origins |= writes
+        if self._feature_level >= LEVEL_OF_TOPICS:
+            topics: dict[int, Handler] = {TOPICS: self._change_topics}
+            of_sessions |= topics
+            of_origins |= topics
         self._session_handlers = writes | of_sessions
         self._origin_handlers = of_origins
 
@@ -318,9 +339,9 @@ class Machine:
         Returns:
             A `Code` below 0 for a failure, else by command: SET_DATA, SET_ACL, PUT the `Znode`; creates (path,
             `Znode`); ADD (value, `Znode`); DELETE, CLOSE_SESSION, REGISTER, EXPIRE, REAP, SETTINGS, WILL, TRUNCATE
-            `Code.OK`; CREATE_SESSION, ATTACH the `Session`; MULTI a tuple of `PartResult` or `MultiFailed`; ONCE an
-            `Outcome`, also of a failure. Znodes and sessions go on changing with later commands: build the reply
-            before the next one is executed.
+            `Code.OK`; TOPICS a `Result`; CREATE_SESSION, ATTACH the `Session`; MULTI a tuple of `PartResult` or
+            `MultiFailed`; ONCE an `Outcome`, also of a failure. Znodes and sessions go on changing with later
+            commands: build the reply before the next one is executed.
         """
         self.position = position = self.position + 1
         self.last_zxid = zxid = self._next_zxid
@@ -431,7 +452,13 @@ class Machine:
         if settings is None:
             return Code.BAD_ARGUMENTS
         self._tree.settings = settings
+        self.registry.settings = limits_of(settings)
         return Code.OK
+
+    def _change_topics(self, command: Command, zxid: int) -> Result | Code:
+        if self.feature_level < LEVEL_OF_TOPICS:
+            return Code.UNIMPLEMENTED
+        return change_topics(self._tree, self.registry, command, zxid)
 
     def _change_members(self, command: Command, zxid: int) -> Znode | Code:
         """[MEMBERS, replace, version, [[server, part, address], ...]]: the znode /zookeeper/config as changed.
@@ -498,6 +525,8 @@ class Machine:
                 self._tree.remove(path, zxid)
         del self.sessions[session.id]
         self._tree.digest.total -= session.folded
+        if session.id in self.registry.owned:
+            self.registry.apply(EndOwner(session.id), zxid)
         if session.will is not None and not carry_out(self._tree, session.will, zxid):
             self.wills_dropped += 1
 
@@ -529,6 +558,8 @@ class Machine:
         self.term = state.term
         self._next_zxid = zxid_after(state.last_zxid, state.term)
         self.members = state.members
+        self.registry.become(state.registry)
+        self.registry.settings = limits_of(state.settings)
         self.origins.rows = state.rows
         self.origins.faults = state.faults
         # What this server had computed before is no statement about the state that it has now.
@@ -540,6 +571,7 @@ class Machine:
         """Become the state in which another cluster begins, which `origin` founds; the znodes and sessions stay (D-15).
 
         `zxid` counts as the last one, and is that of the configuration; `members` is who is to belong to the cluster.
+        Topics and producers go: what their partitions hold is in groups of the old cluster, which the new one has not.
         Between two entries; nobody is told of an event. Index, term, position and the times stay as well.
         """
         assert self.image_writer is None, "a state that is being written as it is"
@@ -550,6 +582,7 @@ class Machine:
         self._next_zxid = zxid_after(zxid, self.term)
         self.origins.rows = {origin: Row()}
         self.origins.faults = 0
+        self.registry.become(Registry())
         self.members = {server: members[server] for server in sorted(members)}
         self._tree.set_configuration(config_text(self.members, zxid), zxid)
         self.events.clear()
@@ -571,20 +604,21 @@ class Machine:
 
     def digest(self) -> int:
         """128 bits that equal states share (D-26). Costs about 3 us per item changed since the last call."""
-        return self._tree.digest.folded_total(small_shares(self))
+        return self._tree.digest.folded_total((*small_shares(self), self.registry.digest.value()))
 
     @property
     def undigested(self) -> int:
         """Items that `digest` would have to hash now."""
-        return self._tree.digest.pending
+        return self._tree.digest.pending + self.registry.digest.pending
 
     def fold_digest(self, limit: int) -> None:
         """Hash up to `limit` changed items ahead of the next `digest`; changes no result."""
         self._tree.digest.fold(limit)
+        self.registry.digest.fold(limit)
 
     def full_digest(self) -> int:
         """The same, computed from every item; for tests and checkers."""
-        return self._tree.digest.full_total(small_shares(self))
+        return self._tree.digest.full_total((*small_shares(self), full_digest(self.registry)))
 
     def image(self) -> tuple[Any, ...]:
         """The whole state as nested sorted tuples, equal if and only if the states are; for checkers."""
@@ -614,7 +648,13 @@ class Machine:
             )
             for s in self.sessions.values()
         )
-        return (("node", tuple(nodes)), ("session", tuple(sessions)), *small_items(self))
+        registry = tuple(registry_image(self.registry))
+        return (
+            ("node", tuple(nodes)),
+            ("session", tuple(sessions)),
+            ("registry", registry),
+            *small_items(self),
+        )
 
 
 def _is_password(password: Any) -> bool:

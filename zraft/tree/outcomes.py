@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any, Final
 
 from zraft.errors import Code
+from zraft.topics.registry_values import Refusal, Result
 from zraft.tree.multi import MultiFailed
 from zraft.tree.node import Znode
 from zraft.tree.txn import MULTI, ONCE, Command
@@ -13,11 +14,26 @@ Outcome = tuple[int, int, int, Any]
 """(zxid, position, code, body). The code is 0, or below 0 for a failure, whose body is nil.
 
 Bodies by command: creates [path, stat]; SET_DATA, SET_ACL, PUT stat; ADD [value, stat]; MULTI a list of [code, body],
-one per part, also when it failed; all others nil. A stat is ZooKeeper's eleven numbers, in the order of
-`zraft.tree.node.Stat`.
+one per part, also when it failed; TOPICS [id|nil], of a refusal [its name]; all others nil. A stat is
+ZooKeeper's eleven numbers, in the order of `zraft.tree.node.Stat`.
 """
 
 _OK: Final = 0
+_CODES: Final = {
+    Refusal.EXISTS: Code.NODE_EXISTS,
+    Refusal.NO_TOPIC: Code.NO_NODE,
+    Refusal.NO_PRODUCER: Code.NO_NODE,
+    Refusal.BAD_NAME: Code.BAD_ARGUMENTS,
+    Refusal.BAD_COUNT: Code.BAD_ARGUMENTS,
+    Refusal.SHRINKING: Code.BAD_ARGUMENTS,
+    Refusal.CHANGING: Code.RECONFIG_IN_PROGRESS,
+    Refusal.COMPLETE: Code.NODE_EXISTS,
+    Refusal.TOO_MANY: Code.QUOTA_EXCEEDED,
+    Refusal.NO_GROUP: Code.NO_NODE,
+    Refusal.BAD_PLACEMENT: Code.BAD_ARGUMENTS,
+    Refusal.NOT_WANTED: Code.BAD_VERSION,
+}
+assert set(_CODES) == set(Refusal)
 
 
 def outcome_of(command: Command, result: object, zxid: int, position: int) -> Outcome:
@@ -31,6 +47,10 @@ def outcome_of(command: Command, result: object, zxid: int, position: int) -> Ou
         return zxid, position, _OK, tuple(result.stat())
     if isinstance(result, MultiFailed):
         return zxid, position, int(result.code), tuple((int(code), None) for code in result.results)
+    if isinstance(result, Result):
+        if result.refusal is None:
+            return zxid, position, _OK, (result.created,)
+        return zxid, position, int(_CODES[result.refusal]), (result.refusal.name.lower(),)
     if result.__class__ is not tuple:  # a session: only its origin is told of it
         return zxid, position, _OK, None
     assert isinstance(result, tuple)

@@ -6,6 +6,8 @@ from typing import Any, Final
 
 from attrs import evolve, fields, frozen
 
+from zraft.tree.features import LEVEL_OF_TOPICS
+
 
 @frozen
 class Settings:
@@ -23,6 +25,17 @@ class Settings:
     """0 or 1: whether hard limits of quotas refuse (ZooKeeper's enforceQuota)."""
     container_never_used_ms_max: int = 300_000
     """A container that never had a child goes after this long; 0: it stays."""
+    topics_max: int = 4_096
+    topics_groups_max: int = 16_384
+    """Partitions of all topics together, those that are being deleted included."""
+    topics_partitions_max: int = 1_024
+    """Of one topic."""
+    topics_producers_max: int = 262_144
+    """Open ones, and closed ones of which something may be left."""
+    topics_replication: int = 3
+    """Servers that hold each partition, as far as there are as many voters."""
+    topics_dead_after_ms: int = 600_000
+    """Others stand in for a server that was silent for so long; 0: nobody does, until it is removed or gets a new disk."""
 
     def changed(self, changes: dict[Any, Any], feature_level: int) -> Settings | None:
         """These settings with `changes` made, or None if any of them is unknown or out of bounds.
@@ -57,7 +70,13 @@ _BOUNDS: Final = {
     "ttl_nodes_enabled": (0, 1),
     "quota_enforced": (0, 1),
     "container_never_used_ms_max": (0, 365 * _DAY_MS),
+    "topics_max": (0, 65_536),
+    "topics_groups_max": (0, 65_536),
+    "topics_partitions_max": (1, 1_024),
+    "topics_producers_max": (0, 1 << 20),
+    "topics_replication": (1, 15),
+    "topics_dead_after_ms": (0, 365 * _DAY_MS),
 }
-_SINCE: Final[dict[str, int]] = {}
+_SINCE: Final = {name: LEVEL_OF_TOPICS for name in _BOUNDS if name.startswith("topics_")}
 """The feature level of a setting that is newer than level 1."""
 assert set(_BOUNDS) == {field.name for field in fields(Settings)}

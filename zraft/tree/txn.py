@@ -34,8 +34,11 @@ Commands of a session's run::
     [ADD, path, prefix, amount]                       grow a number, also inside MULTI (zraft.tree.upsert)
     [TRUNCATE, directory, first, path|nil, data|nil]  the log below `first` goes (D-20; zraft.tree.truncation)
 
-The last five since feature level 3, from which on those that write to the tree, and need no session, may also stand
-in runs with session 0: of clients without a session, with the ids that these have proved.
+    [TOPICS, encoded registry command]                producers, topics and groups (zraft.tree.topics)
+
+ONCE to TRUNCATE since feature level 3, from which on those that write to the tree, and need no session, may also stand
+in runs with session 0: of clients without a session, with the ids that these have proved. TOPICS since feature level 4,
+also with session 0, and in the leader's batch.
 
 Commands of a run with session 0::
 
@@ -90,6 +93,7 @@ PUT: Final = 208
 ADD: Final = 209
 WILL: Final = 210
 TRUNCATE: Final = 211
+TOPICS: Final = 212
 
 FLAG_EPHEMERAL: Final = 1
 FLAG_SEQUENTIAL: Final = 2

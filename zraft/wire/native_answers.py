@@ -301,6 +301,11 @@ def encode_event(number: int, zxid: int, event_type: int, path: str) -> bytes:
     )
 
 
+def encode_pushed(number: int, kind: str, zxid: int, fields: Mapping[str, Any]) -> bytes:
+    """A message of a subscription that has fields of its own."""
+    return _pack({"id": number, "type": kind, "zxid": zxid, **fields})  # type: ignore[no-any-return]
+
+
 # -- Zatt's form
 
 

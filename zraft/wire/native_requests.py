@@ -9,7 +9,7 @@ Source: docs/PROTOCOL-NATIVE.md.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import Any, Final
 
 from attrs import field, frozen
@@ -30,6 +30,7 @@ from zraft.tree.txn import (
     WILL,
     Command,
 )
+from zraft.wire import native_topics as topics
 from zraft.wire.connect import NO_PASSWORD, PASSWORD_BYTES
 from zraft.wire.dictionary import (
     DEFAULT,
@@ -38,14 +39,25 @@ from zraft.wire.dictionary import (
     entry_name,
     pack_value,
 )
+from zraft.wire.native_fields import (
+    ID_MAX,
+    INT64_MAX,
+    INT64_MIN,
+    Message,
+    binary,
+    boolean,
+    data_of,
+    id_of,
+    integer,
+    shown,
+    shown_type,
+    text,
+    unknown,
+    version_of,
+    wrong,
+)
 
-Message = Mapping[Any, Any]
-
-ID_MAX: Final = 2**32 - 1
-INT64_MAX: Final = 2**63 - 1
-INT64_MIN: Final = -(2**63)
-SHOWN_CHARACTERS_MAX: Final = 100
-"""Of what was found, in an error: the client knows what it sent."""
+__all__ = ["id_of", "shown_type"]
 
 ITEMS_LIMIT: Final = 1_000
 ITEMS_LIMIT_MAX: Final = 10_000
@@ -206,6 +218,7 @@ Query = (
     | ReadSync
     | ReadDiagnostic
     | ReadMembers
+    | topics.ReadTopics
 )
 
 
@@ -271,98 +284,18 @@ Request = (
     | SubscribePath
     | Credit
     | Unsubscribe
+    | topics.TopicRequest
 )
 
 
-# -- fields
-
-
-def id_of(message: Any) -> int | None:
-    """The id of a message, None if it carries none. For errors, too, so it is looked for in anything.
-
-    Raises:
-        MarshallingError: it is no id.
-    """
-    if message.__class__ is not dict or "id" not in message:
-        return None
-    number = message["id"]
-    if number.__class__ is int and 0 <= number <= ID_MAX:
-        return number
-    raise MarshallingError(f"id: found {shown(number)}, expected an integer from 0 to 2^32 - 1")
-
-
-def shown(value: Any) -> str:
-    """What was found, for an error: its beginning."""
-    if isinstance(value, bytes):
-        return f"{len(value)} bytes"
-    if isinstance(value, tuple | dict):
-        return f"{'an array' if isinstance(value, tuple) else 'a map'} of {len(value)}"
-    text = ascii(value[:SHOWN_CHARACTERS_MAX]) if isinstance(value, str) else repr(value)
-    return text if len(text) <= SHOWN_CHARACTERS_MAX else text[:SHOWN_CHARACTERS_MAX] + "…"
-
-
-def _text(message: Message, name: str, default: str | None = None) -> str:
-    value = message.get(name, default)
-    if value.__class__ is not str:
-        raise _wrong(message, name, "a string")
-    return value
-
-
-def _bytes(message: Message, name: str) -> bytes:
-    value = message.get(name)
-    if value.__class__ is not bytes:
-        raise _wrong(message, name, "bin")
-    return value
-
-
-def _data(message: Message, name: str) -> bytes | None:
-    value = message.get(name)
-    if value is not None and value.__class__ is not bytes:
-        raise _wrong(message, name, "bin or nil")
-    return value
-
-
-def _int(message: Message, name: str, default: int | None, low: int, high: int) -> int:
-    value = message.get(name, default)
-    if value.__class__ is not int or not low <= value <= high:
-        raise _wrong(message, name, f"an integer from {low} to {high}")
-    return value
-
-
-def _bool(message: Message, name: str, default: bool) -> bool:
-    value = message.get(name, default)
-    if value.__class__ is not bool:
-        raise _wrong(message, name, "true or false")
-    return value
-
-
-def _version(message: Message) -> int:
-    """Of a condition: nil and -1 are any."""
-    value = message.get("version")
-    if value is None:
-        return -1
-    return _int(message, "version", None, INT32_MIN, INT32_MAX)
-
-
-def _wrong(message: Message, name: str, expected: str) -> MarshallingError:
-    found = shown(message[name]) if name in message else "nothing"
-    return MarshallingError(f"{shown_type(message)}: {name}: found {found}, expected {expected}")
-
-
-def shown_type(message: Message) -> str:
-    """The type of a message, for errors."""
-    kind = message.get("type")
-    return kind[:SHOWN_CHARACTERS_MAX] if isinstance(kind, str) else "message"
-
-
 def _directory(message: Message) -> str:
-    return directory_of(_text(message, "dictionary", DEFAULT))
+    return directory_of(text(message, "dictionary", DEFAULT))
 
 
 def _entry(message: Message) -> tuple[str, Any]:
     """The path of the entry that a message is about, and its key."""
     if "key" not in message:
-        raise _wrong(message, "key", "a key")
+        raise wrong(message, "key", "a key")
     key = message["key"]
     return f"{_directory(message)}/{entry_name(key)}", key
 
@@ -373,29 +306,29 @@ def _entry(message: Message) -> tuple[str, Any]:
 def _put(message: Message) -> Command:
     path, key = _entry(message)
     if "value" not in message:
-        raise _wrong(message, "value", "any value")
+        raise wrong(message, "value", "any value")
     version = message.get("version")
     if version is not None:
-        version = _int(message, "version", None, -1, INT32_MAX)
+        version = integer(message, "version", None, -1, INT32_MAX)
     return PUT, path, entry_head(key) + pack_value(message["value"]), version
 
 
 def _delete(message: Message) -> Command:
-    return DELETE, _entry(message)[0], _version(message)
+    return DELETE, _entry(message)[0], version_of(message)
 
 
 def _increment(message: Message) -> Command:
     path, key = _entry(message)
-    return ADD, path, entry_head(key), _int(message, "amount", 1, INT64_MIN, INT64_MAX)
+    return ADD, path, entry_head(key), integer(message, "amount", 1, INT64_MIN, INT64_MAX)
 
 
 def _create(message: Message) -> Command:
-    path, data = _text(message, "path"), _data(message, "data")
-    flags = _int(message, "flags", 0, 0, FLAG_CONTAINER)
+    path, data = text(message, "path"), data_of(message, "data")
+    flags = integer(message, "flags", 0, 0, FLAG_CONTAINER)
     acl = _acl(message)
     ttl = message.get("ttl")
     if ttl is not None:
-        ttl = _int(message, "ttl", None, 1, 2**40 - 1)
+        ttl = integer(message, "ttl", None, 1, 2**40 - 1)
         if flags not in _TTL_FLAGS:
             raise MarshallingError(
                 f"create: flags: found {flags} with a ttl, expected 0 or 2 (sequential): nothing else may have one"
@@ -411,31 +344,31 @@ def _acl(message: Message) -> tuple[tuple[int, str, str], ...] | None:
         return None
     expected = 'an array of [rights, scheme, id], such as [[31, "world", "anyone"]]'
     if acl.__class__ is not tuple:
-        raise _wrong(message, "acl", expected)
+        raise wrong(message, "acl", expected)
     for entry in acl:
         if entry.__class__ is not tuple or [part.__class__ for part in entry] != [int, str, str]:
-            raise _wrong(message, "acl", expected)
+            raise wrong(message, "acl", expected)
         if not INT32_MIN <= entry[0] <= INT32_MAX:
-            raise _wrong(message, "acl", expected)
+            raise wrong(message, "acl", expected)
     return acl
 
 
 def _set(message: Message) -> Command:
-    return SET_DATA, _text(message, "path"), _data(message, "data"), _version(message)
+    return SET_DATA, text(message, "path"), data_of(message, "data"), version_of(message)
 
 
 def _remove(message: Message) -> Command:
-    return DELETE, _text(message, "path"), _version(message)
+    return DELETE, text(message, "path"), version_of(message)
 
 
 def _check(message: Message) -> Command:
-    return CHECK, _text(message, "path"), _version(message)
+    return CHECK, text(message, "path"), version_of(message)
 
 
 def _multi(message: Message) -> Command:
     operations = message.get("operations")
     if operations.__class__ is not tuple or len(operations) > MULTI_OPERATIONS_MAX:
-        raise _wrong(message, "operations", f"an array of at most {MULTI_OPERATIONS_MAX} maps")
+        raise wrong(message, "operations", f"an array of at most {MULTI_OPERATIONS_MAX} maps")
     assert operations is not None
     parts: list[Command] = []
     for place, operation in enumerate(operations):
@@ -449,7 +382,7 @@ def _multi(message: Message) -> Command:
             )
         make, fields = entry
         if not operation.keys() <= fields:
-            raise _unknown(operation, fields)
+            raise unknown(operation, fields)
         parts.append(make(operation))
     return MULTI, tuple(parts)
 
@@ -457,27 +390,27 @@ def _multi(message: Message) -> Command:
 def _truncate(message: Message) -> Command:
     origin = message.get("origin_path")
     if origin is not None:
-        origin = _text(message, "origin_path")
+        origin = text(message, "origin_path")
     return (
         TRUNCATE,
-        _text(message, "directory"),
-        _int(message, "first", None, 0, INT64_MAX),
+        text(message, "directory"),
+        integer(message, "first", None, 0, INT64_MAX),
         origin,
-        _data(message, "origin_data"),
+        data_of(message, "origin_data"),
     )
 
 
 def _will(message: Message) -> Command:
     if message.get("parent") is None:
         return WILL, None, "", None
-    return WILL, _text(message, "parent"), _text(message, "prefix"), _data(message, "data")
+    return WILL, text(message, "parent"), text(message, "prefix"), data_of(message, "data")
 
 
 def _append(message: Message) -> Command:
     """Zatt's `append`: change or delete a key."""
     data = message.get("data")
     if data.__class__ is not dict:
-        raise _wrong(message, "data", "a map with action, key and value")
+        raise wrong(message, "data", "a map with action, key and value")
     assert data is not None
     entry = {"type": "append", "key": data["key"]} if "key" in data else {"type": "append"}
     match data.get("action"):
@@ -505,6 +438,7 @@ _FIELDS: Final[dict[str, tuple[Callable[[Message], Command], frozenset[str]]]] =
     "truncate": (_truncate, frozenset({"directory", "first", "origin_path", "origin_data"})),
     "will": (_will, frozenset({"parent", "prefix", "data"})),
     "append": (_append, frozenset({"data"})),
+    **topics.WRITES,
 }
 _PARTS: Final = {
     kind: (_FIELDS[kind][0], _FIELDS[kind][1] | _PART_FIELD)
@@ -528,31 +462,31 @@ def decode_request(message: Any) -> Request:
         raise MarshallingError(f"a message that is {shown(message)}, expected a map")
     kind = message.get("type")
     if kind.__class__ is not str:
-        raise _wrong(message, "type", "a string")
+        raise wrong(message, "type", "a string")
     number: int = message["id"]
     write = _WRITES.get(kind)
     if write is not None:
         make, fields = write
         if not message.keys() <= fields:
-            raise _unknown(message, fields)
+            raise unknown(message, fields)
         command = make(message)
         seq = message.get("seq")
         if seq is None:
-            return Write(number, kind, command, None, 0, _bool(message, "forward", True))
+            return Write(number, kind, command, None, 0, boolean(message, "forward", True))
         return Write(
             number,
             kind,
             command,
-            _int(message, "seq", None, 1, INT64_MAX),
-            _int(message, "floor", 0, 0, INT64_MAX),
-            _bool(message, "forward", True),
+            integer(message, "seq", None, 1, INT64_MAX),
+            integer(message, "floor", 0, 0, INT64_MAX),
+            boolean(message, "forward", True),
         )
     other = _OTHERS.get(kind)
     if other is None:
         raise MarshallingError(f"type: found {shown(kind)}, expected one of {', '.join(sorted(_TYPES))}")
     decode, fields = other
     if not message.keys() <= fields:
-        raise _unknown(message, fields)
+        raise unknown(message, fields)
     return decode(message)
 
 
@@ -568,7 +502,7 @@ def decode_one_shot(message: Any) -> Write | Read | Config:
         case "get":
             return Read(None, "get", GetState(directory_of(DEFAULT)), linearizable=True)
         case "append":
-            return Write(None, "append", _append(message), forward=_bool(message, "forward", False))
+            return Write(None, "append", _append(message), forward=boolean(message, "forward", False))
         case "diagnostic":
             return Read(None, "diagnostic", ReadDiagnostic(), linearizable=False)
         case "config":
@@ -580,47 +514,41 @@ def decode_one_shot(message: Any) -> Write | Read | Config:
             )
 
 
-def _unknown(message: Message, fields: frozenset[str]) -> MarshallingError:
-    strange = next(name for name in message if name not in fields)
-    known = ", ".join(sorted(fields - {"type", "id"}))
-    return MarshallingError(f"{shown_type(message)}: an unknown field {shown(strange)}, known are {known}")
-
-
 def _hello(message: Message) -> Hello:
     session = message.get("session")
     password = NO_PASSWORD
     if session is None:
         session = 0
     else:
-        session = _int(message, "session", None, INT64_MIN, INT64_MAX)
+        session = integer(message, "session", None, INT64_MIN, INT64_MAX)
         if session:
-            password = _bytes(message, "password")
+            password = binary(message, "password")
             if len(password) != PASSWORD_BYTES:
-                raise _wrong(message, "password", f"{PASSWORD_BYTES} bytes")
+                raise wrong(message, "password", f"{PASSWORD_BYTES} bytes")
     return Hello(
         message["id"],
-        _int(message, "timeout_ms", None, 0, INT32_MAX),
+        integer(message, "timeout_ms", None, 0, INT32_MAX),
         session,
         password,
-        _int(message, "last_zxid", 0, 0, INT64_MAX),
+        integer(message, "last_zxid", 0, 0, INT64_MAX),
     )
 
 
 def _authenticate(message: Message) -> Authenticate:
-    return Authenticate(message["id"], _text(message, "scheme"), _bytes(message, "credentials"))
+    return Authenticate(message["id"], text(message, "scheme"), binary(message, "credentials"))
 
 
 def _config(message: Message, number: int | None) -> Config:
     action = message.get("action")
     if action not in ("add", "delete"):
-        raise _wrong(message, "action", "add or delete")
-    host = _text(message, "address")
-    port = _int(message, "port", None, 1, 65_535)
+        raise wrong(message, "action", "add or delete")
+    host = text(message, "address")
+    port = integer(message, "port", None, 1, 65_535)
     if not 1 <= len(host) <= 253 or not host.isprintable():
-        raise _wrong(message, "address", "a host name or an address of 1 to 253 characters")
+        raise wrong(message, "address", "a host name or an address of 1 to 253 characters")
     server = message.get("server")
     if server is not None:
-        server = _int(message, "server", None, 1, 254)
+        server = integer(message, "server", None, 1, 254)
     address = f"[{host}]:{port}" if ":" in host and not host.startswith("[") else f"{host}:{port}"
     return Config(number, action == "add", address, server)
 
@@ -628,14 +556,14 @@ def _config(message: Message, number: int | None) -> Config:
 def _read(message: Message, query: Query) -> Read:
     consistency = message.get("consistency", "linearizable")
     if consistency not in ("linearizable", "local"):
-        raise _wrong(message, "consistency", "linearizable or local")
+        raise wrong(message, "consistency", "linearizable or local")
     return Read(
         message["id"],
         message["type"],
         query,
         consistency == "linearizable",
-        _int(message, "floor", 0, 0, INT64_MAX),
-        _int(message, "timeout_ms", FLOOR_TIMEOUT_MS, 0, FLOOR_TIMEOUT_MS_MAX),
+        integer(message, "floor", 0, 0, INT64_MAX),
+        integer(message, "timeout_ms", FLOOR_TIMEOUT_MS, 0, FLOOR_TIMEOUT_MS_MAX),
     )
 
 
@@ -648,42 +576,47 @@ def _get(message: Message) -> Read:
 
 def _items(message: Message) -> Read:
     after = message.get("after")
-    limit = _int(message, "limit", ITEMS_LIMIT, 1, ITEMS_LIMIT_MAX)
+    limit = integer(message, "limit", ITEMS_LIMIT, 1, ITEMS_LIMIT_MAX)
     return _read(
-        message, GetItems(_directory(message), "" if after is None else _text(message, "after"), limit)
+        message, GetItems(_directory(message), "" if after is None else text(message, "after"), limit)
     )
 
 
 def _log(message: Message) -> Read:
     query = ReadLog(
-        _text(message, "directory"),
-        _text(message, "prefix", ""),
-        _int(message, "first", 0, 0, INT64_MAX),
-        _int(message, "limit", LOG_LIMIT, 1, LOG_LIMIT_MAX),
-        _int(message, "bytes", INT32_MAX, 1, INT32_MAX),
+        text(message, "directory"),
+        text(message, "prefix", ""),
+        integer(message, "first", 0, 0, INT64_MAX),
+        integer(message, "limit", LOG_LIMIT, 1, LOG_LIMIT_MAX),
+        integer(message, "bytes", INT32_MAX, 1, INT32_MAX),
     )
     return _read(message, query)
 
 
-def _subscribe(message: Message) -> SubscribeDictionary | SubscribeLog | SubscribePath:
-    what = [name for name in ("dictionary", "log", "path") if name in message]
+def _subscribe(
+    message: Message,
+) -> SubscribeDictionary | SubscribeLog | SubscribePath | topics.SubscribeProducer:
+    what = [name for name in _SUBSCRIBE_FIELDS if name in message]
     if len(what) != 1:
         raise MarshallingError(
-            f"subscribe: found {' and '.join(what) or 'nothing'} to subscribe to, expected one of dictionary, log and path"
+            f"subscribe: found {' and '.join(what) or 'nothing'} to subscribe to, expected one of dictionary, log, path "
+            "and producer"
         )
     fields = _SUBSCRIBE_FIELDS[what[0]]
     if not message.keys() <= fields:
-        raise _unknown(message, fields)
+        raise unknown(message, fields)
+    if what[0] == "producer":
+        return topics.subscribe_producer(message)
     if what[0] == "path":
-        return SubscribePath(message["id"], _text(message, "path"), _bool(message, "recursive", False))
-    credit = _int(message, "credit", None, 0, INT32_MAX)
+        return SubscribePath(message["id"], text(message, "path"), boolean(message, "recursive", False))
+    credit = integer(message, "credit", None, 0, INT32_MAX)
     if what[0] == "dictionary":
         return SubscribeDictionary(message["id"], _directory(message), credit)
     return SubscribeLog(
         message["id"],
-        _text(message, "log"),
-        _text(message, "prefix", ""),
-        _int(message, "first", 0, 0, INT64_MAX),
+        text(message, "log"),
+        text(message, "prefix", ""),
+        integer(message, "first", 0, 0, INT64_MAX),
         credit,
     )
 
@@ -694,6 +627,7 @@ _SUBSCRIBE_FIELDS: Final = {
     "dictionary": _BASE | {"dictionary", "credit"},
     "log": _BASE | {"log", "prefix", "first", "credit"},
     "path": _BASE | {"path", "recursive"},
+    "producer": _BASE | topics.PRODUCER_FIELDS,
 }
 
 _OTHERS: Final[dict[str, tuple[Callable[[Message], Request], frozenset[str]]]] = {
@@ -704,9 +638,9 @@ _OTHERS: Final[dict[str, tuple[Callable[[Message], Request], frozenset[str]]]] =
     "get": (_get, _READ_FIELDS | {"dictionary", "key"}),
     "items": (_items, _READ_FIELDS | {"dictionary", "after", "limit"}),
     "size": (lambda m: _read(m, GetSize(_directory(m))), _READ_FIELDS | {"dictionary"}),
-    "read": (lambda m: _read(m, ReadZnode(_text(m, "path"))), _READ_FIELDS | {"path"}),
-    "exists": (lambda m: _read(m, ReadExists(_text(m, "path"))), _READ_FIELDS | {"path"}),
-    "children": (lambda m: _read(m, ReadChildren(_text(m, "path"))), _READ_FIELDS | {"path"}),
+    "read": (lambda m: _read(m, ReadZnode(text(m, "path"))), _READ_FIELDS | {"path"}),
+    "exists": (lambda m: _read(m, ReadExists(text(m, "path"))), _READ_FIELDS | {"path"}),
+    "children": (lambda m: _read(m, ReadChildren(text(m, "path"))), _READ_FIELDS | {"path"}),
     "log": (_log, _READ_FIELDS | {"directory", "prefix", "first", "limit", "bytes"}),
     "sync": (lambda m: _read(m, ReadSync()), _READ_FIELDS),
     "diagnostic": (lambda m: Read(m["id"], "diagnostic", ReadDiagnostic(), False), _BASE),
@@ -714,12 +648,14 @@ _OTHERS: Final[dict[str, tuple[Callable[[Message], Request], frozenset[str]]]] =
     "config": (lambda m: _config(m, m["id"]), _BASE | {"action", "address", "port", "server"}),
     "subscribe": (_subscribe, frozenset().union(*_SUBSCRIBE_FIELDS.values())),
     "unsubscribe": (
-        lambda m: Unsubscribe(m["id"], _int(m, "subscription", None, 0, ID_MAX)),
+        lambda m: Unsubscribe(m["id"], integer(m, "subscription", None, 0, ID_MAX)),
         _BASE | {"subscription"},
     ),
     "credit": (
-        lambda m: Credit(m["id"], _int(m, "bytes", None, 0, INT32_MAX)),
+        lambda m: Credit(m["id"], integer(m, "bytes", None, 0, INT32_MAX)),
         _BASE | {"bytes"},
     ),
+    "topics": (lambda m: _read(m, topics.read_topics(m)), _READ_FIELDS | {"digest"}),
+    **{kind: (decode, _BASE | fields) for kind, (decode, fields) in topics.REQUESTS.items()},
 }
 _TYPES: Final = frozenset(_WRITES) | frozenset(_OTHERS)

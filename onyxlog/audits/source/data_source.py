@@ -5,12 +5,16 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
+from pyspark.sql.datasource import DataSource, DataSourceReader, DataSourceStreamReader, InputPartition
+from pyspark.sql.streaming.datasource import ReadLimit, ReadMaxBytes, SupportsTriggerAvailableNow
 from pyspark.sql.types import StructType
 
+from onyxlog.audits.errors import AuditError
 from onyxlog.audits.source import directories, options, plan
 from onyxlog.audits.source.batching import batches
+from onyxlog.audits.source.follow import Following, follow
 from onyxlog.audits.source.options import Options
+from onyxlog.audits.tables import TABLES
 
 NAME = "zraft"
 
@@ -35,6 +39,18 @@ class ZraftDataSource(DataSource):
     def reader(self, schema: StructType) -> ZraftReader:
         return ZraftReader(options.parse(self.options))
 
+    def streamReader(self, schema: StructType) -> ZraftStreamReader:
+        parsed = options.parse(self.options)
+        if not parsed.table.streams:
+            following = ", ".join(name for name, table in TABLES.items() if table.streams)
+            raise AuditError(f"table {parsed.table.name} cannot be followed; those that can: {following}")
+        if parsed.entries == options.LIVE:
+            raise AuditError(
+                "option 'entries': found 'live', a stream gives what is decided for good: expected 'committed', or "
+                "'written' for what was taken back, too"
+            )
+        return ZraftStreamReader(parsed)
+
 
 class ZraftReader(DataSourceReader):
     """A table as it is when Spark plans the reading of it."""
@@ -52,6 +68,43 @@ class ZraftReader(DataSourceReader):
         assert isinstance(partition, PiecesPartition)
         for piece in partition.value:
             yield from batches(self._options, plan.read_piece(piece))
+
+
+class ZraftStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
+    """A table as it grows. Spark calls it in a process of its own; `read` in tasks."""
+
+    def __init__(self, options: Options) -> None:
+        self._options = options
+        self._live: Following | None = None
+
+    def _following(self) -> Following:
+        if self._live is None:
+            self._live = follow(self._options, directories.find(self._options.paths))
+        return self._live
+
+    def initialOffset(self) -> dict[str, Any]:
+        return self._following().initial()
+
+    def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:
+        return self._following().latest(start, limit.max_bytes if isinstance(limit, ReadMaxBytes) else None)
+
+    def getDefaultReadLimit(self) -> ReadLimit:
+        return ReadMaxBytes(self._options.bytes_per_batch)
+
+    def prepareForTriggerAvailableNow(self) -> None:
+        self._following().freeze()
+
+    def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
+        pieces = self._following().pieces(start, end)
+        return [PiecesPartition(some) for some in shared_out(pieces, self._options.segments_per_partition)]
+
+    def read(self, partition: InputPartition) -> Iterator[Any]:
+        assert isinstance(partition, PiecesPartition)
+        for piece in partition.value:
+            yield from batches(self._options, plan.read_piece(piece))
+
+    def commit(self, end: dict[str, Any]) -> None:
+        self._following().done(end)
 
 
 def shared_out(pieces: Sequence[plan.Piece], together: int) -> Iterator[tuple[plan.Piece, ...]]:

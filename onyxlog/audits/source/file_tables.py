@@ -161,6 +161,16 @@ def read_notes(fs: FileSystem, path: str) -> tuple[JournalHeader, Iterator[Place
     return read_journal(data, path) if data else None
 
 
+def whole_bytes(fs: FileSystem, piece: FilePiece) -> int:
+    """Up to where a growing file holds whole records."""
+    found = read_notes(fs, piece.path)
+    end = 0
+    if found is not None:
+        for placed in found[1]:
+            end = placed.offset + 1
+    return end
+
+
 def event_values(fs: FileSystem, piece: FilePiece) -> Iterator[Values]:
     """The notes of one file of a journal."""
     found = read_notes(fs, piece.path)
@@ -168,6 +178,10 @@ def event_values(fs: FileSystem, piece: FilePiece) -> Iterator[Values]:
         return
     header, notes = found
     for placed in notes:
+        if placed.offset < piece.first:
+            continue
+        if piece.end is not None and placed.offset >= piece.end:
+            return
         note = placed.note
         yield (
             *(header.server, header.instance.hex(), piece.path, placed.offset, header.boot, placed.seq),

@@ -88,7 +88,7 @@ def plan(options: Options, found: Found, fs: FileSystem | None = None) -> list[P
         return (
             [*_wal_pieces(options, logs, known)] if name in WAL_TABLES else [surveyed(options, logs, known)]
         )
-    return [*_file_pieces(options, found, fs)]
+    return [*file_pieces(options, found, fs)]
 
 
 def judge(
@@ -167,8 +167,13 @@ def _wal_pieces(options: Options, logs: Sequence[ServerLog], known: dict[int, Co
             yield wal_piece(options, log, span, known, options.standings)
 
 
-def surveyed(options: Options, logs: Sequence[ServerLog], known: dict[int, Committed]) -> RowsPiece:
-    """Rows of the tables that planning knows."""
+def surveyed(
+    options: Options,
+    logs: Sequence[ServerLog],
+    known: dict[int, Committed],
+    frames: tuple[int, int] | None = None,
+) -> RowsPiece:
+    """Rows of the tables that planning knows; only of `frames`, from the first up to the second, if given."""
     rows: list[Any] = []
     for log in logs:
         survey = log.survey
@@ -192,6 +197,7 @@ def surveyed(options: Options, logs: Sequence[ServerLog], known: dict[int, Commi
             astuple(row, recurse=False)
             for row in rows
             if (options.group is None or row.group == options.group)
+            and (frames is None or frames[0] <= row.frame < frames[1])
             and (options.table.name != "members" or row.standing in wanted)
         ),
     )
@@ -203,7 +209,7 @@ def _standing(group: int, index: int, term: int, known: dict[int, Committed]) ->
     return (Standing.COMMITTED if held else Standing.OPEN).value
 
 
-def _file_pieces(options: Options, found: Found, fs: FileSystem) -> Iterator[Piece]:
+def file_pieces(options: Options, found: Found, fs: FileSystem) -> Iterator[Piece]:
     name, wanted = options.table.name, options.group
     for directory in found.servers:
         data = directory.path

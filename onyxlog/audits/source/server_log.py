@@ -58,6 +58,16 @@ class ServerLog:
         """What was read, a span per segment, oldest first."""
         return [*self._closed, *(() if self._open is None else (self._open,))]
 
+    def begin_span(self) -> None:
+        """Forget what was read; what is read from now on are spans of their own."""
+        self._closed, self._open = [], None
+
+    def take_spans(self) -> list[Span]:
+        """What was read since `begin_span`."""
+        spans = self.spans()
+        self.begin_span()
+        return spans
+
     def advance(self) -> None:
         """Read all that is there and was not read yet.
 

@@ -30,6 +30,7 @@ from zraft.storage.records import (
 
 Runs = tuple[tuple[int, int], ...]
 """(first index, term) of each run of entries of equal term, ascending."""
+_FRAME_BITS: Final = 32
 MEMBERSHIP: Final = int(EntryKind.MEMBERSHIP)
 
 
@@ -146,7 +147,11 @@ class Spot:
 
 
 class Survey:
-    """One server's log as far as it was read. `order` is the number of the last record."""
+    """One server's log as far as it was read.
+
+    `order` is the place of the last record: its frame's number and its own in that, so that it is the same wherever the
+    reading began; 0 before the first.
+    """
 
     def __init__(self, server: int, instance: str) -> None:
         self.server = server
@@ -190,7 +195,7 @@ class Survey:
 
     def take_entry(self, fields: EntryFields, spot: Spot) -> None:
         """An ENTRY record as unpacked: by far the most."""
-        self.order += 1
+        self._count(spot.frame)
         _, group, index, term, kind, _, _, payload = fields
         state = self._group(group)
         if term != state.last_term:
@@ -209,7 +214,7 @@ class Survey:
 
     def take(self, record: Record | BaseRecord, spot: Spot, *, oldest: bool) -> None:
         """Any other record; `oldest`: it stands in the first segment that is read."""
-        self.order += 1
+        self._count(spot.frame)
         group = int(record.group)
         match record:
             case HardStateRecord(_, hard_state):
@@ -240,6 +245,13 @@ class Survey:
                 state = self._group(group)
                 if not state.configurations:
                     state.configurations.append(_founders(roster))
+
+    def order_of(self, frame: int) -> int:
+        """What `order` will be after the first record of the next frame."""
+        return frame << _FRAME_BITS
+
+    def _count(self, frame: int) -> None:
+        self.order = self.order + 1 if self.order >> _FRAME_BITS == frame else frame << _FRAME_BITS
 
     def _group(self, group: int) -> _Group:
         state = self._groups.get(group)

@@ -1,4 +1,4 @@
-"""`zraft member` and `zraft settings`, from the command line to a fake server's channel and back."""
+"""`zraft member`, `zraft settings` and `zraft topic`, from the command line to a fake server's channel and back."""
 
 from __future__ import annotations
 
@@ -24,11 +24,21 @@ from zraft.operator.requests import (
     MemberRemove,
     OperatorReply,
     OperatorRequest,
+    PartitionLine,
     Refused,
     SettingLine,
     SettingsListing,
     SettingsSet,
     SettingsShow,
+    TopicAlter,
+    TopicCreate,
+    TopicDelete,
+    TopicDescribe,
+    TopicDescription,
+    TopicLine,
+    TopicList,
+    TopicListing,
+    TopicRetain,
     Transfer,
 )
 from zraft.transport.keys import replace_keys
@@ -71,6 +81,16 @@ class Asked:
         self.server = server
         self.key = key
         self.answer: OperatorReply = Done("done")
+        self.answers: list[OperatorReply] = []
+
+    def script(self, *answers: OperatorReply) -> None:
+        """These in turn, the last one for all that follows."""
+        self.answers = list(answers)
+
+    def next_answer(self) -> OperatorReply:
+        if self.answers:
+            self.answer = self.answers.pop(0)
+        return self.answer
 
     def run(self, *arguments: str, key: Path | None = None) -> Result:
         options = ["--connect", self.server.address, "--key", str(key or self.key), "--timeout", "3"]
@@ -80,7 +100,7 @@ class Asked:
 @pytest.fixture
 def asked(key: Path) -> Iterator[Asked]:
     def answer(request: OperatorRequest) -> OperatorReply:
-        return found.answer
+        return found.next_answer()
 
     with FakeServer(answer) as server:
         found = Asked(server, key)
@@ -99,6 +119,14 @@ def asked(key: Path) -> Iterator[Asked]:
         ("settings set session_timeout_ms_max 60000", SettingsSet("session_timeout_ms_max", 60_000)),
         ("settings raise-features", FeatureRaise(None)),
         ("settings raise-features 2", FeatureRaise(2)),
+        ("topic create orders --no-wait", TopicCreate("orders", 1, None, None)),
+        (
+            "topic create orders --partitions 8 --retain-size 10GiB --retain-age 7d --no-wait",
+            TopicCreate("orders", 8, 10 * 2**30, 7 * 86_400_000),
+        ),
+        ("topic create x --retain-size 500 --retain-age none --no-wait", TopicCreate("x", 1, 500, None)),
+        ("topic alter orders --partitions 16 --no-wait", TopicAlter("orders", 16)),
+        ("topic delete orders", TopicDelete("orders")),
     ],
 )
 def test_each_command_asks_for_what_it_says_and_prints_what_was_done(
@@ -208,3 +236,91 @@ def test_help_teaches(command: str) -> None:
     result = CliRunner().invoke(main, [*command.split(), "--help"])
     assert result.exit_code == 0
     assert len(result.output) > 200
+
+
+def _partition(number: int, state: str = "ready") -> PartitionLine:
+    return PartitionLine(number, 4_294_967_300 + number, ServerId(2), (1, 2, 3), state)
+
+
+def _description(*rows: PartitionLine, wanted: int = 2, more: bool = False) -> TopicDescription:
+    return TopicDescription("orders", 99, wanted, 10 * 2**30, None, rows, more)
+
+
+def test_topic_create_waits_until_the_partitions_take_messages(asked: Asked) -> None:
+    asked.script(
+        Done("topic orders is created"),
+        _description(),
+        _description(_partition(0), _partition(1, "adding")),
+        _description(_partition(0), _partition(1)),
+    )
+    result = asked.run("topic", "create", "orders", "--partitions", "2")
+    assert result.exit_code == 0, result.output
+    assert result.output == "topic orders is created\n2 partitions take messages\n"
+    assert asked.server.asked == [TopicCreate("orders", 2), *[TopicDescribe("orders", 0)] * 3]
+
+
+def test_topic_create_says_how_far_it_got_when_the_time_is_over(asked: Asked) -> None:
+    asked.script(Done("topic orders is created"), _description(_partition(0)))
+    result = asked.run("topic", "create", "orders", "--partitions", "2", "--timeout", "0.3")
+    assert result.exit_code == 3
+    assert "1 of 2 partitions take messages so far" in result.output
+
+
+def test_topic_list_asks_for_all_pages(asked: Asked) -> None:
+    first = TopicLine("audit", 5, 4, 4, 0, None, 86_400_000)
+    second = TopicLine("orders", 9, 2, 8, 1, 3 * 2**20, None)
+    asked.script(TopicListing((first,), True, 7, 0), TopicListing((second,), False, 7, 0))
+    result = asked.run("topic", "list")
+    assert result.exit_code == 0, result.output
+    assert asked.server.asked == [TopicList(""), TopicList("audit")]
+    rows = [" ".join(line.replace("│", " ").split()) for line in result.output.splitlines()]
+    assert "audit 4 1d" in rows
+    assert "orders 2 of 8 1 3MiB" in rows
+    asked.script(TopicListing((first, second), False, 7, 0))
+    found = [json.loads(line) for line in asked.run("topic", "list", "--json").output.splitlines()]
+    assert [(one["name"], one["partitions"], one["wanted"]) for one in found] == [
+        ("audit", 4, 4),
+        ("orders", 2, 8),
+    ]
+
+
+def test_topic_describe_shows_where_partitions_are(asked: Asked) -> None:
+    asked.script(
+        _description(_partition(0), wanted=3, more=True), _description(_partition(1, "moving"), wanted=3)
+    )
+    result = asked.run("topic", "describe", "orders")
+    assert result.exit_code == 0, result.output
+    assert asked.server.asked == [TopicDescribe("orders", 0), TopicDescribe("orders", 1)]
+    rows = [" ".join(line.replace("│", " ").split()) for line in result.output.splitlines()]
+    assert "0 4294967300 1, 2, 3 2 ready" in rows
+    assert "1 4294967301 1, 2, 3 2 moving" in rows
+    assert "retained: 10GiB; 1 more are not created yet" in rows
+    asked.script(_description(_partition(0), _partition(1)))
+    found = json.loads(asked.run("topic", "describe", "orders", "--json").output)
+    assert [row["servers"] for row in found["partitions"]] == [[1, 2, 3], [1, 2, 3]]
+
+
+def test_topic_alter_changes_one_bound_and_leaves_the_other(asked: Asked) -> None:
+    asked.script(_description(_partition(0)), Done("changed"))
+    assert asked.run("topic", "alter", "orders", "--retain-age", "90s").exit_code == 0
+    assert asked.server.asked[1:] == [TopicRetain("orders", 10 * 2**30, 90_000)]
+    asked.script(_description(_partition(0)), Done("changed"))
+    assert asked.run("topic", "alter", "orders", "--retain-size", "none").exit_code == 0
+    assert asked.server.asked[3:] == [TopicRetain("orders", None, None)]
+
+
+@pytest.mark.parametrize(
+    ("command", "said"),
+    [
+        ("topic alter orders", "nothing to change"),
+        ("topic create orders --retain-size 5parsecs", "expected a size such as 500MiB"),
+        ("topic create orders --retain-age 7GiB", "expected a time such as 12h"),
+        ("topic create orders --retain-size 9999999999999TiB", "expected a size"),
+        ("topic create orders --partitions 0", "0 is not in the range"),
+    ],
+)
+def test_a_wrong_topic_command_is_told_before_anybody_is_asked(asked: Asked, command: str, said: str) -> None:
+    result = asked.run(*command.split())
+    assert result.exit_code == 2
+    assert said in result.output
+    assert asked.server.asked == []

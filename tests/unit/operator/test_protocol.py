@@ -29,6 +29,7 @@ from zraft.operator.requests import (
     MemberRemove,
     OperatorReply,
     OperatorRequest,
+    PartitionLine,
     Refused,
     SettingLine,
     SettingsListing,
@@ -38,6 +39,15 @@ from zraft.operator.requests import (
     SnapshotPart,
     SnapshotRead,
     SnapshotTake,
+    TopicAlter,
+    TopicCreate,
+    TopicDelete,
+    TopicDescribe,
+    TopicDescription,
+    TopicLine,
+    TopicList,
+    TopicListing,
+    TopicRetain,
     Transfer,
 )
 
@@ -57,6 +67,12 @@ asked: dict[type[Any], st.SearchStrategy[Any]] = {
     SettingsShow: st.builds(SettingsShow),
     SettingsSet: st.builds(SettingsSet, texts, signed),
     FeatureRaise: st.builds(FeatureRaise, st.none() | numbers),
+    TopicList: st.builds(TopicList, st.text(max_size=30)),
+    TopicDescribe: st.builds(TopicDescribe, texts, numbers),
+    TopicCreate: st.builds(TopicCreate, texts, numbers, st.none() | numbers, st.none() | numbers),
+    TopicAlter: st.builds(TopicAlter, texts, numbers),
+    TopicRetain: st.builds(TopicRetain, texts, st.none() | numbers, st.none() | numbers),
+    TopicDelete: st.builds(TopicDelete, texts),
 }
 lines = st.builds(
     MemberLine,
@@ -68,6 +84,12 @@ lines = st.builds(
     st.none() | numbers,
     st.none() | numbers,
     st.none() | numbers,
+)
+topic_lines = st.builds(
+    TopicLine, texts, numbers, numbers, numbers, numbers, st.none() | numbers, st.none() | numbers
+)
+partition_lines = st.builds(
+    PartitionLine, numbers, numbers, st.none() | servers, st.lists(servers, max_size=3).map(tuple), texts
 )
 answered: dict[type[Any], st.SearchStrategy[Any]] = {
     MemberListing: st.builds(
@@ -86,6 +108,19 @@ answered: dict[type[Any], st.SearchStrategy[Any]] = {
         st.lists(st.builds(SettingLine, texts, signed, st.none() | signed), max_size=3).map(tuple),
         numbers,
         numbers,
+    ),
+    TopicListing: st.builds(
+        TopicListing, st.lists(topic_lines, max_size=3).map(tuple), st.booleans(), numbers, numbers
+    ),
+    TopicDescription: st.builds(
+        TopicDescription,
+        texts,
+        numbers,
+        numbers,
+        st.none() | numbers,
+        st.none() | numbers,
+        st.lists(partition_lines, max_size=3).map(tuple),
+        st.booleans(),
     ),
     Refused: st.builds(Refused, st.text(max_size=50), st.none() | texts, st.booleans()),
 }

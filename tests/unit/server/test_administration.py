@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+import pytest
 from attrs import evolve
 
 from tests.unit.server.test_driver import Place
@@ -26,11 +27,20 @@ from zraft.operator.requests import (
     SnapshotPart,
     SnapshotRead,
     SnapshotTake,
+    TopicAlter,
+    TopicCreate,
+    TopicDelete,
+    TopicDescribe,
+    TopicDescription,
+    TopicList,
+    TopicListing,
+    TopicRetain,
     Transfer,
 )
 from zraft.raft.messages import UNKNOWN_INSTANCE, EntryKind, MemberRole
+from zraft.server import topic_administration
 from zraft.server.administration import Administration
-from zraft.server.driver_types import Effects
+from zraft.server.driver_types import DriverSettings, Effects
 from zraft.server.snapshot_tasks import Begin, Finish, Read, Result, Task, WriteBlock
 from zraft.storage.snapshot_format import SnapshotHeader, SnapshotInfo
 from zraft.tree.features import FEATURE_LEVEL_MAX
@@ -44,8 +54,8 @@ FILE = b"what a snapshot's file holds"
 class Office(Place):
     """A server that leads alone, its operators, and a snapshot disk that is done at once."""
 
-    def __init__(self) -> None:
-        super().__init__(1)
+    def __init__(self, features: int = FEATURE_LEVEL_MAX) -> None:
+        super().__init__(1, settings=DriverSettings(features=features))
         self.administration = Administration(self.driver)
         self._header: SnapshotHeader | None = None
         self.turns(2_000)
@@ -248,3 +258,80 @@ def test_a_server_that_is_not_part_of_its_cluster_says_why() -> None:
     reply = office.ask(MemberList())
     assert isinstance(reply, Refused)
     assert "it was removed" in reply.text
+
+
+def test_a_topic_is_created_described_and_deleted() -> None:
+    office = Office()
+    office.turns(1_000)
+    assert isinstance(office.ask(TopicCreate("orders", 3, 2**30, None)), Done)
+    found = office.ask(TopicDescribe("orders"))
+    assert isinstance(found, TopicDescription)
+    assert [(row.number, row.servers, row.preferred, row.state) for row in found.partitions] == [
+        (n, (1,), ServerId(1), "ready") for n in range(3)
+    ]
+    assert (found.wanted, found.retention_bytes, found.retention_age_ms) == (3, 2**30, None)
+    assert [row.group for row in found.partitions] == sorted(office.driver.machine.registry.groups)
+    assert isinstance(office.ask(TopicRetain("orders", None, 5_000)), Done)
+    listing = office.ask(TopicList())
+    assert isinstance(listing, TopicListing)
+    (line,) = listing.topics
+    assert (line.partitions, line.wanted, line.retention_age_ms) == (3, 3, 5_000)
+    assert isinstance(office.ask(TopicAlter("orders", 4)), Done)
+    found = office.ask(TopicDescribe("orders", 3))
+    assert isinstance(found, TopicDescription)
+    assert [(row.number, row.state) for row in found.partitions] == [(3, "adding")]
+    assert isinstance(office.ask(TopicDelete("orders")), Done)
+    listing = office.ask(TopicList())
+    assert isinstance(listing, TopicListing)
+    assert (listing.topics, listing.deleting) == ((), 4)
+
+
+def test_topics_come_in_pages_in_the_order_of_their_names(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(topic_administration, "PAGE", 2)
+    office = Office()
+    office.turns(1_000)
+    for name in ("c", "a", "d", "b", "e"):
+        office.ask(TopicCreate(name, 3))
+    seen, after, more = [], "", True
+    while more:
+        page = office.ask(TopicList(after))
+        assert isinstance(page, TopicListing)
+        assert len(page.topics) <= 2
+        seen += [line.name for line in page.topics]
+        after, more = seen[-1], page.more
+    assert seen == ["a", "b", "c", "d", "e"]
+    first = office.ask(TopicDescribe("a"))
+    assert isinstance(first, TopicDescription)
+    assert (len(first.partitions), first.more) == (2, True)
+
+
+@pytest.mark.parametrize(
+    ("request_", "said"),
+    [
+        (TopicCreate("there", 1), "topic there: a topic of this name exists"),
+        (TopicCreate("a/b", 1), "topic a/b: a topic's name has 1 to 249 letters"),
+        (TopicCreate("x" * 2_000, 1), "a topic's name has 1 to 249 letters"),
+        (TopicCreate("new", 5_000), "at most as many as the setting topics_partitions_max says"),
+        (TopicAlter("there", 1), "a topic cannot have fewer partitions"),
+        (TopicAlter("nowhere", 3), "topic nowhere: there is no such topic"),
+        (TopicRetain("nowhere", None, None), "there is no such topic"),
+        (TopicDelete("nowhere"), "there is no such topic"),
+        (TopicDescribe("nowhere"), "there is no such topic"),
+    ],
+)
+def test_what_cannot_be_done_with_a_topic_is_told(request_: OperatorRequest, said: str) -> None:
+    office = Office()
+    office.turns(1_000)
+    office.ask(TopicCreate("there", 2))
+    reply = office.ask(request_)
+    assert isinstance(reply, Refused)
+    assert said in reply.text
+
+
+def test_below_the_level_of_topics_it_is_told_what_to_do() -> None:
+    office = Office(features=3)
+    office.turns(1_000)
+    reply = office.ask(TopicCreate("orders", 1))
+    assert isinstance(reply, Refused)
+    assert reply.retriable
+    assert "topics need feature level 4" in reply.text

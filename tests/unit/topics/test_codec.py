@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from tests.unit.topics.groups import VIEW, A, B, C, P, apply, message, partition, remote, start
 from zraft.errors import ProtocolError
-from zraft.ids import GroupId, Instance, ProducerId
+from zraft.ids import GroupId, Instance, ProducerId, ServerId
 from zraft.topics import codec
 from zraft.topics.codec import (
     Bundle,
@@ -29,7 +29,7 @@ from zraft.topics.codec import (
     encode_registry,
 )
 from zraft.topics.commands import Advance, Batch, Command, Seek, Settled, Start, ViewChanged
-from zraft.topics.image import partition_image, read_image, read_registry, registry_image, state_digest
+from zraft.topics.image import partition_image, read_image, state_digest
 from zraft.topics.message import COORDINATOR, After, Condition
 from zraft.topics.messages import (
     Answer,
@@ -55,10 +55,15 @@ from zraft.topics.registry_commands import (
     CreateTopic,
     DeleteTopic,
     EndOwner,
+    Placed,
+    PlaceGroup,
     RegisterProducer,
     RegistryCommand,
+    RetainTopic,
     TopicChanged,
 )
+from zraft.topics.registry_image import read_registry, registry_image
+from zraft.topics.registry_values import Retention
 from zraft.topics.stamps import FinalTime, MessageId
 from zraft.topics.view import ViewDelta
 
@@ -83,9 +88,12 @@ EDGE = (
     *(Reply(MID, A, answer, True, 4, 1, 2) for answer in Answer),
     Reply(MID, A, Answer.RETRY),
 )
+DISKS = ((ServerId(1), Instance(bytes(16))), (ServerId(2), Instance(b"2" * 16)))
 REGISTRY: tuple[RegistryCommand, ...] = (
     *(RegisterProducer(-5), CloseProducer(P), EndOwner(2**64 - 1), CreateTopic("a-b", 3), AlterTopic("a", 4)),
-    *(CreateGroup(5, Instance(bytes(16))), TopicChanged(2), DeleteTopic("x"), Cleared(A, (P,), (B, C))),
+    *(CreateGroup(5, DISKS, ServerId(2)), TopicChanged(2), DeleteTopic("x"), Cleared(A, (P,), (B, C))),
+    *(CreateTopic("kept", 1, Retention(2**40)), RetainTopic("kept", Retention(None, 60_000))),
+    *(PlaceGroup(A, DISKS, None), Placed(A, DISKS)),
 )
 
 
@@ -236,7 +244,7 @@ def test_spoiled_bytes_are_a_value_or_a_declared_error(rng: Random) -> None:
     (bundle,) = encode_bundles(A, MESSAGES)
     registry = Registry()
     registry.apply(CreateTopic("t", 1), 5)
-    registry.apply(CreateGroup(5, Instance(bytes(16))), 6)
+    registry.apply(CreateGroup(5, DISKS), 6)
     for packed, decode in (
         (encode_batch(Batch(1, COMMANDS)), decode_batch),
         (bundle, decode_bundle),

@@ -318,3 +318,76 @@ def test_resends_are_bounded_per_tick() -> None:
         led.tick()
         counts.append(led.heard(B).count("Propose"))
     assert counts == [6, 6, 6, 2]
+
+
+QUIET = LeaderSettings(
+    resend_ticks=10, floor_ticks=7, advance_ticks=3, report_ticks=5, report_unchanged=False
+)
+
+
+def test_a_leader_with_nothing_to_do_has_nothing_due() -> None:
+    led = Led(settings=QUIET)
+    assert led.leader.due_in() == 5, "the first report"
+    led.tick(5)
+    assert len(led.reports) == 1
+    assert led.leader.due_in() is None
+    led.tick(100)
+    assert len(led.reports) == 1
+
+
+def test_what_is_due_is_told_and_done_when_many_ticks_pass_at_once() -> None:
+    led = Led(settings=QUIET)
+    led.leader.tick(5)
+    led.take()
+    led.start(message(1, A, B))
+    led.commit()
+    led.heard(B)
+    due = led.leader.due_in()
+    assert due == 10
+    led.leader.tick(due + 3)
+    led.take()
+    assert led.heard(B) == ["Propose", "Query"]
+    assert led.leader.due_in() == 10, "it counts from when it was done"
+
+
+def test_need_is_due_only_if_it_can_be_met() -> None:
+    led = Led(settings=QUIET)
+    led.leader.tick(5)
+    led.take()
+    led.hear(Need(9))
+    assert led.leader.due_in() == 1
+    led.leader.tick(1)
+    led.take()
+    assert led.logged == [Advance(9)]
+    assert led.leader.due_in() is None, "it is in the log"
+    led.commit()
+    assert led.leader.due_in() is None
+
+
+def test_a_quiet_group_reports_what_changed_what_is_asked_and_what_group_0_has_to_act_on() -> None:
+    led = Led(settings=QUIET)
+    led.tick(5)
+    led.reports.clear()
+    led.hear(ViewUpdate(ViewDelta(15, 20, 0)))
+    assert led.leader.due_in() is not None, "group 0 does not know that the group has it"
+    led.tick(5)
+    assert [report.position for report in led.reports] == [20]
+    apply(led.state, ViewChanged(ViewDelta(20, 25, 0, closed=(P,))))
+    led.tick(15)
+    assert [(report.position, report.producers) for report in led.reports[1:]] == [(25, (P,))] * 3, (
+        "until group 0 has heard it"
+    )
+    apply(led.state, ViewChanged(ViewDelta(25, 26, 0, retired=(P,))))
+    led.tick(20)
+    assert [report.position for report in led.reports[4:]] == [26]
+
+
+def test_what_waits_in_the_log_is_bounded_by_its_bytes() -> None:
+    led = Led(settings=LeaderSettings(started_bytes_max=20))
+    for number in range(1, 5):
+        led.start(message(number, A, number=number))
+    assert led.answers == [Answer.BUSY], "each has nine bytes"
+    led.commit()
+    led.answers.clear()
+    led.start(message(4, A, number=4))
+    assert not led.answers

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from zraft.ids import GroupId, Instance, ProducerId
-from zraft.topics import registry as registry_module
-from zraft.topics.image import read_registry, registry_image
+from zraft.ids import GroupId, Instance, ProducerId, ServerId
+from zraft.topics import registry_history
 from zraft.topics.message import COORDINATOR
 from zraft.topics.messages import Answer, Reply, Report
 from zraft.topics.registry import Registry
@@ -22,12 +21,13 @@ from zraft.topics.registry_commands import (
     RegistryCommand,
     TopicChanged,
 )
+from zraft.topics.registry_image import read_registry, registry_image
 from zraft.topics.registry_leader import RegistryLeader
 from zraft.topics.registry_values import Refusal, RegistrySettings, Result
 from zraft.topics.stamps import MessageId
 from zraft.topics.view import LoggedView, View, ViewDelta
 
-FOUNDER = Instance(bytes(16))
+FOUNDERS = ((ServerId(1), Instance(bytes(16))),)
 
 
 class Log:
@@ -47,7 +47,7 @@ class Log:
         return [self.group(created) for _ in range(partitions)]
 
     def group(self, topic: int) -> GroupId:
-        created = self(CreateGroup(topic, FOUNDER)).created
+        created = self(CreateGroup(topic, FOUNDERS)).created
         assert created is not None
         return GroupId(created)
 
@@ -55,7 +55,7 @@ class Log:
 def test_ids_are_the_zxids_of_the_commands() -> None:
     log = Log()
     assert log(CreateTopic("a", 1)).created == 101
-    assert log(CreateGroup(101, FOUNDER)).created == 102
+    assert log(CreateGroup(101, FOUNDERS)).created == 102
     assert log(RegisterProducer(7)).created == 103
 
 
@@ -63,8 +63,8 @@ def test_a_group_begins_with_the_view_of_its_creation() -> None:
     log = Log()
     log(RegisterProducer(7))
     log(CreateTopic("a", 1))
-    birth = log(CreateGroup(102, FOUNDER)).birth
-    assert birth is not None
+    log(CreateGroup(102, FOUNDERS))
+    birth = log.registry.birth_of(GroupId(103))
     assert birth.record.born
     assert birth.view == View(
         103,
@@ -138,9 +138,8 @@ def test_d17d_an_added_partition_is_announced_by_a_multicast_to_old_and_new_ones
     log(AlterTopic("t", 4))
     log.group(topic)
     assert log.registry.changes == {}
-    created = log(CreateGroup(topic, FOUNDER))
-    assert created.birth is not None
-    assert not created.birth.record.born
+    created = log(CreateGroup(topic, FOUNDERS))
+    assert not log.registry.groups[GroupId(created.created or 0)].born
     (change,) = log.registry.changes.values()
     assert change.message().partitions == change.partitions
     assert change.partitions[:2] == tuple(old)
@@ -174,8 +173,8 @@ def test_a_topic_changes_once_at_a_time_and_never_shrinks() -> None:
         (CreateTopic("u", 1), Refusal.TOO_MANY),
         (AlterTopic("nowhere", 3), Refusal.NO_TOPIC),
         (DeleteTopic("nowhere"), Refusal.NO_TOPIC),
-        (CreateGroup(5, FOUNDER), Refusal.NO_TOPIC),
-        (CreateGroup(101, FOUNDER), Refusal.COMPLETE),
+        (CreateGroup(5, FOUNDERS), Refusal.NO_TOPIC),
+        (CreateGroup(101, FOUNDERS), Refusal.COMPLETE),
         (CloseProducer(ProducerId(5)), Refusal.NO_PRODUCER),
         (RegisterProducer(9), Refusal.TOO_MANY),
     ],
@@ -222,7 +221,7 @@ def test_d8d_a_difference_makes_of_every_view_since_its_base_the_current_one() -
 
 
 def test_a_view_older_than_what_is_remembered_gets_the_whole(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(registry_module, "CHANGES_KEPT", 4)
+    monkeypatch.setattr(registry_history, "CHANGES_KEPT", 4)
     log = Log()
     log.topic("t", 3)
     log(RegisterProducer(7))

@@ -5,8 +5,27 @@ from __future__ import annotations
 import random
 from typing import Any
 
+import attrs
+
 from tests.unit.tree.scenario import NOBODY, ONE, PASSWORD, TWO, Scenario, expire_command
 from zraft.errors import Code
+from zraft.ids import GroupId, ProducerId
+from zraft.topics.codec import encode_registry
+from zraft.topics.registry_commands import (
+    AlterTopic,
+    Cleared,
+    CloseProducer,
+    CreateGroup,
+    CreateTopic,
+    DeleteTopic,
+    EndOwner,
+    Placed,
+    PlaceGroup,
+    RegisterProducer,
+    RetainTopic,
+    TopicChanged,
+)
+from zraft.topics.registry_values import Result, Retention
 from zraft.tree.acl import ALL, READ
 from zraft.tree.machine import Machine
 from zraft.tree.multi import MultiFailed
@@ -34,6 +53,7 @@ from zraft.tree.txn import (
     SET_ACL,
     SET_DATA,
     SETTINGS,
+    TOPICS,
     TRUNCATE,
     WILL,
     Command,
@@ -57,7 +77,7 @@ class History(Scenario):
         self.calls_kept = False
         self.start_quota()
         if seed % 4:
-            self.by_leader((FEATURE, 3))
+            self.by_leader((FEATURE, 3 + seed % 3 % 2))
 
     def start_quota(self) -> None:
         for path in ("/q", "/zookeeper/quota/q"):
@@ -97,6 +117,8 @@ class History(Scenario):
             return rng.choice((ONE, TWO)), 0, (CREATE_SESSION, 10_000, PASSWORD)
         session = machine.sessions[rng.choice(sessions)]
         origin = session.owner[:2]
+        if machine.feature_level >= 4 and rng.random() < 0.2:
+            return self.of_topics(session)
         if kind < 0.055 and len(sessions) > 2:
             return origin, session.id, (CLOSE_SESSION,)
         if kind < 0.07:
@@ -188,6 +210,44 @@ class History(Scenario):
             )
         )
 
+    def of_topics(self, session: Session) -> tuple[Any, int, Command]:
+        """What clients, servers and leaders say of topics, each also what is not theirs to say."""
+        rng, registry = self.rng, self.machine.registry
+        name = rng.choice(("t", "u", "v", "?"))
+        group = GroupId(rng.choice((*registry.groups, 7)))
+        disks = tuple(sorted((server, disk) for server, disk in (ONE, TWO) if rng.random() < 0.7))
+        wanted = registry.groups[group].wanted if group in registry.groups else disks
+        producer = ProducerId(rng.choice((*registry.producers, 9)))
+        command = rng.choice(
+            (
+                RegisterProducer(rng.choice((session.id, session.id, 5))),
+                CloseProducer(producer),
+                CreateTopic(name, rng.randint(0, 3)),
+                AlterTopic(name, rng.randint(1, 5)),
+                RetainTopic(name, Retention(rng.choice((None, 1_000)), None)),
+                DeleteTopic(name),
+                EndOwner(session.id),
+                *[CreateGroup(rng.choice((*registry.topics, 7)), disks, disks[0][0] if disks else None)] * 5,
+                PlaceGroup(group, disks, None),
+                Placed(group, wanted),
+                TopicChanged(rng.randint(0, registry.last_change)),
+                *[Cleared(group, tuple(sorted(registry.closed)), tuple(sorted(registry.deleting)))] * 5,
+            )
+        )
+        packed = (TOPICS, encode_registry(command))
+        origin = session.owner[:2]
+        if rng.random() < 0.05:
+            packed = (TOPICS, packed[1][:-1])
+        if (
+            isinstance(command, CreateGroup | PlaceGroup | Placed | TopicChanged | Cleared)
+            and rng.random() < 0.9
+        ):
+            return None, 0, packed
+        if rng.random() < 0.3:
+            floor = session.kept.floor if session.kept else 0
+            packed = (ONCE, floor + rng.randint(1, 4), floor, packed)
+        return origin, session.id, packed
+
     def path(self) -> str:
         rng = self.rng
         base = rng.choice(sorted(path for path, _ in self.machine.nodes.items()))
@@ -247,6 +307,8 @@ def plain(result: Any) -> Any:
             return ("session", result.id, result.timeout_ms, result.owner, result.attach_position)
         case MultiFailed():
             return ("failed", result.index, result.results)
+        case Result():
+            return ("result", *attrs.astuple(result))
         case tuple():
             return ("list", *map(plain, result))
     return result
@@ -263,6 +325,9 @@ def whole(machine: Machine) -> tuple[Any, ...]:
     return (
         machine.image(),
         machine.feature_level,
+        sorted(machine.registry.names.items()),
+        {owner: sorted(producers) for owner, producers in machine.registry.owned.items()},
+        machine.registry.settings,
         machine.nodes.data_bytes,
         sorted(machine.mortal),
         sorted(machine.quotas.limited),

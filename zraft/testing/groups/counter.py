@@ -16,6 +16,8 @@ _IMAGE: Final = struct.Struct(">QQ16s")
 class AppendCounter:
     """How many commands were applied, and a chain over all of their bytes."""
 
+    stopped = False
+
     def __init__(self) -> None:
         self.commands = 0
         self.last_index = 0

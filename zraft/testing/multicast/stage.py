@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterable
+from typing import Final
 
-from zraft.ids import GroupId, Instance, ProducerId
+from zraft.ids import GroupId, Instance, ProducerId, ServerId
 from zraft.testing.broken import BrokenPromiseError
 from zraft.testing.multicast import checks
 from zraft.testing.multicast.hosted import HostedGroup, over_wire
@@ -28,6 +29,8 @@ from zraft.topics.registry_commands import (
 from zraft.topics.registry_leader import RegistryLeader
 from zraft.topics.registry_values import Result
 from zraft.topics.stamps import MessageId
+
+FOUNDERS: Final = ((ServerId(1), Instance(bytes(16))),)
 
 ROUNDS_MAX = 60
 WINDOW = 8
@@ -75,9 +78,10 @@ class Stage:
             self.found(topic, name)
 
     def found(self, topic: int, name: str) -> GroupId:
-        birth = self.log(CreateGroup(topic, Instance(bytes(16)))).birth
-        assert birth is not None
-        group = birth.record.group
+        created = self.log(CreateGroup(topic, FOUNDERS)).created
+        assert created is not None
+        group = GroupId(created)
+        birth = self.registry.birth_of(group)
 
         def send(content: Bundle | Report) -> None:
             if isinstance(content, Bundle):

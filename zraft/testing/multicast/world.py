@@ -14,7 +14,7 @@ from typing import Final
 
 from attrs import fields, frozen
 
-from zraft.ids import GroupId, Instance, ProducerId
+from zraft.ids import GroupId, Instance, ProducerId, ServerId
 from zraft.testing.broken import BrokenPromiseError
 from zraft.testing.multicast import checks
 from zraft.testing.multicast.hosted import HostedGroup, over_wire
@@ -23,7 +23,6 @@ from zraft.testing.multicast.profile import Mode, Profile, Rare, Size, draw, rea
 from zraft.topics.applied import BrokenGroupError
 from zraft.topics.codec import Bundle, decode_edge, decode_registry, encode_edge, encode_registry
 from zraft.topics.commands import Advance
-from zraft.topics.image import read_registry, registry_image
 from zraft.topics.merger import MergeError
 from zraft.topics.message import COORDINATOR, Message
 from zraft.topics.messages import GroupMessage, Need, Propose, Query, Reply, Report, StartRequest, Told
@@ -38,11 +37,12 @@ from zraft.topics.registry_commands import (
     RegisterProducer,
     RegistryCommand,
 )
+from zraft.topics.registry_image import read_registry, registry_image
 from zraft.topics.registry_leader import RegistryLeader
 from zraft.topics.registry_values import Result
 from zraft.topics.stamps import MessageId
 
-FOUNDER: Final = Instance(bytes(16))
+FOUNDERS: Final = ((ServerId(1), Instance(bytes(16))),)
 NETWORK_MAX: Final = 150
 ROUNDS_MAX: Final = 400
 MERGED: Final = "merged"
@@ -109,9 +109,10 @@ class World:
         return result
 
     def _found(self, topic: int) -> GroupId:
-        birth = self.log(CreateGroup(topic, FOUNDER)).birth
-        assert birth is not None
-        group = birth.record.group
+        created = self.log(CreateGroup(topic, FOUNDERS)).created
+        assert created is not None
+        group = GroupId(created)
+        birth = self.registry.birth_of(group)
         self._pace[group] = self.rng.choice([0.2, 0.5, 0.9])
 
         def send(content: Bundle | Report) -> None:

@@ -1,0 +1,51 @@
+"""Topics for programs: producers, consumers, one order over all partitions (docs/TOPICS.md, docs/CLIENT.md).
+
+Start with `Topics` over a `Client`; `BlockingTopics` is the same for threads.
+"""
+
+from zraft.topics.merger import MergePosition
+from zraft.topics.producer import Reach
+from zraft.topics.stamps import MessageId, Stamp
+from zraft_client.topics.admin import Topics
+from zraft_client.topics.consumer import Consumer, Start
+from zraft_client.topics.errors import (
+    ConditionFailedError,
+    LinkError,
+    NeverDeliveredError,
+    NoTopicError,
+    OffsetGoneError,
+    ProducerEndedError,
+)
+from zraft_client.topics.merged import MergedConsumer
+from zraft_client.topics.payloads import Compression, PayloadError
+from zraft_client.topics.producer import Acknowledge, Consumed, Order, Producer, Sent
+from zraft_client.topics.values import Bounds, Metadata, Receipt, Record, Topic
+
+__all__ = [
+    "Acknowledge",
+    "Bounds",
+    "Compression",
+    "ConditionFailedError",
+    "Consumed",
+    "Consumer",
+    "LinkError",
+    "MergePosition",
+    "MergedConsumer",
+    "MessageId",
+    "Metadata",
+    "NeverDeliveredError",
+    "NoTopicError",
+    "OffsetGoneError",
+    "Order",
+    "PayloadError",
+    "Producer",
+    "ProducerEndedError",
+    "Reach",
+    "Receipt",
+    "Record",
+    "Sent",
+    "Stamp",
+    "Start",
+    "Topic",
+    "Topics",
+]

@@ -1,0 +1,139 @@
+"""Topics of a cluster over one client: what there is, changes of it, and where producers and consumers come from."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable
+from typing import Any, Final
+
+from zraft.errors import Code
+from zraft_client.client import Client
+from zraft_client.errors import DeadlineError, FailedError
+from zraft_client.topics import requests
+from zraft_client.topics.bounds import bounds_of
+from zraft_client.topics.claims_port import TopicsPort
+from zraft_client.topics.consumer import Consumer, Partition
+from zraft_client.topics.directory import Directory
+from zraft_client.topics.merged import MergedConsumer
+from zraft_client.topics.producer import Producer
+from zraft_client.topics.values import Bounds, Metadata, Topic
+
+POLL_S: Final = 0.05
+POLL_S_MAX: Final = 0.5
+
+
+class Topics:
+    """Use it as an async context manager, or `close` it before the client."""
+
+    def __init__(self, client: Client) -> None:
+        self.directory = Directory(client)
+        self._client = client
+
+    async def __aenter__(self) -> Topics:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.close()
+
+    async def close(self) -> None:
+        """End the connections to servers; producers and consumers of it are of no use any more."""
+        await self.directory.close()
+
+    # -- what there is
+
+    async def list(self) -> tuple[Topic, ...]:
+        """All topics, by name."""
+        metadata = await self.directory.refresh()
+        return tuple(sorted(metadata.topics.values(), key=lambda topic: topic.name))
+
+    async def describe(self, name: str) -> Topic:
+        """Raises NoTopicError."""
+        return (await self.directory.refresh()).topic(name)
+
+    async def metadata(self) -> Metadata:
+        """Topics, and where the replicas of all partitions are."""
+        return await self.directory.refresh()
+
+    async def bounds(self, name: str, *, timeout_s: float | None = None) -> dict[int, Bounds]:
+        """Where each partition begins and ends. Raises NoTopicError, DeadlineError."""
+        topic = await self.directory.topic(name)
+        timeout_s = self._client.timeout_s if timeout_s is None else timeout_s
+        found = await asyncio.gather(
+            *(bounds_of(self.directory, group, timeout_s) for group in topic.partitions)
+        )
+        return dict(enumerate(found))
+
+    # -- changes
+
+    async def create(
+        self, name: str, partitions: int = 1, *, wait: bool = True, timeout_s: float | None = None
+    ) -> Topic:
+        """Create a topic; by default until all its partitions are there.
+
+        Raises:
+            NodeExistsError: there is one of this name.
+            BadArgumentsError: the name, or the number of partitions.
+            DeadlineError: it is created, and its partitions are not there yet.
+        """
+        await self._client.ask(requests.create_topic(name, partitions))
+        return await self._until_complete(name, timeout_s) if wait else await self.describe(name)
+
+    async def ensure(self, name: str, partitions: int = 1, *, timeout_s: float | None = None) -> Topic:
+        """The topic, created if there is none. One that is there may have another number of partitions."""
+        try:
+            return await self.create(name, partitions, timeout_s=timeout_s)
+        except FailedError as error:
+            if error.code is not Code.NODE_EXISTS:
+                raise
+        return await self._until_complete(name, timeout_s)
+
+    async def alter(
+        self, name: str, partitions: int, *, wait: bool = True, timeout_s: float | None = None
+    ) -> Topic:
+        """More partitions, never fewer; by default until they take messages.
+
+        Raises:
+            NoNodeError: there is no such topic.
+            BadArgumentsError: fewer partitions than there are.
+            FailedError: with RECONFIG_IN_PROGRESS, its last change is not finished.
+        """
+        await self._client.ask(requests.alter_topic(name, partitions))
+        return await self._until_complete(name, timeout_s) if wait else await self.describe(name)
+
+    async def delete(self, name: str) -> None:
+        """Delete a topic: it takes nothing any more; what was begun is delivered. Raises NoNodeError."""
+        await self._client.ask(requests.delete_topic(name))
+
+    async def _until_complete(self, name: str, timeout_s: float | None) -> Topic:
+        timeout_s = self._client.timeout_s if timeout_s is None else timeout_s
+        pause = POLL_S
+        topic: Topic | None = None
+        try:
+            async with asyncio.timeout(timeout_s):
+                while True:
+                    topic = (await self.directory.refresh()).topic(name)
+                    if topic.is_complete:
+                        return topic
+                    await asyncio.sleep(pause)
+                    pause = min(2 * pause, POLL_S_MAX)
+        except TimeoutError:
+            found = "an answer" if topic is None else f"{len(topic.partitions)} of {topic.wanted} partitions"
+            raise DeadlineError(f"topic {name!r}: found {found} after {timeout_s:g} s") from None
+
+    # -- who uses them
+
+    def producer(self, **options: Any) -> Producer:
+        """One that is not open yet; options are those of `Producer`."""
+        return Producer(self.directory, **options)
+
+    def consumer(self, what: str | Partition | Iterable[str | Partition], **options: Any) -> Consumer:
+        """One that is not open yet; options are those of `Consumer`."""
+        return Consumer(self.directory, what, **options)
+
+    def claims_port(self, **options: Any) -> TopicsPort:
+        """What `zraft_client.claims.Marshaler` needs: consumers that share partitions (docs/CLAIMS.md)."""
+        return TopicsPort(self.directory, **options)
+
+    def merged(self, topic: str, **options: Any) -> MergedConsumer:
+        """One order over all partitions of a topic; options are those of `MergedConsumer`."""
+        return MergedConsumer(self.directory, topic, **options)

@@ -1,0 +1,96 @@
+"""The port of `zraft_client.claims` on real partitions: Marshal's consumers over `Topics`.
+
+Commands and looks go to a partition's leader, messages come from any replica. Every failure is a `PortError`: consumers
+repeat what was not answered, and their commands are made for that.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Final
+
+from zraft.claims.answers import Answer
+from zraft.claims.commands import Command
+from zraft.ids import GroupId
+from zraft_client.claims.errors import PortError
+from zraft_client.claims.port import Fetched, Record, Seen
+from zraft_client.errors import ClientError
+from zraft_client.topics import requests
+from zraft_client.topics.bounds import bounds_of
+from zraft_client.topics.directory import Directory
+from zraft_client.topics.errors import LinkError, NoTopicError
+from zraft_client.topics.records import record_of
+from zraft_client.topics.requests import FETCH_BYTES_MAX
+
+TIMEOUT_S: Final = 10.0
+"""Consumers have deadlines of their own, which are shorter."""
+
+
+class TopicsPort:
+    """A `ClaimsPort`; give it to `Marshaler`."""
+
+    def __init__(self, directory: Directory, *, timeout_s: float = TIMEOUT_S) -> None:
+        self._directory = directory
+        self._timeout_s = timeout_s
+
+    async def partitions(self, topic: str) -> int:
+        try:
+            return len((await self._directory.topic(topic)).partitions)
+        except NoTopicError:
+            return 0
+        except ClientError as error:
+            raise PortError(f"{topic}: {error}") from error
+
+    async def look(self, topic: str, partition: int, group: str) -> Seen:
+        try:
+            home = await self._home(topic, partition)
+            view, bounds = await asyncio.gather(
+                self._directory.ask_leader(home, requests.claims(home, group), self._timeout_s),
+                bounds_of(self._directory, home, self._timeout_s),
+            )
+        except ClientError as error:
+            raise PortError(f"{topic}/{partition}: {error}") from error
+        return Seen(view, bounds.first, bounds.end)
+
+    async def submit(self, topic: str, partition: int, command: Command) -> Answer:
+        try:
+            home = await self._home(topic, partition)
+            return await self._directory.ask_leader(home, requests.claim(home, command), self._timeout_s)
+        except ClientError as error:
+            raise PortError(f"{topic}/{partition}: {error}") from error
+
+    async def fetch(self, topic: str, partition: int, first: int, count: int, bytes_max: int) -> Fetched:
+        try:
+            home = await self._home(topic, partition)
+            link = self._directory.link_of(home)
+            part = (home, first, min(bytes_max, FETCH_BYTES_MAX))
+            fetched = await link.ask(requests.fetch([part], 0), self._timeout_s)
+        except LinkError as error:
+            self._elsewhere(topic, partition)
+            raise PortError(f"{topic}/{partition}: {error}") from error
+        except ClientError as error:
+            raise PortError(f"{topic}/{partition}: {error}") from error
+        for refused in fetched.refused:
+            if refused.kind == "gone" and refused.first is not None:
+                return Fetched((), refused.first, max(first, refused.first))
+            self._elsewhere(topic, partition)
+            raise PortError(f"{topic}/{partition}: {refused.kind} {refused.detail}")
+        found = fetched.parts[0]
+        records = [
+            Record(delivery.offset, record.value)
+            for delivery in found.deliveries[:count]
+            # What only changes the topic's partitions is nothing to process; offsets may leave gaps.
+            if (record := record_of(delivery, topic, partition)) is not None
+        ]
+        return Fetched(tuple(records), found.first, found.end)
+
+    async def _home(self, topic: str, partition: int) -> GroupId:
+        return (await self._directory.topic(topic)).partitions[partition]
+
+    def _elsewhere(self, topic: str, partition: int) -> None:
+        """The next fetch asks another replica."""
+        metadata = self._directory.metadata
+        group = None if metadata is None else metadata.group(topic, partition)
+        server = None if group is None else self._directory.leader(group)
+        if group is not None and server is not None:
+            self._directory.not_there(group, server)

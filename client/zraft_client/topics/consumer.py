@@ -1,0 +1,359 @@
+"""A consumer as asyncio programs use it: partitions from any offset, each in its order; offsets kept in the service.
+
+What several partitions of a topic have to do with each other is `MergedConsumer`'s matter, and how consumers share them
+that of `zraft_client.claims`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import AsyncIterator, Iterable, Mapping
+from enum import Enum
+from typing import Any, Final
+
+from zraft.ids import GroupId
+from zraft.topics.message import Delivery
+from zraft_client.errors import BadArgumentsError, ClientError, ClosedError
+from zraft_client.topics import requests
+from zraft_client.topics.bounds import bounds_of
+from zraft_client.topics.directory import Directory
+from zraft_client.topics.errors import NoTopicError, OffsetGoneError
+from zraft_client.topics.reading import Reader
+from zraft_client.topics.records import record_of
+from zraft_client.topics.requests import Part
+from zraft_client.topics.values import Record
+
+BUFFERED_MAX: Final = 4096
+BUFFER_BYTES_MAX: Final = 8 * 1024 * 1024
+"""Per partition; a fetch under way may overdraw it once."""
+RECORDS_MAX: Final = 500
+"""Of one poll, unless it asks for another number."""
+
+Partition = tuple[str, int]
+
+
+class Start(Enum):
+    """Where a partition is begun whose offset nobody said."""
+
+    EARLIEST = "earliest"
+    LATEST = "latest"
+    STORED = "stored"
+    """Where `commit` of the same name left off; else at the beginning."""
+
+
+class _Cursor:
+    """One partition."""
+
+    def __init__(self, owner: Consumer, topic: str, partition: int, group: GroupId, offset: int) -> None:
+        self.topic = topic
+        self.partition = partition
+        self.buffer: deque[Delivery] = deque()
+        self.buffered_bytes = 0
+        self.error: ClientError | None = None
+        self.paused = False
+        self.removed = False
+        self.first = 0
+        self.end = 0
+        self._owner = owner
+        self._group = group
+        self._read = offset
+        self.position = offset
+        """Of the next record that the program gets."""
+
+    @property
+    def group(self) -> GroupId:
+        return self._group
+
+    @property
+    def offset(self) -> int:
+        return self._read
+
+    @property
+    def has_room(self) -> bool:
+        return (
+            self.error is None
+            and not self.paused
+            and len(self.buffer) < BUFFERED_MAX
+            and self.buffered_bytes < BUFFER_BYTES_MAX
+        )
+
+    def on_part(self, asked: int, part: Part) -> None:
+        if asked == self._read:
+            self.first, self.end = part.first, part.end
+            self.buffer.extend(part.deliveries)
+            self.buffered_bytes += sum(len(one.message.payload) for one in part.deliveries)
+            self._read = max(part.next, self._read) if part.deliveries else self._read
+        self._owner.on_arrival()
+
+    def on_gone(self, asked: int, first: int) -> None:
+        if asked != self._read:
+            return
+        self.first = first
+        if self._owner.skips_gone:
+            self.seek(first)
+        else:
+            self.error = OffsetGoneError(
+                f"{self.topic}/{self.partition}: found records from {first} on, expected {asked}, which retention removed",
+                first,
+            )
+            self._owner.on_arrival()
+
+    def on_removed(self) -> None:
+        self.removed = True
+        self.error = NoTopicError(f"{self.topic}/{self.partition}: the topic was deleted")
+        self._owner.on_arrival()
+
+    def on_failure(self) -> None:
+        self._owner.on_arrival()
+
+    def seek(self, offset: int) -> None:
+        self.buffer.clear()
+        self.buffered_bytes = 0
+        self._read = self.position = offset
+        if not self.removed:
+            self.error = None
+
+    def take(self) -> Record | None:
+        """The next record, None if none is here."""
+        while self.buffer:
+            delivery = self.buffer.popleft()
+            self.buffered_bytes -= len(delivery.message.payload)
+            self.position = delivery.offset + 1
+            record = record_of(delivery, self.topic, self.partition)
+            if record is not None:
+                return record
+        return None
+
+
+class Consumer:
+    """Some partitions, of `Topics.consumer`. Use it as an async context manager, or `open` and `close`.
+
+    Args:
+        what: topics, of which all partitions are read, and (topic, partition) pairs.
+        name: under which `commit` keeps offsets in the partitions themselves, 1 to 255 bytes.
+        start: where to begin; per partition, `seek` says otherwise.
+        skip_gone: go on at the beginning where retention removed what would be next; if not, OffsetGoneError is raised.
+    """
+
+    def __init__(
+        self,
+        directory: Directory,
+        what: str | Partition | Iterable[str | Partition],
+        *,
+        name: bytes | str | None = None,
+        start: Start = Start.EARLIEST,
+        skip_gone: bool = True,
+        wait_ms: int | None = None,
+        bytes_max: int | None = None,
+    ) -> None:
+        self._directory = directory
+        self._what = _listed(what)
+        self._name = name.encode() if isinstance(name, str) else name
+        if start is Start.STORED and not self._name:
+            raise BadArgumentsError(
+                "start: found STORED without a name, expected the one that offsets are stored under"
+            )
+        self._start = start
+        self.skips_gone = skip_gone
+        options: dict[str, Any] = {}
+        if wait_ms is not None:
+            options["wait_ms"] = wait_ms
+        if bytes_max is not None:
+            options["bytes_max"] = bytes_max
+        self._reader = Reader(directory, **options)
+        self._cursors: dict[Partition, _Cursor] = {}
+        self._turn = 0
+        self._arrival = asyncio.Event()
+        self._closed = False
+
+    async def __aenter__(self) -> Consumer:
+        await self.open()
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.close()
+
+    async def open(self) -> None:
+        """Find the partitions and begin to read. Raises NoTopicError, DeadlineError."""
+        partitions: dict[Partition, GroupId] = {}
+        for one in self._what:
+            if isinstance(one, str):
+                topic = await self._directory.topic(one)
+                partitions |= {(one, number): group for number, group in enumerate(topic.partitions)}
+            else:
+                await self._directory.topic(one[0])
+                partitions[one] = (await self._directory.known()).group(*one)
+        starts = await asyncio.gather(*(self._first(group) for group in partitions.values()))
+        for (key, group), offset in zip(partitions.items(), starts, strict=True):
+            self._cursors[key] = _Cursor(self, *key, group, offset)
+        self._reader.add(self._cursors.values())
+
+    async def _first(self, group: GroupId) -> int:
+        timeout_s = self._directory.client.timeout_s
+        if self._start is Start.LATEST:
+            return (await bounds_of(self._directory, group, timeout_s)).end
+        if self._start is Start.STORED and self._name is not None:
+            return await self._directory.ask_leader(group, requests.offset(group, self._name), timeout_s) or 0
+        return 0
+
+    async def close(self) -> None:
+        self._closed = True
+        self._arrival.set()
+        await self._reader.close()
+
+    # -- records
+
+    async def poll(self, timeout_s: float = 0.0, *, limit: int = RECORDS_MAX) -> list[Record]:
+        """Records that are here, at most `limit`; waits so long for the first one. Each partition's are in its order.
+
+        Raises:
+            OffsetGoneError: retention removed what would be next, and `skip_gone` is off.
+            NoTopicError: a topic was deleted, and everything of it was read.
+            PayloadError: a compressed value is damaged; it is passed over by the next poll.
+        """
+        loop = asyncio.get_running_loop()
+        deadline = loop.time() + timeout_s
+        while True:
+            self._arrival.clear()
+            found = self._taken(limit)
+            if found:
+                return found
+            self._raise_failure()
+            left = deadline - loop.time()
+            if left <= 0:
+                return []
+            try:
+                async with asyncio.timeout(left):
+                    await self._arrival.wait()
+            except TimeoutError:
+                return self._taken(limit)
+
+    def __aiter__(self) -> AsyncIterator[Record]:
+        return self._iterate()
+
+    async def _iterate(self) -> AsyncIterator[Record]:
+        """Records for ever, until it is closed."""
+        while not self._closed:
+            try:
+                found = await self.poll(60.0, limit=1)
+            except ClosedError:
+                return
+            for record in found:
+                yield record
+
+    def _taken(self, limit: int) -> list[Record]:
+        """A few of each partition in turn, so that a busy one starves nobody."""
+        cursors = list(self._cursors.values())
+        found: list[Record] = []
+        for place in range(len(cursors)):
+            cursor = cursors[(self._turn + place) % len(cursors)]
+            while len(found) < limit and not cursor.paused and (record := cursor.take()) is not None:
+                found.append(record)
+            if len(found) >= limit:
+                self._turn = (self._turn + place + 1) % len(cursors)
+                break
+        self._reader.kick()
+        return found
+
+    def _raise_failure(self) -> None:
+        if self._closed:
+            raise ClosedError("the consumer was closed")
+        if self._reader.failure is not None:
+            raise self._reader.failure
+        for cursor in self._cursors.values():
+            if cursor.error is not None and not cursor.paused:
+                raise cursor.error
+
+    def on_arrival(self) -> None:
+        """Called by cursors: there is something to look at."""
+        self._arrival.set()
+
+    # -- offsets
+
+    @property
+    def partitions(self) -> tuple[Partition, ...]:
+        """What is read."""
+        return tuple(self._cursors)
+
+    def positions(self) -> dict[Partition, int]:
+        """The offset of the next record of each partition."""
+        return {key: cursor.position for key, cursor in self._cursors.items()}
+
+    def seek(self, topic: str, partition: int, offset: int) -> None:
+        """Go on at another offset, before or behind. Raises NoTopicError if the partition is not read here."""
+        if offset < 0:
+            raise BadArgumentsError(f"offset: found {offset}, expected 0 or more")
+        cursor = self._cursor(topic, partition)
+        cursor.seek(offset)
+        self._reader.moved(cursor.group)
+
+    def pause(self, topic: str, partition: int) -> None:
+        """Read and give nothing of it until `resume`."""
+        self._cursor(topic, partition).paused = True
+
+    def resume(self, topic: str, partition: int) -> None:
+        self._cursor(topic, partition).paused = False
+        self._arrival.set()
+        self._reader.kick()
+
+    def lag(self) -> dict[Partition, int]:
+        """Records of each partition that the program has not got, as far as its end was seen."""
+        return {key: max(0, cursor.end - cursor.position) for key, cursor in self._cursors.items()}
+
+    async def commit(self, offsets: Mapping[Partition, int] | None = None) -> None:
+        """Keep offsets under the consumer's name: those given, or where it is. Not conditional: the last one wins.
+
+        Raises:
+            BadArgumentsError: the consumer has no name, or a partition keeps no more names.
+            DeadlineError: a partition did not answer in time.
+        """
+        name = self._named()
+        wanted = self.positions() if offsets is None else offsets
+        cursors = [(self._cursor(*key), offset) for key, offset in wanted.items()]
+        timeout_s = self._directory.client.timeout_s
+        found = await asyncio.gather(
+            *(
+                self._directory.ask_leader(one.group, requests.seek(one.group, name, offset), timeout_s)
+                for one, offset in cursors
+            )
+        )
+        for (cursor, _), stored in zip(cursors, found, strict=True):
+            if stored is None:
+                raise BadArgumentsError(
+                    f"{cursor.topic}/{cursor.partition}: the partition keeps as many consumers' offsets as "
+                    "topics.consumers_max allows"
+                )
+
+    async def committed(self) -> dict[Partition, int | None]:
+        """The offsets kept under the consumer's name. Raises BadArgumentsError, DeadlineError."""
+        name = self._named()
+        timeout_s = self._directory.client.timeout_s
+        found = await asyncio.gather(
+            *(
+                self._directory.ask_leader(one.group, requests.offset(one.group, name), timeout_s)
+                for one in self._cursors.values()
+            )
+        )
+        return dict(zip(self._cursors, found, strict=True))
+
+    def _named(self) -> bytes:
+        if not self._name:
+            raise BadArgumentsError("name: offsets are stored under a consumer's name, and this one has none")
+        return self._name
+
+    def _cursor(self, topic: str, partition: int) -> _Cursor:
+        found = self._cursors.get((topic, partition))
+        if found is None:
+            raise NoTopicError(
+                f"{topic}/{partition}: found {len(self._cursors)} partitions read here, not this one"
+            )
+        return found
+
+
+def _listed(what: str | Partition | Iterable[str | Partition]) -> list[str | Partition]:
+    if isinstance(what, str):
+        return [what]
+    if isinstance(what, tuple) and len(what) == 2 and isinstance(what[0], str) and isinstance(what[1], int):
+        return [(what[0], what[1])]
+    return list(what)

@@ -1,0 +1,182 @@
+"""Where topics and partitions are, as far as this client knows: the table of group 0, and who seems to lead what.
+
+A leader is a guess: the server that should lead, until somebody names another one. Wrong guesses cost a question each.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Final, TypeVar
+
+from zraft.errors import Code
+from zraft.ids import GroupId, ServerId
+from zraft_client.calls import Request
+from zraft_client.client import Client
+from zraft_client.errors import BadArgumentsError, ClosedError, DeadlineError
+from zraft_client.pacing import delay_s
+from zraft_client.topics import requests
+from zraft_client.topics.errors import LinkError, NoTopicError
+from zraft_client.topics.links import Link, Links
+from zraft_client.topics.requests import Refused
+from zraft_client.topics.values import Metadata, Topic
+
+T = TypeVar("T")
+
+ATTEMPT_S: Final = 10.0
+"""One server may take so long over one question before another one is asked."""
+
+
+class Directory:
+    """Shared by all producers and consumers of one client."""
+
+    def __init__(self, client: Client) -> None:
+        self.client = client
+        self.links = Links(client)
+        self._metadata: Metadata | None = None
+        self._refreshing: asyncio.Task[Metadata] | None = None
+        self._leaders: dict[GroupId, ServerId] = {}
+        self._remove = self.links.listen(self._on_link)
+
+    # -- the table
+
+    @property
+    def metadata(self) -> Metadata | None:
+        """As of the last refresh, None before the first."""
+        return self._metadata
+
+    async def known(self) -> Metadata:
+        """What is known, however old; asked for if nothing is."""
+        return self._metadata if self._metadata is not None else await self.refresh()
+
+    async def refresh(self) -> Metadata:
+        """As of now. Callers at the same time share one question, unless it was asked before they came."""
+        running = self._refreshing
+        if running is not None and not running.done():
+            await asyncio.shield(running)  # it may be of a moment before this call
+            if self._refreshing is not running and self._refreshing is not None:
+                return await asyncio.shield(self._refreshing)
+        self._refreshing = asyncio.get_running_loop().create_task(self._ask())
+        self._refreshing.add_done_callback(_retrieved)
+        return await asyncio.shield(self._refreshing)
+
+    async def _ask(self) -> Metadata:
+        found = await self.client.ask(requests.topics(self._metadata))
+        self._metadata = found
+        self._leaders = {g: s for g, s in self._leaders.items() if g in found.placements}
+        self.links.keep(frozenset(found.servers))
+        return found
+
+    async def topic(self, name: str) -> Topic:
+        """A topic with at least one partition; asked for again before it is said to be missing."""
+        known = await self.known()
+        topic = known.topics.get(name)
+        if topic is None or not topic.partitions:
+            topic = (await self.refresh()).topic(name)
+        if not topic.partitions:
+            raise NoTopicError(f"topic {name!r}: it is just being created, and has no partition yet")
+        return topic
+
+    # -- leaders
+
+    def leader(self, group: GroupId) -> ServerId | None:
+        """Who seems to lead; None if nobody can be guessed."""
+        found = self._leaders.get(group)
+        if found is not None:
+            return found
+        placement = None if self._metadata is None else self._metadata.placements.get(group)
+        if placement is None:
+            return None
+        return placement.leader or next(iter(placement.servers), None)
+
+    def not_there(self, group: GroupId, asked: ServerId, leader: ServerId | None = None) -> None:
+        """`asked` does not lead the group, or cannot be asked; somebody said who leads, or nobody did."""
+        if self.leader(group) != asked:
+            return  # known already
+        if leader is not None and leader != asked:
+            self._leaders[group] = leader
+            return
+        placement = None if self._metadata is None else self._metadata.placements.get(group)
+        ring = [] if placement is None else list(placement.servers)
+        if asked in ring:
+            self._leaders[group] = ring[(ring.index(asked) + 1) % len(ring)]
+        elif ring:
+            self._leaders[group] = ring[0]
+
+    def link_to(self, server: ServerId) -> Link:
+        """Raises LinkError."""
+        metadata = self._metadata
+        return self.links.to(server, None if metadata is None else metadata.servers.get(server))
+
+    def link_of(self, group: GroupId) -> Link:
+        """To who seems to lead. Raises LinkError."""
+        server = self.leader(group)
+        if server is None:
+            raise LinkError(f"group {group}: nobody knows where it is")
+        return self.link_to(server)
+
+    def _on_link(self, link: Link) -> None:
+        if link.is_up or self._metadata is None:
+            return
+        for group, placement in self._metadata.placements.items():
+            if link.server in placement.servers and self.leader(group) == link.server:
+                self.not_there(group, link.server)
+
+    # -- asking a leader
+
+    async def ask_leader(self, group: GroupId, request: Request[T | Refused], timeout_s: float) -> T:
+        """Ask whoever leads, looking for it as long as it takes. The request may be carried out more than once.
+
+        Raises:
+            DeadlineError: nobody answered in time.
+            ClientError: it was refused for good.
+        """
+        loop = asyncio.get_running_loop()
+        deadline = loop.time() + timeout_s
+        attempt, why = 0, "nobody was asked"
+        while (left := deadline - loop.time()) > 0:
+            server = self.leader(group)
+            try:
+                link = self.link_of(group)
+                answer = await link.ask(request, min(left, ATTEMPT_S))
+                if not isinstance(answer, Refused):
+                    return answer
+                why = f"server {link.server}: {answer.kind} {answer.detail}".rstrip()
+                if answer.kind == "too_large":
+                    raise BadArgumentsError(
+                        f"group {group}: {answer.detail or answer.kind}", Code.BAD_ARGUMENTS
+                    )
+                if answer.kind in ("not_leader", "no_group", "timeout"):
+                    self.not_there(group, link.server, answer.leader)
+                    if answer.leader is not None and attempt == 0:
+                        attempt = 1
+                        continue
+            except LinkError as error:
+                why = str(error)
+                if server is not None:
+                    self.not_there(group, server)
+            attempt += 1
+            if attempt % 4 == 0:
+                await self._refresh_quietly(deadline - loop.time())
+            await asyncio.sleep(
+                min(delay_s(min(attempt, 4), self.client.rng), max(0.0, deadline - loop.time()))
+            )
+        raise DeadlineError(f"group {group}: no leader answered within {timeout_s:g} s; the last: {why}")
+
+    async def _refresh_quietly(self, timeout_s: float) -> None:
+        try:
+            async with asyncio.timeout(max(0.01, timeout_s)):
+                await self.refresh()
+        except (TimeoutError, ClosedError):
+            return
+
+    async def close(self) -> None:
+        self._remove()
+        if self._refreshing is not None and not self._refreshing.done():
+            self._refreshing.cancel()
+            await asyncio.gather(self._refreshing, return_exceptions=True)
+        await self.links.close()
+
+
+def _retrieved(task: asyncio.Task[Metadata]) -> None:
+    if not task.cancelled():
+        task.exception()  # told by whoever waits; nobody may be left who does

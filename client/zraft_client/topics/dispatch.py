@@ -1,0 +1,145 @@
+"""Which messages of a producer go to which groups now, the first time or again: a schedule around its decisions. Pure.
+
+Times are seconds of any monotonic clock, handed in. A message is repeated until it is decided; how soon depends on what
+was heard: at once where another leader was named, soon where the group was busy or asked to wait, and at growing intervals
+where nothing was heard.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Collection
+from typing import Final
+
+from attrs import frozen
+
+from zraft.ids import GroupId
+from zraft.topics.message import Message
+from zraft.topics.messages import Answer, Reply, StartRequest
+from zraft.topics.producer import Ended, Producer
+
+REPEAT_S: Final = 1.0
+REPEAT_S_MAX: Final = 8.0
+SOON_S: Final = 0.02
+SOON_S_MAX: Final = 1.0
+"""After BUSY and RETRY, doubling."""
+REFUSED_S: Final = 0.05
+"""After a server that does not lead and knows nobody who does."""
+NEVER: Final = float("inf")
+
+
+class _State:
+    """When a message is due, and how often it was asked to wait."""
+
+    __slots__ = ("due", "interval", "message", "waits")
+
+    def __init__(self, due: float, message: Message, interval: float) -> None:
+        self.due = due
+        self.interval = interval
+        self.waits = 0
+        self.message = message
+
+
+@frozen
+class Batch:
+    """Requests to one group, in the order of their numbers."""
+
+    group: GroupId
+    requests: tuple[StartRequest, ...]
+
+
+class Dispatch:
+    """The undecided messages of one producer, of which nothing was heard said again after `repeat_s`, then ever later."""
+
+    def __init__(self, producer: Producer, *, repeat_s: float = REPEAT_S) -> None:
+        self.producer = producer
+        self._repeat_s = repeat_s
+        self.pending_bytes = 0
+        self._states: dict[int, _State] = {}
+        self._heap: list[tuple[float, int]] = []
+        self._held: set[int] = set()
+        """Messages that wait here, because one must be decided first that has no destination in common (D-17a)."""
+
+    def __len__(self) -> int:
+        return len(self._states)
+
+    def add(self, message: Message, now: float) -> None:
+        """A message that the producer has just numbered."""
+        self._states[message.mid.seq] = _State(now, message, self._repeat_s)
+        self.pending_bytes += len(message.payload)
+        heapq.heappush(self._heap, (now, message.mid.seq))
+
+    @property
+    def next_due(self) -> float | None:
+        """When `take` has something next."""
+        while self._heap:
+            due, seq = self._heap[0]
+            state = self._states.get(seq)
+            if state is not None and state.due == due:
+                return due
+            heapq.heappop(self._heap)
+        return None
+
+    def take(self, now: float) -> list[Batch]:
+        """What is to be said now. What is taken is due again after an interval, each longer than the one before."""
+        due: list[int] = []
+        while (at := self.next_due) is not None and at <= now:
+            due.append(heapq.heappop(self._heap)[1])
+        found: dict[GroupId, list[StartRequest]] = {}
+        for seq in sorted(due):
+            state = self._states[seq]
+            requests = self.producer.requests(seq)
+            if not requests:
+                state.due = NEVER
+                self._held.add(seq)
+                continue
+            self._set_due(seq, state, now + state.interval)
+            state.interval = min(2 * state.interval, REPEAT_S_MAX)
+            for group, request in requests:
+                found.setdefault(group, []).append(request)
+        return [Batch(group, tuple(batch)) for group, batch in found.items()]
+
+    def again(self, group: GroupId, now: float) -> None:
+        """Whoever is asked for this group now may not have heard what was said before."""
+        for seq, state in self._states.items():
+            if state.due > now and any(to == group for to, _ in self.producer.requests(seq)):
+                self._set_due(seq, state, now)
+
+    def on_reply(self, reply: Reply, now: float) -> list[Ended]:
+        """What a group says of a message; what ended by it."""
+        ended = self.producer.on_reply(reply)
+        if ended:
+            self.ended(ended, now)
+            return ended
+        state = self._states.get(reply.mid.seq)
+        if state is None:
+            return []
+        if reply.answer in (Answer.RETRY, Answer.BUSY):
+            wait = min(SOON_S * (1 << min(state.waits, 8)), SOON_S_MAX)
+            state.waits += 1
+            self._set_due(reply.mid.seq, state, min(state.due, now + wait))
+        elif reply.answer is Answer.STALE:
+            self._set_due(reply.mid.seq, state, min(state.due, now + SOON_S))
+        return []
+
+    def ended(self, ended: Collection[Ended], now: float) -> None:
+        """The producer says that these are decided; what waits for one of them may go."""
+        for one in ended:
+            state = self._states.pop(one.mid.seq, None)
+            self._held.discard(one.mid.seq)
+            if state is not None:
+                self.pending_bytes -= len(state.message.payload)
+        decided = {one.mid for one in ended}
+        for seq, state in self._states.items():
+            # It was asked to wait for that one.
+            after = state.message.after
+            if after is not None and after.mid in decided and state.waits:
+                state.waits = 0
+                self._set_due(seq, state, now)
+        for seq in [seq for seq in self._held if self.producer.requests(seq)]:
+            self._held.discard(seq)
+            self._set_due(seq, self._states[seq], now)
+
+    def _set_due(self, seq: int, state: _State, due: float) -> None:
+        state.due = due
+        heapq.heappush(self._heap, (due, seq))

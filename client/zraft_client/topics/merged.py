@@ -1,0 +1,246 @@
+"""All partitions of a topic in one order, the same for every consumer of it, as asyncio programs use it.
+
+Around `zraft.topics.merger`: reads every partition, and asks those that are idle to let the others' messages pass. New
+partitions of the topic join at the same place for everybody.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from typing import Final
+
+from zraft.ids import GroupId, ServerId
+from zraft.topics.merger import MergePosition, Merger
+from zraft_client.errors import BadArgumentsError, ClientError, ClosedError
+from zraft_client.topics import requests
+from zraft_client.topics.directory import Directory
+from zraft_client.topics.errors import LinkError, NoTopicError, OffsetGoneError
+from zraft_client.topics.reading import Reader
+from zraft_client.topics.records import record_of
+from zraft_client.topics.requests import Part
+from zraft_client.topics.values import Record
+
+BUFFERED_MAX: Final = 4096
+NEED_S: Final = 0.02
+"""Between two questions to idle partitions while a message waits for them."""
+NEED_S_MAX: Final = 0.5
+RECORDS_MAX: Final = 500
+
+
+class _Cursor:
+    """One partition of the merger."""
+
+    def __init__(self, owner: MergedConsumer, merger: Merger, group: GroupId) -> None:
+        self._owner = owner
+        self._merger = merger
+        self._group = group
+        self.error: ClientError | None = None
+
+    @property
+    def group(self) -> GroupId:
+        return self._group
+
+    @property
+    def offset(self) -> int:
+        return self._merger.next_offset(self._group)
+
+    @property
+    def has_room(self) -> bool:
+        return self.error is None and self._merger.room(self._group) > 0
+
+    def on_part(self, asked: int, part: Part) -> None:
+        if asked == self.offset:
+            self._merger.feed(self._group, part.deliveries, part.frontier)
+        self._owner.on_arrival()
+
+    def on_gone(self, asked: int, first: int) -> None:
+        self.error = OffsetGoneError(
+            f"partition {self._group}: found deliveries from {first} on, expected {asked}: retention removed it, and one "
+            "order over all partitions cannot be told without it",
+            first,
+        )
+        self._owner.on_arrival()
+
+    def on_removed(self) -> None:
+        self.error = NoTopicError(f"partition {self._group}: its topic was deleted")
+        self._owner.on_arrival()
+
+    def on_failure(self) -> None:
+        self._owner.on_arrival()
+
+
+class MergedConsumer:
+    """One topic in one order, of `Topics.merged`. Use it as an async context manager, or `open` and `close`.
+
+    Args:
+        topic: its name.
+        position: where another one left off (`position()`); None begins at the first message.
+    """
+
+    def __init__(
+        self,
+        directory: Directory,
+        topic: str,
+        *,
+        position: MergePosition | None = None,
+        wait_ms: int = 1_000,
+    ) -> None:
+        self.topic = topic
+        self._directory = directory
+        self._begin = position
+        self._merger: Merger | None = None
+        self._reader = Reader(directory, wait_ms=wait_ms)
+        self._cursors: dict[GroupId, _Cursor] = {}
+        self._arrival = asyncio.Event()
+        self._needing: asyncio.Task[None] | None = None
+        self._closed = False
+
+    async def __aenter__(self) -> MergedConsumer:
+        await self.open()
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.close()
+
+    async def open(self) -> None:
+        """Find the partitions and begin to read. Raises NoTopicError."""
+        topic = await self._directory.topic(self.topic)
+        begin = self._begin
+        if begin is None:
+            # A partition that was added begins with the change that added it, so it may be read from the start.
+            begin = MergePosition(dict.fromkeys(topic.partitions, 0))
+        elif not set(begin.offsets) <= {*topic.partitions, *topic.adding}:
+            raise BadArgumentsError(
+                f"position: it is of partitions {sorted(begin.offsets)}, topic {self.topic!r} has {topic.partitions}"
+            )
+        self._merger = Merger(begin, buffered_max=BUFFERED_MAX)
+        self._join()
+        self._needing = asyncio.get_running_loop().create_task(self._need(), name="zraft merged consumer")
+
+    async def close(self) -> None:
+        self._closed = True
+        self._arrival.set()
+        if self._needing is not None:
+            self._needing.cancel()
+            await asyncio.gather(self._needing, return_exceptions=True)
+        await self._reader.close()
+
+    def _opened(self) -> Merger:
+        if self._merger is None or self._closed:
+            raise ClosedError("the consumer was closed, or never opened: use `async with`, or open()")
+        return self._merger
+
+    def _join(self) -> None:
+        """Read what the merger wants to be read."""
+        merger = self._opened()
+        new = [group for group in merger.groups() if group not in self._cursors]
+        for group in new:
+            self._cursors[group] = _Cursor(self, merger, group)
+        self._reader.add([self._cursors[group] for group in new])
+
+    def on_arrival(self) -> None:
+        """Called by cursors: something was read."""
+        self._arrival.set()
+
+    # -- records
+
+    async def poll(self, timeout_s: float = 0.0, *, limit: int = RECORDS_MAX) -> list[Record]:
+        """The next records of the topic's order, at most `limit`; waits so long for the first.
+
+        A message to several partitions comes once, with one of them.
+
+        Raises:
+            OffsetGoneError: retention removed what would be next.
+            NoTopicError: the topic was deleted.
+        """
+        loop = asyncio.get_running_loop()
+        deadline = loop.time() + timeout_s
+        while True:
+            self._arrival.clear()
+            found = self._taken(limit)
+            if found:
+                return found
+            self._raise_failure()
+            left = deadline - loop.time()
+            if left <= 0:
+                return []
+            try:
+                async with asyncio.timeout(left):
+                    await self._arrival.wait()
+            except TimeoutError:
+                return self._taken(limit)
+
+    def __aiter__(self) -> AsyncIterator[Record]:
+        return self._iterate()
+
+    async def _iterate(self) -> AsyncIterator[Record]:
+        while not self._closed:
+            try:
+                found = await self.poll(60.0, limit=1)
+            except ClosedError:
+                return
+            for record in found:
+                yield record
+
+    def position(self) -> MergePosition:
+        """Where another one goes on behind what was given so far."""
+        return self._opened().position()
+
+    def _taken(self, limit: int) -> list[Record]:
+        merger = self._opened()
+        metadata = self._directory.metadata
+        homes = {} if metadata is None else metadata.homes
+        found: list[Record] = []
+        while len(found) < limit:
+            deliveries = merger.take(limit - len(found))
+            if not deliveries:
+                break
+            for delivery in deliveries:
+                group = self._group_of(delivery.message.destinations)
+                record = record_of(delivery, *homes.get(group, (self.topic, -1)))
+                if record is not None:
+                    found.append(record)
+        self._join()
+        self._reader.kick()
+        return found
+
+    def _group_of(self, destinations: tuple[GroupId, ...]) -> GroupId:
+        """The first partition of the topic that the message went to."""
+        return next(group for group in destinations if group in self._cursors)
+
+    def _raise_failure(self) -> None:
+        if self._reader.failure is not None:
+            raise self._reader.failure
+        for cursor in self._cursors.values():
+            if cursor.error is not None:
+                raise cursor.error
+
+    # -- idle partitions
+
+    async def _need(self) -> None:
+        """Ask whoever holds the next message up to advance, again and again while it does."""
+        pause = NEED_S
+        last: dict[GroupId, int] = {}
+        while not self._closed:
+            needed = self._opened().needed()
+            if not needed:
+                last = {}
+                pause = NEED_S
+                await asyncio.sleep(NEED_S)
+                continue
+            pause = min(2 * pause, NEED_S_MAX) if needed == last else NEED_S
+            last = needed
+            servers: dict[ServerId, dict[GroupId, int]] = {}
+            for group, time in needed.items():
+                server = self._reader.server_of(group) or self._directory.leader(group)
+                if server is not None:
+                    servers.setdefault(server, {})[group] = time
+            for server, times in servers.items():
+                try:
+                    await self._directory.link_to(server).ask(requests.need(times), 1.0)
+                except LinkError:
+                    continue  # whoever reads there goes elsewhere, too
+                except ClosedError:
+                    return
+            await asyncio.sleep(pause)

@@ -1,0 +1,722 @@
+"""A producer as asyncio programs use it: messages to one or many partitions, delivered once whatever breaks on the way.
+
+The shell around `Dispatch`: it owns the streams to servers, the clock and the futures of callers. It numbers, repeats and
+follows leaders by itself; a program only decides what to do about what it raises.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
+from enum import Enum
+from typing import Any, Final
+
+from attrs import frozen
+
+from zraft.ids import GroupId, ProducerId, ServerId
+from zraft.topics.message import Condition, Message
+from zraft.topics.messages import Reply
+from zraft.topics.partitioner import RoundRobin, by_key
+from zraft.topics.producer import Ended, Ending, Reach
+from zraft.topics.producer import Producer as ProducerCore
+from zraft.topics.stamps import MessageId, Stamp
+from zraft_client.calls import Answer, Request
+from zraft_client.client import Session
+from zraft_client.errors import ClientError, ClosedError, FailedError, UnknownOutcomeError
+from zraft_client.subscriptions import Subscription
+from zraft_client.topics import requests
+from zraft_client.topics.directory import Directory
+from zraft_client.topics.dispatch import REFUSED_S, REPEAT_S, Batch, Dispatch
+from zraft_client.topics.errors import (
+    ConditionFailedError,
+    LinkError,
+    NeverDeliveredError,
+    NoTopicError,
+    ProducerEndedError,
+)
+from zraft_client.topics.links import Link
+from zraft_client.topics.payloads import Compression, Content, encode_content
+from zraft_client.topics.requests import Refused
+from zraft_client.topics.values import Metadata, Receipt, Record
+from zraft_client.values import ConnectionState
+
+WINDOW: Final = 1024
+"""Messages under way; what partitions keep of a producer is bounded by it, so no larger one works."""
+BUFFER_BYTES_MAX: Final = 32 * 1024 * 1024
+POST_BYTES_MAX: Final = 256 * 1024
+"""Of one `produce`, if there is more than one message in it."""
+POST_MESSAGES_MAX: Final = 1024
+TABLE_AGE_S: Final = 30.0
+"""New partitions are used after so long at the latest."""
+REFRESH_PAUSE_S: Final = 0.1
+
+Place = tuple[str, int]
+"""A topic, and the number of a partition of it."""
+Destination = str | Place
+"""A topic, of which the partitioner chooses the partition, or a partition."""
+Partitioner = Callable[[str, bytes | None, tuple[GroupId, ...]], GroupId]
+"""From a topic's name, a message's key, and the topic's partitions in their order."""
+
+
+class Acknowledge(Enum):
+    """When a message counts as sent."""
+
+    DELIVERED = "delivered"
+    """At all destinations: whatever is sent from then on comes behind it wherever both go."""
+    ACCEPTED = "accepted"
+    """Begun somewhere: it will be delivered at all destinations, whatever breaks, or fail by its condition."""
+
+
+class Order(Enum):
+    """What one producer's messages promise among each other."""
+
+    PARTITION = "partition"
+    """Messages to one and the same partition alone come in order."""
+    FIFO = "fifo"
+    """Each message comes behind the one before, wherever both go."""
+    CAUSAL = "causal"
+    """And behind every record that the program told `saw` of."""
+
+
+@frozen
+class Consumed:
+    """A step of a consumer that the message claims: it counts only if `consumer` has come to exactly `expected` (D-9d).
+
+    `topic` and `partition` must be among the destinations. Of all messages that claim one step, one is delivered.
+    """
+
+    topic: str
+    partition: int
+    consumer: bytes
+    expected: int
+    following: int
+
+
+def default_partitioner() -> Partitioner:
+    """By key; in turn without one."""
+    turns = RoundRobin()
+
+    def choose(topic: str, key: bytes | None, partitions: tuple[GroupId, ...]) -> GroupId:
+        return turns.choose(topic, partitions) if key is None else by_key(key, partitions)
+
+    return choose
+
+
+class Sent:
+    """A message on its way: await it for its receipt. `id` may be named by a later one (`after`)."""
+
+    __slots__ = ("_accepted", "_future", "message")
+
+    def __init__(self, message: Message, loop: asyncio.AbstractEventLoop) -> None:
+        self.message = message
+        self._future: asyncio.Future[Receipt] = loop.create_future()
+        self._accepted: asyncio.Future[None] = loop.create_future()
+        self._future.add_done_callback(_retrieved)
+        self._accepted.add_done_callback(_retrieved)
+
+    @property
+    def id(self) -> MessageId:
+        return self.message.mid
+
+    def done(self) -> bool:
+        return self._future.done()
+
+    def __await__(self) -> Generator[Any, None, Receipt]:
+        return asyncio.shield(self._future).__await__()
+
+    async def accepted(self) -> None:
+        """Until it is certain to be delivered, or to fail by its condition. Raises what the message ended in, if it did."""
+        await asyncio.shield(self._accepted)
+
+    def on_accepted(self, receipt: Receipt | None) -> None:
+        """Called by the producer; with a receipt if that is what counts."""
+        if not self._accepted.done():
+            self._accepted.set_result(None)
+        if receipt is not None and not self._future.done():
+            self._future.set_result(receipt)
+
+    def on_end(self, receipt: Receipt | None, error: ClientError | None) -> None:
+        """Called by the producer."""
+        for future in (self._future, self._accepted):
+            if future.done():
+                continue
+            if error is not None:
+                future.set_exception(error)
+            elif future is self._future:
+                assert receipt is not None, "an end without an error has a receipt"
+                self._future.set_result(receipt)
+            else:
+                self._accepted.set_result(None)
+
+
+def _retrieved(future: asyncio.Future[Any]) -> None:
+    if not future.cancelled():
+        future.exception()  # told by whoever awaits it, by flush, or wanted by nobody
+
+
+class _Stream(Subscription[None]):
+    """The producer's stream to one server."""
+
+    def __init__(
+        self, link: Link, producer: ProducerId, session: Session, floor: int, owner: Producer
+    ) -> None:
+        super().__init__(link.client, 0)
+        self.link = link
+        self.live = False
+        """Whether the server has said, on this connection, that it takes messages."""
+        self._producer = producer
+        self._session = session
+        self._floor = floor
+        self._owner = owner
+
+    def request(self) -> Request[None]:
+        return requests.subscribe_producer(
+            self._producer, self._session.id, self._session.password, self._floor
+        )
+
+    def resubscribed(self) -> None:
+        super().resubscribed()
+        self.live = False
+
+    def acknowledged(self) -> None:
+        super().acknowledged()
+        self.live = True
+        self._owner.on_live(self.link.server)
+
+    def refused(self, error: ClientError) -> None:
+        super().refused(error)
+        self.live = False
+        if not isinstance(error, ClosedError):
+            self._owner.on_stream_refused(self.link.server, error)
+
+    def pushed(self, message: Answer, size: int) -> None:
+        replies, refused = requests.replies_of(self._producer, message)
+        self._owner.on_replies(self.link.server, replies, refused)
+
+    def message(self, answer: Answer) -> None:
+        raise AssertionError("what is pushed is told at once")
+
+
+class Producer:
+    """One registered producer, of `Topics.producer`. Use it as an async context manager, or `open` and `close`.
+
+    Not for several threads. When its session expires, everything under way ends as unknown, and further calls raise
+    ProducerEndedError: open another one.
+    """
+
+    def __init__(
+        self,
+        directory: Directory,
+        *,
+        window: int = WINDOW,
+        buffer_bytes_max: int = BUFFER_BYTES_MAX,
+        acknowledge: Acknowledge = Acknowledge.DELIVERED,
+        order: Order = Order.PARTITION,
+        reach: Reach = Reach.ALL,
+        compression: Compression = Compression.NONE,
+        partitioner: Partitioner | None = None,
+        repeat_s: float = REPEAT_S,
+    ) -> None:
+        self._directory = directory
+        self._repeat_s = repeat_s
+        self._window = min(window, WINDOW)
+        self._buffer_bytes_max = buffer_bytes_max
+        self._acknowledge = acknowledge
+        self._order = order
+        self._reach = reach
+        self._compression = compression
+        self._partitioner = partitioner or default_partitioner()
+        self._core: ProducerCore | None = None
+        self._dispatch: Dispatch | None = None
+        self._session: Session | None = None
+        self._floor_zxid = 0
+        self._streams: dict[ServerId, _Stream] = {}
+        self._sent: dict[int, Sent] = {}
+        self._waiting: set[GroupId] = set()
+        """Groups of which everything is said again soon."""
+        self._last: Message | None = None
+        self._seen = 0
+        self._room: deque[asyncio.Future[None]] = deque()
+        self._idle: asyncio.Event = asyncio.Event()
+        self._timer: asyncio.TimerHandle | None = None
+        self._timer_at = 0.0
+        self._pumping = False
+        self._ended: ClientError | None = None
+        self._refresher: asyncio.Task[None] | None = None
+        self._wants_table = asyncio.Event()
+        self._removers: list[Callable[[], None]] = []
+
+    # -- life
+
+    async def __aenter__(self) -> Producer:
+        await self.open()
+        return self
+
+    async def __aexit__(self, kind: object, *_: object) -> None:
+        await self.close(flush=kind is None)
+
+    async def open(self) -> None:
+        """Register with the cluster. Raises what `zraft_client.errors` lists."""
+        assert self._core is None, "a producer is opened once"
+        client = self._directory.client
+        producer, zxid = await client.ask(requests.register_producer())
+        session = client.session
+        assert session is not None, "a producer was registered without a session"
+        metadata = await self._directory.refresh()
+        self._session = session
+        self._floor_zxid = zxid
+        self._core = ProducerCore(producer, metadata.table, window=self._window, reach=self._reach)
+        self._dispatch = Dispatch(self._core, repeat_s=self._repeat_s)
+        self._idle.set()
+        self._removers = [
+            client.add_listener(self._on_state),
+            self._directory.links.listen(self._on_link),
+        ]
+        self._refresher = asyncio.get_running_loop().create_task(self._keep_table(), name="zraft producer")
+
+    async def close(self, *, flush: bool = True) -> None:
+        """End it, after what is under way is decided; without `flush` that ends as unknown."""
+        if self._core is None:
+            self._ended = self._ended or ClosedError("the producer was closed before it was opened")
+            return
+        if flush and self._ended is None:
+            await self.flush()
+        alive = self._ended is None
+        self._end(ClosedError("the producer was closed"))
+        for remove in self._removers:
+            remove()
+        self._removers = []
+        for stream in self._streams.values():
+            stream.close()
+        self._streams.clear()
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        if self._refresher is not None:
+            self._refresher.cancel()
+            await asyncio.gather(self._refresher, return_exceptions=True)
+        if alive and self._directory.client.state is not ConnectionState.CLOSED:
+            try:
+                await self._directory.client.ask(requests.close_producer(self._core.producer))
+            except FailedError:
+                return  # it goes with its session
+
+    @property
+    def id(self) -> ProducerId:
+        """The producer's id: its messages carry it."""
+        if self._core is None:
+            raise ClosedError("the producer was not opened; use `async with`, or `await producer.open()`")
+        return self._core.producer
+
+    @property
+    def pending(self) -> int:
+        """Messages that are not decided."""
+        return len(self._sent)
+
+    # -- sending
+
+    async def send(
+        self,
+        to: Destination | Iterable[Destination],
+        value: bytes,
+        *,
+        key: bytes | None = None,
+        headers: Mapping[str, bytes] | None = None,
+        after: Sent | None = None,
+        consumed: Consumed | None = None,
+    ) -> Receipt:
+        """Multicast a message and wait for it: as `send_soon`, and then its receipt."""
+        sent = await self.send_soon(to, value, key=key, headers=headers, after=after, consumed=consumed)
+        return await sent
+
+    async def send_soon(
+        self,
+        to: Destination | Iterable[Destination],
+        value: bytes,
+        *,
+        key: bytes | None = None,
+        headers: Mapping[str, bytes] | None = None,
+        after: Sent | None = None,
+        consumed: Consumed | None = None,
+    ) -> Sent:
+        """Multicast a message to all of `to`, atomically; waits only for room.
+
+        `after`: an earlier one of this producer, behind which it is to come wherever both go. What the message comes to is
+        told by awaiting what is returned.
+
+        Raises:
+            NoTopicError: a topic or partition does not exist.
+            EncodingError: the message is too large, or not bytes.
+            ProducerEndedError, ClosedError: nothing can be sent any more.
+        """
+        content = Content(value, key, headers or {})
+        payload = encode_content(content, self._compression)
+        names = _destinations(to)
+        await self._until_room(len(payload))
+        metadata = await self._table_for(names)
+        return self._multicast(metadata, names, key, payload, after, consumed)
+
+    def saw(self, record: Record | Stamp) -> None:
+        """The program has seen this record: in order CAUSAL, what is sent from now on has stamps above it."""
+        stamp = record.stamp if isinstance(record, Record) else record
+        self._seen = max(self._seen, stamp.time)
+
+    async def flush(self) -> None:
+        """Until everything that was sent before is decided. Raises ProducerEndedError."""
+        self._opened()
+        await self._idle.wait()
+        if self._ended is not None:
+            raise self._ended
+
+    def _opened(self) -> tuple[ProducerCore, Dispatch]:
+        if self._ended is not None:
+            raise self._ended
+        if self._core is None or self._dispatch is None:
+            raise ClosedError("the producer was not opened; use `async with`, or `await producer.open()`")
+        return self._core, self._dispatch
+
+    async def _until_room(self, size: int) -> None:
+        """In the order of asking."""
+        while True:
+            core, dispatch = self._opened()
+            if core.has_room and (
+                not dispatch.pending_bytes or dispatch.pending_bytes + size <= self._buffer_bytes_max
+            ):
+                return
+            waiter = asyncio.get_running_loop().create_future()
+            self._room.append(waiter)
+            try:
+                await waiter
+            except asyncio.CancelledError:
+                self._wake_room()
+                raise
+
+    def _wake_room(self) -> None:
+        while self._room:
+            waiter = self._room.popleft()
+            if not waiter.done():
+                waiter.set_result(None)
+                return
+
+    async def _table_for(self, names: Sequence[Destination]) -> Metadata:
+        """A table that has all topics and partitions named."""
+        metadata = self._directory.metadata
+        if metadata is None or not _has_all(metadata, names):
+            metadata = await self._directory.refresh()
+            self._on_table(metadata)
+            for name in names:
+                if isinstance(name, tuple):
+                    metadata.group(*name)
+                elif not metadata.topic(name).partitions:
+                    raise NoTopicError(f"topic {name!r}: it is just being created, and has no partition yet")
+        return metadata
+
+    def _multicast(
+        self,
+        metadata: Metadata,
+        names: Sequence[Destination],
+        key: bytes | None,
+        payload: bytes,
+        after: Sent | None,
+        consumed: Consumed | None,
+    ) -> Sent:
+        core, dispatch = self._opened()
+        loop = asyncio.get_running_loop()
+        if core.table.position < metadata.table.position:
+            self._on_table(metadata)
+        groups = [
+            metadata.group(*name)
+            if isinstance(name, tuple)
+            else self._partitioner(name, key, metadata.topic(name).partitions)
+            for name in names
+        ]
+        condition = None
+        if consumed is not None:
+            home = metadata.group(consumed.topic, consumed.partition)
+            condition = Condition(home, consumed.consumer, consumed.expected, consumed.following)
+        before = after.message if after is not None else None
+        if before is None and self._order is not Order.PARTITION:
+            before = self._last
+        depends = self._seen if self._order is Order.CAUSAL else 0
+        message = core.multicast(groups, payload, after=before, condition=condition, depends=depends)
+        self._last = message
+        sent = self._sent[message.mid.seq] = Sent(message, loop)
+        self._idle.clear()
+        dispatch.add(message, loop.time())
+        self._pump_soon()
+        return sent
+
+    # -- the loop
+
+    def _pump_soon(self) -> None:
+        """Everything that is sent in one turn of the loop travels together."""
+        if not self._pumping and self._ended is None:
+            self._pumping = True
+            asyncio.get_running_loop().call_soon(self._pump)
+
+    def _pump(self) -> None:
+        self._pumping = False
+        dispatch = self._dispatch
+        if self._ended is not None or dispatch is None:
+            return
+        loop = asyncio.get_running_loop()
+        for batch in dispatch.take(loop.time()):
+            self._send_batch(batch)
+        self._arm()
+
+    def _arm(self) -> None:
+        assert self._dispatch is not None
+        due = self._dispatch.next_due
+        if due is None or (self._timer is not None and self._timer_at <= due):
+            return
+        if self._timer is not None:
+            self._timer.cancel()
+        self._timer_at = due
+        self._timer = asyncio.get_running_loop().call_at(due, self._on_timer)
+
+    def _on_timer(self) -> None:
+        self._timer = None
+        self._pump()
+
+    def _send_batch(self, batch: Batch) -> None:
+        """To who seems to lead; who has no stream yet gets it as soon as there is one."""
+        server = self._directory.leader(batch.group)
+        if server is None:
+            self._wants_table.set()
+            return
+        try:
+            stream = self._stream_to(server)
+        except LinkError:
+            self._directory.not_there(batch.group, server)
+            self._wants_table.set()
+            return
+        if not stream.live:
+            if stream.link.is_late:
+                # Another replica may lead by now; this one is asked again if nobody does.
+                self._directory.not_there(batch.group, server)
+            self._again_later(batch.group)
+            return
+        part: list[Any] = []
+        size = 0
+        for request in batch.requests:
+            length = len(request.message.payload) + 128
+            if part and (
+                size + length > POST_BYTES_MAX
+                or len(part) >= POST_MESSAGES_MAX
+                or (request.floor, request.epoch) != (part[0].floor, part[0].epoch)
+            ):
+                stream.link.client.post(requests.produce(stream.id, batch.group, part))
+                part, size = [], 0
+            part.append(request)
+            size += length
+        stream.link.client.post(requests.produce(stream.id, batch.group, part))
+
+    def _stream_to(self, server: ServerId) -> _Stream:
+        link = self._directory.link_to(server)
+        stream = self._streams.get(server)
+        if stream is not None and stream.link is link:
+            return stream
+        if stream is not None:
+            stream.close()
+        core, _ = self._opened()
+        assert self._session is not None
+        stream = _Stream(link, core.producer, self._session, self._floor_zxid, self)
+        self._streams[server] = link.client.subscribe(stream)
+        return stream
+
+    # -- what servers say
+
+    def on_live(self, server: ServerId) -> None:
+        """A server takes messages on a stream: what it should have heard is said (again)."""
+        if self._ended is not None or self._dispatch is None:
+            return
+        now = asyncio.get_running_loop().time()
+        for group in self._groups_under_way():
+            if self._directory.leader(group) == server:
+                self._dispatch.again(group, now)
+        self._pump_soon()
+
+    def _groups_under_way(self) -> set[GroupId]:
+        return {group for sent in self._sent.values() for group in sent.message.destinations}
+
+    def on_stream_refused(self, server: ServerId, error: ClientError) -> None:
+        """A server takes no messages of this producer."""
+        self._streams.pop(server, None)
+        self._end(ProducerEndedError(f"producer {self.id}: {error}"))
+
+    def on_replies(self, server: ServerId, replies: list[Reply], refused: list[Refused]) -> None:
+        """What partitions said by way of a server."""
+        core, dispatch = self._core, self._dispatch
+        if self._ended is not None or core is None or dispatch is None:
+            return
+        loop = asyncio.get_running_loop()
+        now = loop.time()
+        for reply in replies:
+            for ended in dispatch.on_reply(reply, now):
+                self._on_ended(ended)
+            sent = self._sent.get(reply.mid.seq)
+            if sent is not None and core.is_accepted(reply.mid.seq):
+                accepted = self._acknowledge is Acknowledge.ACCEPTED
+                sent.on_accepted(Receipt(reply.mid, {}) if accepted else None)
+        for one in refused:
+            self._on_refused(server, one)
+        if core.expired:
+            self._end(ProducerEndedError(f"producer {core.producer} was closed, or its session expired"))
+            return
+        if core.table_wanted:
+            self._wants_table.set()
+        self._pump_soon()
+
+    def _on_refused(self, server: ServerId, refused: Refused) -> None:
+        if refused.kind == "too_large":
+            self._fail_too_large(refused)
+            return
+        if refused.kind in ("not_leader", "no_group", "timeout"):
+            self._directory.not_there(refused.group, server, refused.leader)
+            if refused.kind == "no_group":
+                self._wants_table.set()
+        if refused.leader in (None, server):
+            self._again_later(refused.group)
+        else:
+            self._again(refused.group)
+
+    def _again_later(self, group: GroupId) -> None:
+        """What goes to a group is said again soon, once for all messages of it."""
+        if group not in self._waiting and self._ended is None:
+            self._waiting.add(group)
+            asyncio.get_running_loop().call_later(REFUSED_S, self._again, group)
+
+    def _again(self, group: GroupId) -> None:
+        self._waiting.discard(group)
+        if self._ended is None and self._dispatch is not None:
+            self._dispatch.again(group, asyncio.get_running_loop().time())
+            self._pump_soon()
+
+    def _fail_too_large(self, refused: Refused) -> None:
+        """Nobody will ever take it, and later messages of this producer would wait for it for ever."""
+        self._end(
+            ProducerEndedError(
+                f"group {refused.group} takes no message so large: {refused.detail}; the producer cannot go on, because its "
+                "numbers would have a gap"
+            )
+        )
+
+    def _on_ended(self, ended: Ended) -> None:
+        sent = self._sent.pop(ended.mid.seq, None)
+        if sent is not None:
+            metadata = self._directory.metadata
+            homes = {} if metadata is None else metadata.homes
+            offsets = {homes[group]: offset for group, offset in ended.offsets.items() if group in homes}
+            error = _error_of(ended, conditional=sent.message.condition is not None)
+            sent.on_end(None if error else Receipt(ended.mid, offsets), error)
+        if not self._sent:
+            self._idle.set()
+        self._wake_room()
+
+    def _on_table(self, metadata: Metadata) -> None:
+        core, dispatch = self._core, self._dispatch
+        if self._ended is not None or core is None or dispatch is None:
+            return
+        ended = core.on_table(metadata.table)
+        dispatch.ended(ended, asyncio.get_running_loop().time())
+        for one in ended:
+            self._on_ended(one)
+        self._pump_soon()
+
+    # -- what else happens
+
+    def _on_state(self, state: ConnectionState) -> None:
+        if state in (ConnectionState.EXPIRED, ConnectionState.CLOSED):
+            why = "its session expired" if state is ConnectionState.EXPIRED else "its client was closed"
+            self._end(ProducerEndedError(f"producer {self.id}: {why}"))
+
+    def _on_link(self, link: Link) -> None:
+        """A server went down, and with it what it has not answered."""
+        if link.is_up or self._ended is not None or self._dispatch is None:
+            return
+        stream = self._streams.get(link.server)
+        if stream is None or stream.link is not link:
+            return
+        stream.live = False
+        for group in self._groups_under_way():
+            self._again_later(group)
+
+    async def _keep_table(self) -> None:
+        """Fetch the table of groups when it is wanted, and once in a while."""
+        while True:
+            try:
+                async with asyncio.timeout(TABLE_AGE_S):
+                    await self._wants_table.wait()
+            except TimeoutError:
+                pass
+            self._wants_table.clear()
+            try:
+                self._on_table(await self._directory.refresh())
+            except ClosedError:
+                return
+            except ClientError:
+                self._wants_table.set()
+            await asyncio.sleep(REFRESH_PAUSE_S)
+            for group in self._groups_under_way():
+                if self._directory.leader(group) is not None:
+                    self._pump_soon()
+
+    def _end(self, why: ClientError) -> None:
+        """Nothing is sent any more; what is under way is unknown, unless it is known to be accepted."""
+        if self._ended is not None:
+            return
+        self._ended = why
+        for sent in self._sent.values():
+            sent.on_end(
+                None,
+                UnknownOutcomeError(
+                    f"message {sent.id.seq} of producer {sent.id.producer}: {why}; it is delivered everywhere or nowhere"
+                ),
+            )
+        self._sent.clear()
+        self._idle.set()
+        while self._room:
+            self._wake_room()
+
+
+def _destinations(to: Destination | Iterable[Destination]) -> list[Destination]:
+    if isinstance(to, str):
+        return [to]
+    if isinstance(to, tuple) and len(to) == 2 and isinstance(to[0], str) and isinstance(to[1], int):
+        return [(to[0], to[1])]
+    names = list(to)
+    if not names:
+        raise NoTopicError(
+            "a message without destinations; expected a topic, a (topic, partition), or several"
+        )
+    return names
+
+
+def _has_all(metadata: Metadata, names: Sequence[Destination]) -> bool:
+    for name in names:
+        topic = metadata.topics.get(name if isinstance(name, str) else name[0])
+        if topic is None or len(topic.partitions) <= (0 if isinstance(name, str) else name[1]):
+            return False
+    return True
+
+
+def _error_of(ended: Ended, *, conditional: bool) -> ClientError | None:
+    which = f"message {ended.mid.seq} of producer {ended.mid.producer}"
+    match ended.ending:
+        case Ending.DELIVERED:
+            return None
+        case Ending.FAILED:
+            return ConditionFailedError(
+                f"{which}: the consumer has not come to where its condition expects it"
+            )
+        case Ending.DECIDED:
+            if not conditional:
+                return None
+            return UnknownOutcomeError(
+                f"{which}: delivered, or failed by its condition; nobody remembers which", settled=True
+            )
+        case Ending.NEVER:
+            return NeverDeliveredError(f"{which}: a destination was deleted before it arrived")
+        case Ending.UNKNOWN:
+            return UnknownOutcomeError(f"{which}: all its destinations were removed", settled=True)

@@ -1,0 +1,217 @@
+"""Reading partitions from whichever replicas answer: one long poll per server, shared by all cursors that read there.
+
+A cursor is a place in one partition. Its owner takes what was read and says when there is room; the reader keeps
+fetching, changes to another replica when one fails, and tells its owner of what no replica can mend.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable, Sequence
+from typing import Final, Protocol
+
+from zraft.ids import GroupId, ServerId
+from zraft_client.errors import ClientError, ClosedError
+from zraft_client.topics import requests
+from zraft_client.topics.directory import Directory
+from zraft_client.topics.errors import LinkError
+from zraft_client.topics.requests import FETCH_BYTES_MAX, Part, Refused
+
+WAIT_MS: Final = 1_000
+GRACE_S: Final = 5.0
+"""A server that has not answered so long after the wait is given up."""
+PAUSE_S: Final = 0.05
+PAUSE_S_MAX: Final = 1.0
+
+
+class Cursor(Protocol):
+    """Who reads one partition."""
+
+    @property
+    def group(self) -> GroupId: ...
+
+    @property
+    def offset(self) -> int:
+        """What to read next."""
+        ...
+
+    @property
+    def has_room(self) -> bool:
+        """Whether something may be read now."""
+        ...
+
+    def on_part(self, asked: int, part: Part) -> None:
+        """What was read from offset `asked` on; of no use if that is not what to read next any more."""
+
+    def on_gone(self, asked: int, first: int) -> None:
+        """Retention removed it; the partition begins at `first`."""
+
+    def on_removed(self) -> None:
+        """The partition is no more: its topic was deleted."""
+
+    def on_failure(self) -> None:
+        """Nothing is read any more: `Reader.failure` says why."""
+
+
+class _Reading:
+    """Where a cursor is read."""
+
+    __slots__ = ("busy", "cursor", "failures", "not_before", "server", "turn")
+
+    def __init__(self, cursor: Cursor) -> None:
+        self.cursor = cursor
+        self.server: ServerId | None = None
+        self.busy = False
+        self.turn = 0
+        """Counts the moves of the cursor: a read that was begun before one says nothing."""
+        self.failures = 0
+        self.not_before = 0.0
+
+
+class Reader:
+    """Reads for some cursors until it is closed."""
+
+    def __init__(
+        self, directory: Directory, *, bytes_max: int = FETCH_BYTES_MAX, wait_ms: int = WAIT_MS
+    ) -> None:
+        self._directory = directory
+        self._bytes_max = min(bytes_max, FETCH_BYTES_MAX)
+        self._wait_ms = wait_ms
+        self._readings: dict[GroupId, _Reading] = {}
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._kicking = False
+        self._closed = False
+        self.failure: ClientError | None = None
+        """What ended all reading, None while it goes on."""
+
+    def add(self, cursors: Iterable[Cursor]) -> None:
+        for cursor in cursors:
+            self._readings[cursor.group] = _Reading(cursor)
+        self.kick()
+
+    def server_of(self, group: GroupId) -> ServerId | None:
+        """The replica that is read now."""
+        return self._readings[group].server
+
+    def moved(self, group: GroupId) -> None:
+        """The cursor reads elsewhere: do not wait for what is under way."""
+        reading = self._readings.get(group)
+        if reading is not None:
+            reading.turn += 1
+            reading.busy = False
+            self.kick()
+
+    def kick(self) -> None:
+        """There may be room again."""
+        if not self._kicking and not self._closed:
+            self._kicking = True
+            asyncio.get_running_loop().call_soon(self._start)
+
+    def _start(self) -> None:
+        """Ask every server for what nobody has asked it for yet."""
+        self._kicking = False
+        if self._closed:
+            return
+        loop = asyncio.get_running_loop()
+        now = loop.time()
+        wanted: dict[ServerId, list[_Reading]] = {}
+        for reading in self._readings.values():
+            if reading.busy or not reading.cursor.has_room:
+                continue
+            if reading.not_before > now:
+                loop.call_at(reading.not_before, self.kick)
+                continue
+            if reading.server is None:
+                reading.server = self._directory.leader(reading.cursor.group)
+            if reading.server is None:
+                self._failed(reading)
+                continue
+            reading.busy = True
+            wanted.setdefault(reading.server, []).append(reading)
+        for server, readings in wanted.items():
+            task = loop.create_task(self._fetch(server, readings))
+            self._tasks.add(task)
+            task.add_done_callback(self._done)
+
+    def _done(self, task: asyncio.Task[None]) -> None:
+        self._tasks.discard(task)
+        if not task.cancelled() and (error := task.exception()) is not None:
+            self.failure = error if isinstance(error, ClientError) else ClientError(f"reading: {error!r}")
+            for reading in self._readings.values():
+                reading.cursor.on_failure()
+            return
+        self.kick()
+
+    async def _fetch(self, server: ServerId, readings: Sequence[_Reading]) -> None:
+        asked = {reading.cursor.group: (reading, reading.cursor.offset, reading.turn) for reading in readings}
+        parts = [(group, offset, self._bytes_max) for group, (_, offset, _) in asked.items()]
+        try:
+            link = self._directory.link_to(server)
+            fetched = await link.ask(requests.fetch(parts, self._wait_ms), self._wait_ms / 1000 + GRACE_S)
+        except LinkError:
+            for reading in readings:
+                self._failed(reading)
+            await self._look_again()
+            return
+        except ClosedError:
+            self._closed = True
+            return
+        finally:
+            for reading, _, turn in asked.values():
+                if reading.turn == turn:
+                    reading.busy = False
+        for part in fetched.parts:
+            reading, offset, turn = asked[part.group]
+            if reading.turn == turn:
+                reading.failures = 0
+                reading.cursor.on_part(offset, part)
+        for refused in fetched.refused:
+            reading, offset, turn = asked[refused.group]
+            if reading.turn == turn:
+                self._refused(reading, offset, refused)
+        if any(refused.kind == "no_group" for refused in fetched.refused):
+            await self._look_again()
+
+    def _refused(self, reading: _Reading, asked: int, refused: Refused) -> None:
+        if refused.kind == "gone" and refused.first is not None:
+            reading.cursor.on_gone(asked, refused.first)
+        elif refused.kind in ("busy", "timeout"):
+            self._wait(reading)
+        else:
+            self._failed(reading)
+
+    def _failed(self, reading: _Reading) -> None:
+        """Another replica, after a pause if all of them were tried."""
+        metadata = self._directory.metadata
+        group = reading.cursor.group
+        placement = None if metadata is None else metadata.placements.get(group)
+        ring = list(placement.servers) if placement is not None else []
+        if reading.server in ring and len(ring) > 1:
+            reading.server = ring[(ring.index(reading.server) + 1) % len(ring)]
+        else:
+            reading.server = None
+        self._wait(reading, every=max(1, len(ring)))
+
+    def _wait(self, reading: _Reading, *, every: int = 1) -> None:
+        reading.failures += 1
+        rounds = reading.failures // every
+        if rounds:
+            pause = min(PAUSE_S * (1 << min(rounds - 1, 8)), PAUSE_S_MAX)
+            reading.not_before = asyncio.get_running_loop().time() + pause
+
+    async def _look_again(self) -> None:
+        """Where partitions are may have changed, and whether there are any."""
+        metadata = await self._directory.refresh()
+        table = metadata.table
+        for group, reading in list(self._readings.items()):
+            if group not in metadata.placements and table.removed(group):
+                del self._readings[group]
+                reading.cursor.on_removed()
+        await asyncio.sleep(PAUSE_S)
+
+    async def close(self) -> None:
+        self._closed = True
+        tasks = list(self._tasks)
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)

@@ -1,0 +1,252 @@
+"""Requests about topics as maps, and their answers as values. Pure; docs/PROTOCOL-NATIVE.md, "Topics"."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
+from typing import Any, Final
+
+from attrs import frozen
+
+from zraft.address import parse_address
+from zraft.claims.answers import Answer as ClaimAnswer
+from zraft.claims.answers import View as ClaimsView
+from zraft.claims.codec import decode_answer, decode_view, encode_command
+from zraft.claims.commands import Command as ClaimCommand
+from zraft.errors import ConfigError, ProtocolError
+from zraft.ids import GroupId, ProducerId, ServerId
+from zraft.topics.codec import decode_message
+from zraft.topics.message import Delivery, as_fields
+from zraft.topics.messages import Reply, StartRequest
+from zraft.topics.registry_values import Table
+from zraft.topics.stamps import MessageId, Stamp
+from zraft.wire.native_topic_answers import ANSWERS
+from zraft_client.calls import Answer, Kind, Request
+from zraft_client.errors import WireError
+from zraft_client.topics.values import Metadata, Placement, Topic
+
+FETCH_BYTES_MAX: Final = 1_048_576
+BEYOND: Final = 2**62
+"""An offset that no partition reaches: whoever asks for it learns of the bounds."""
+
+
+@frozen
+class Refused:
+    """A partition's replica did not carry something out; docs/PROTOCOL-NATIVE.md has the kinds."""
+
+    group: GroupId
+    kind: str
+    leader: ServerId | None
+    first: int | None
+    detail: str
+
+
+@frozen
+class Part:
+    """What a fetch brought of one partition; `deliveries` have no position."""
+
+    group: GroupId
+    first: int
+    next: int
+    end: int
+    frontier: Stamp
+    deliveries: tuple[Delivery, ...]
+
+
+@frozen
+class Fetched:
+    parts: tuple[Part, ...]
+    refused: tuple[Refused, ...]
+
+
+# -- group 0
+
+
+def _created(answer: Answer) -> int:
+    return int(answer["created"])
+
+
+def _nothing(_: Answer) -> None:
+    return None
+
+
+def create_topic(name: str, partitions: int) -> Request[int]:
+    return Request({"type": "create_topic", "topic": name, "partitions": partitions}, Kind.WRITE, _created)
+
+
+def alter_topic(name: str, partitions: int) -> Request[None]:
+    return Request({"type": "alter_topic", "topic": name, "partitions": partitions}, Kind.WRITE, _nothing)
+
+
+def delete_topic(name: str) -> Request[None]:
+    return Request({"type": "delete_topic", "topic": name}, Kind.WRITE, _nothing)
+
+
+def register_producer() -> Request[tuple[ProducerId, int]]:
+    """The producer's id, and a zxid at which it is there."""
+    return Request(
+        {"type": "register_producer"},
+        Kind.WRITE,
+        lambda answer: (ProducerId(_created(answer)), answer["zxid"]),
+    )
+
+
+def close_producer(producer: ProducerId) -> Request[None]:
+    return Request({"type": "close_producer", "producer": producer}, Kind.WRITE, _nothing)
+
+
+def topics(known: Metadata | None) -> Request[Metadata]:
+    """All there is; linearizable. What is `known` is not sent again."""
+
+    def metadata(answer: Answer) -> Metadata:
+        servers = {}
+        for server, address in answer["servers"].items():
+            with suppress(ConfigError):
+                servers[ServerId(server)] = parse_address(address, "topics")
+        position, epoch, digest = answer["position"], answer["epoch"], answer["digest"]
+        if known is not None and known.digest == digest:
+            table = Table(position, epoch, known.table.groups, known.table.deleting)
+            return Metadata(table, known.topics, known.placements, servers, digest)
+        found = [
+            Topic(number, name, wanted, tuple(partitions), tuple(adding))
+            for number, name, wanted, partitions, adding in answer["topics"]
+        ]
+        placements = {
+            GroupId(group): Placement(ServerId(leader) if leader else None, tuple(replicas))
+            for group, _, leader, replicas in answer["groups"]
+        }
+        deleting = frozenset(answer["deleting"])
+        table = Table(position, epoch, frozenset(placements) - deleting, deleting)
+        return Metadata(table, {topic.name: topic for topic in found}, placements, servers, digest)
+
+    fields: dict[str, Any] = {"type": "topics"}
+    if known is not None:
+        fields["digest"] = known.digest
+    return Request(fields, Kind.READ, metadata)
+
+
+# -- producing
+
+
+def subscribe_producer(producer: ProducerId, session: int, password: bytes, floor: int) -> Request[None]:
+    fields = {
+        "type": "subscribe",
+        "producer": producer,
+        "session": session,
+        "password": password,
+        "floor": floor,
+    }
+    return Request(fields, Kind.READ, _nothing)
+
+
+def produce(stream: int, group: GroupId, requests: Sequence[StartRequest]) -> Mapping[str, Any]:
+    """Messages of one floor and one epoch; has no answer."""
+    first = requests[0]
+    return {
+        "type": "produce",
+        "id": stream,
+        "group": group,
+        "floor": first.floor,
+        "epoch": first.epoch,
+        "relayed": first.relayed,
+        "messages": [as_fields(one.message) for one in requests],
+    }
+
+
+def replies_of(producer: ProducerId, message: Answer) -> tuple[list[Reply], list[Refused]]:
+    """What a push of a stream says."""
+    replies = [
+        Reply(
+            MessageId(producer, number),
+            GroupId(group),
+            ANSWERS[answer],
+            everywhere,
+            offset,
+            epoch,
+            view_epoch,
+        )
+        for number, group, answer, everywhere, offset, epoch, view_epoch in message["replies"]
+    ]
+    return replies, [refused_of(row) for row in message["refused"]]
+
+
+def refused_of(row: Sequence[Any]) -> Refused:
+    group, kind, leader, first, detail = row
+    return Refused(
+        GroupId(group), str(kind), None if leader is None else ServerId(leader), first, str(detail)
+    )
+
+
+# -- consuming
+
+
+def fetch(parts: Iterable[tuple[GroupId, int, int]], wait_ms: int) -> Request[Fetched]:
+    """`parts`: (group, offset, bytes at most) each."""
+    fields = {"type": "fetch", "partitions": [list(part) for part in parts], "wait_ms": wait_ms}
+    return Request(fields, Kind.READ, _fetched)
+
+
+def _fetched(answer: Answer) -> Fetched:
+    try:
+        parts = tuple(
+            [
+                Part(
+                    GroupId(group),
+                    first,
+                    following,
+                    end,
+                    Stamp(*frontier),
+                    tuple(
+                        [
+                            Delivery(offset, Stamp(*stamp), decode_message(packed), 0)
+                            for offset, stamp, packed in deliveries
+                        ]
+                    ),
+                )
+                for group, first, following, end, frontier, deliveries in answer["partitions"]
+            ]
+        )
+    except ProtocolError as error:
+        raise WireError(f"fetch: {error}") from error
+    return Fetched(parts, tuple([refused_of(row) for row in answer["refused"]]))
+
+
+def need(times: Mapping[GroupId, int]) -> Request[None]:
+    fields = {"type": "need", "partitions": [[group, time] for group, time in times.items()]}
+    return Request(fields, Kind.READ, _nothing)
+
+
+# -- what one leader answers
+
+
+def claim(group: GroupId, command: ClaimCommand) -> Request[ClaimAnswer | Refused]:
+    """Asked again it may be carried out again: commands of claims are made for that."""
+
+    def answered(answer: Answer) -> ClaimAnswer | Refused:
+        row = answer["refused"]
+        return decode_answer(answer["answer"]) if row is None else refused_of(row)
+
+    return Request({"type": "claim", "group": group, "command": encode_command(command)}, Kind.READ, answered)
+
+
+def claims(group: GroupId, name: str) -> Request[ClaimsView | Refused]:
+    def answered(answer: Answer) -> ClaimsView | Refused:
+        row = answer["refused"]
+        return decode_view(answer["view"]) if row is None else refused_of(row)
+
+    return Request({"type": "claims", "group": group, "name": name}, Kind.READ, answered)
+
+
+def _offset(answer: Answer) -> int | Refused | None:
+    row = answer["refused"]
+    found: int | None = answer["offset"] if row is None else None
+    return found if row is None else refused_of(row)
+
+
+def seek(group: GroupId, consumer: bytes, offset: int | None) -> Request[int | Refused | None]:
+    fields = {"type": "seek", "group": group, "consumer": consumer, "offset": offset}
+    return Request(fields, Kind.READ, _offset)
+
+
+def offset(group: GroupId, consumer: bytes) -> Request[int | Refused | None]:
+    return Request({"type": "offset", "group": group, "consumer": consumer}, Kind.READ, _offset)

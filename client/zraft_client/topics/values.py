@@ -1,0 +1,111 @@
+"""Topics, records and receipts as programs see them, and where everything is: frozen values."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from attrs import field, frozen
+
+from zraft.address import Address
+from zraft.ids import GroupId, ServerId
+from zraft.topics.registry_values import Table
+from zraft.topics.stamps import MessageId, Stamp
+from zraft_client.topics.errors import NoTopicError
+
+
+@frozen
+class Topic:
+    """A topic: `partitions` are its groups in their order, `wanted` how many there are to be."""
+
+    id: int
+    name: str
+    wanted: int
+    partitions: tuple[GroupId, ...]
+    adding: tuple[GroupId, ...] = ()
+
+    @property
+    def is_complete(self) -> bool:
+        return len(self.partitions) >= self.wanted and not self.adding
+
+
+@frozen
+class Placement:
+    """Where a group is: the server that should lead it (None if unknown), and all that have it."""
+
+    leader: ServerId | None
+    servers: tuple[ServerId, ...]
+
+
+@frozen
+class Metadata:
+    """All topics and groups, as of a position of group 0's log; `digest` is that of what the server said of them."""
+
+    table: Table
+    topics: Mapping[str, Topic]
+    placements: Mapping[GroupId, Placement]
+    servers: Mapping[ServerId, Address]
+    digest: bytes = b""
+    homes: Mapping[GroupId, tuple[str, int]] = field(init=False, repr=False, eq=False)
+    """The name of the topic and the number of the partition of each group."""
+
+    def __attrs_post_init__(self) -> None:
+        homes = {
+            group: (topic.name, number)
+            for topic in self.topics.values()
+            for number, group in enumerate((*topic.partitions, *topic.adding))
+        }
+        object.__setattr__(self, "homes", homes)
+
+    def topic(self, name: str) -> Topic:
+        """Raises NoTopicError."""
+        found = self.topics.get(name)
+        if found is None:
+            raise NoTopicError(f"topic {name!r}: found {len(self.topics)} topics, none of this name")
+        return found
+
+    def group(self, name: str, partition: int) -> GroupId:
+        """Raises NoTopicError."""
+        partitions = self.topic(name).partitions
+        if not 0 <= partition < len(partitions):
+            raise NoTopicError(
+                f"topic {name!r}: found {len(partitions)} partitions, numbered from 0, and none with number {partition}"
+            )
+        return partitions[partition]
+
+
+@frozen
+class Record:
+    """A message as a consumer gets it.
+
+    `stamp` is its place in the order of all messages: the same message has the same one in other partitions. `id` names the
+    message: its producer and its number there.
+    """
+
+    topic: str
+    partition: int
+    offset: int
+    stamp: Stamp
+    value: bytes = field(repr=lambda value: f"<{len(value)} bytes>")
+    key: bytes | None
+    headers: Mapping[str, bytes]
+    id: MessageId
+    destinations: tuple[GroupId, ...]
+
+
+@frozen
+class Receipt:
+    """A message that is delivered at all its destinations, or, with acknowledgement "accepted", certainly will be.
+
+    `offsets` has those of (topic, partition) that destinations told; they may tell none if answers were lost.
+    """
+
+    id: MessageId
+    offsets: Mapping[tuple[str, int], int]
+
+
+@frozen
+class Bounds:
+    """Where a partition begins, and the offset behind its last record."""
+
+    first: int
+    end: int

@@ -1,0 +1,51 @@
+"""Which way of following serves which table."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Protocol
+
+from onyxlog.audits.errors import AuditError
+from onyxlog.audits.source.directories import Found
+from onyxlog.audits.source.file_tables import FilePiece, whole_bytes
+from onyxlog.audits.source.growing_files import GrowingFiles
+from onyxlog.audits.source.live_logs import LiveLogs
+from onyxlog.audits.source.options import Options
+from onyxlog.audits.source.plan import SURVEYED, Piece, file_pieces
+from onyxlog.audits.source.wal_rows import WAL_TABLES
+from zraft.storage.filesystem import FileSystem, ReadOnlyFileSystem
+
+
+class Following(Protocol):
+    """What a stream asks of its source; offsets are plain values that Spark stores as JSON."""
+
+    def freeze(self) -> None: ...
+
+    def initial(self) -> dict[str, Any]: ...
+
+    def latest(self, start: dict[str, Any], bytes_max: int | None) -> dict[str, Any]: ...
+
+    def pieces(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[Piece]: ...
+
+    def done(self, end: dict[str, Any]) -> None: ...
+
+
+def follow(options: Options, found: Found, fs: FileSystem | None = None) -> Following:
+    """The one for the table.
+
+    Raises:
+        AuditError: there is nothing to follow below the paths.
+    """
+    reader = ReadOnlyFileSystem() if fs is None else fs
+    name = options.table.name
+    if name in WAL_TABLES or name in SURVEYED:
+        if not found.servers:
+            raise AuditError(
+                f"table {name}: {', '.join(options.paths)}: no data directory of a server is there"
+            )
+        return LiveLogs(options, found.servers, reader)
+
+    def pieces_now() -> Sequence[FilePiece]:
+        return [piece for piece in file_pieces(options, found, reader) if isinstance(piece, FilePiece)]
+
+    return GrowingFiles(options, pieces_now, lambda piece: whole_bytes(reader, piece))

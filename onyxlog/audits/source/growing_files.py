@@ -1,0 +1,64 @@
+"""Follows files that only grow, record by record: journals of servers, recordings of peers. Knows no Spark."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from attrs import evolve
+
+from onyxlog.audits.source.file_tables import FilePiece
+from onyxlog.audits.source.options import Options
+from onyxlog.audits.source.plan import Piece
+
+Sizes = dict[str, int]
+"""By file, how many bytes of it were read."""
+
+
+class GrowingFiles:
+    """`pieces_now` lists the files as they are; `size` gives how many bytes of one hold whole records."""
+
+    def __init__(
+        self,
+        options: Options,
+        pieces_now: Callable[[], Sequence[FilePiece]],
+        size: Callable[[FilePiece], int],
+    ) -> None:
+        self._options = options
+        self._pieces_now = pieces_now
+        self._size = size
+        self._frozen: Sizes | None = None
+
+    def freeze(self) -> None:
+        """What is there now is all that will be given."""
+        self._frozen = self._sizes()
+
+    def initial(self) -> Sizes:
+        return {} if self._options.starting == "earliest" else self._sizes()
+
+    def latest(self, start: Sizes, bytes_max: int | None) -> Sizes:
+        """As far as the files go, about `bytes_max` bytes further than `start`."""
+        there = self._sizes() if self._frozen is None else self._frozen
+        left = bytes_max
+        end: Sizes = {}
+        for path, size in there.items():
+            before = start.get(path, 0)
+            # A record is not divided: who reads begins with those that begin at or behind `before`.
+            more = size - before if left is None else min(size - before, max(left, 0))
+            end[path] = before + max(0, more)
+            if left is not None:
+                left -= max(0, more)
+        return end
+
+    def pieces(self, start: Sizes, end: Sizes) -> Sequence[Piece]:
+        """The files that have grown, with the range of bytes in which records of this batch begin."""
+        return [
+            evolve(piece, first=start.get(piece.path, 0), end=end[piece.path])
+            for piece in self._pieces_now()
+            if end.get(piece.path, 0) > start.get(piece.path, 0)
+        ]
+
+    def done(self, end: Sizes) -> None:
+        """Nothing is kept."""
+
+    def _sizes(self) -> Sizes:
+        return {piece.path: self._size(piece) for piece in self._pieces_now()}

@@ -1,0 +1,262 @@
+"""Whole servers with their threads, files and sockets in one process, and a producer and a consumer of their partitions."""
+
+from __future__ import annotations
+
+import asyncio
+import shutil
+import socket
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import Any
+
+from zraft.address import Address
+from zraft.config import ServerConfig
+from zraft.ids import GroupId, ProducerId, ServerId
+from zraft.raft.role import Role
+from zraft.server.driver import ERRAND_BYTES
+from zraft.server.errands import Errand
+from zraft.server.node import Node
+from zraft.server.topic_service import Fetched, Offset, TopicRefusal
+from zraft.topics.codec import decode_message, encode_registry
+from zraft.topics.message import Message
+from zraft.topics.messages import Reply
+from zraft.topics.producer import Ended, Producer
+from zraft.topics.registry_commands import CreateTopic, RegisterProducer, RegistryCommand
+from zraft.tree.features import LEVEL_OF_TOPICS
+from zraft.tree.txn import TOPICS
+from zraft.wire.client import ZkClientCodec
+
+WITHIN_S = 40.0
+
+
+def _free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+class Nodes:
+    """A cluster of one process. `settings` are further arguments of every server's configuration."""
+
+    def __init__(self, root: Path, servers: int = 3, **settings: Any) -> None:
+        self._root = root
+        self._settings = settings
+        self.addresses = {
+            ServerId(number): Address("127.0.0.1", _free_port()) for number in range(1, servers + 1)
+        }
+        self.nodes: dict[ServerId, Node] = {}
+        self._runs: dict[ServerId, asyncio.Task[int]] = {}
+
+    def data(self, server: int) -> Path:
+        return self._root / str(server)
+
+    def start(self, server: int, **settings: Any) -> Node:
+        number = ServerId(server)
+        self.data(server).mkdir(exist_ok=True)
+        config = ServerConfig(
+            id=number,
+            data=self.data(server),
+            address=self.addresses[number],
+            cluster=self.addresses,
+            insecure_peers=True,
+            **{**self._settings, **settings},
+        )
+        node = self.nodes[number] = Node(config)
+        self._runs[number] = asyncio.get_running_loop().create_task(node.run())
+        return node
+
+    async def stop(self, server: int) -> int:
+        """At once, without handing anything over; what is on the disk stays."""
+        number = ServerId(server)
+        self.nodes.pop(number)._stop.set()
+        return await self._runs.pop(number)
+
+    def wipe(self, server: int) -> None:
+        shutil.rmtree(self.data(server))
+
+    async def __aenter__(self) -> Nodes:
+        for server in self.addresses:
+            self.start(server)
+        await self.until(lambda: self.leader.driver.machine.feature_level >= LEVEL_OF_TOPICS)
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        for server in tuple(self.nodes):
+            await self.stop(server)
+
+    async def until(self, holds: Callable[[], object]) -> None:
+        """Wait for what must come; a lookup that fails is a no."""
+        give_up_at = asyncio.get_running_loop().time() + WITHIN_S
+        while True:
+            for run in self._runs.values():
+                if run.done():
+                    raise AssertionError(f"a server ended: {run.exception() or run.result()}")
+            try:
+                if holds():
+                    return
+            except LookupError:
+                pass
+            assert asyncio.get_running_loop().time() < give_up_at, "it never came"
+            await asyncio.sleep(0.01)
+
+    @property
+    def leader(self) -> Node:
+        """Of the coordination group."""
+        for node in self.nodes.values():
+            if node.driver.role is Role.LEADER and node.driver.leadership is not None:
+                return node
+        raise LookupError
+
+    def leader_of(self, group: GroupId) -> Node:
+        for node in self.nodes.values():
+            replica = host_of(node).groups.get(group)
+            if replica is not None and replica.raft.role is Role.LEADER and not replica.raft.transferring:
+                return node
+        raise LookupError
+
+    async def command(self, command: RegistryCommand, session: int = 0) -> Any:
+        results: list[Any] = []
+        node = self.leader
+        node.driver.origin.add(
+            Errand(results.append), session, (), [(TOPICS, encode_registry(command))], ERRAND_BYTES
+        )
+        node.schedule()
+        await self.until(lambda: results)
+        return results[0]
+
+    async def create_topic(self, name: str, partitions: int) -> tuple[GroupId, ...]:
+        """Its groups, once they are led where they should be and take messages."""
+        await self.command(CreateTopic(name, partitions))
+
+        def groups() -> tuple[GroupId, ...]:
+            registry = self.leader.driver.machine.registry
+            return registry.topics[registry.names[name]].partitions
+
+        await self.until(lambda: len(groups()) == partitions)
+        await self.until(lambda: all(self.leader_of(group) for group in groups()))
+        return groups()
+
+    async def fetch(self, node: Node, group: GroupId) -> list[Message]:
+        """All that is delivered there, from the beginning of its log."""
+        found: list[Message] = []
+        offset = 0
+        while True:
+            client = Client()
+            assert node.driver.topics is not None
+            node.driver.topics.fetch(client, 1, group, offset, 1 << 20, 0)
+            node.schedule()
+            fetched = await self._fetched(client)
+            if not fetched.deliveries:
+                return found
+            found += [decode_message(message) for _, _, message in fetched.deliveries]
+            offset = fetched.next
+
+    async def same(self, node: Node, group: GroupId, payloads: list[bytes]) -> None:
+        """Wait until exactly these are delivered there."""
+        await self.until(lambda: group in host_of(node).groups and node.driver.topics is not None)
+        give_up_at = asyncio.get_running_loop().time() + WITHIN_S
+        while [one.payload for one in await self.fetch(node, group)] != payloads:
+            assert asyncio.get_running_loop().time() < give_up_at, "it never came"
+            await asyncio.sleep(0.05)
+
+    async def _fetched(self, client: Client) -> Fetched:
+        await self.until(lambda: client.fetched or client.refused)
+        assert not client.refused, client.refused
+        return client.fetched[0]
+
+
+def host_of(node: Node) -> Any:
+    assert node.driver.groups is not None
+    return node.driver.groups.host
+
+
+class _Handle:
+    """Where a server writes to a client of itself."""
+
+    def __init__(self, take: Callable[[bytes], None]) -> None:
+        self._take = take
+
+    def write(self, data: bytes, *, close: bool) -> None:
+        self._take(data)
+
+
+class Client:
+    """A connection."""
+
+    def __init__(self) -> None:
+        self.replies: list[Reply] = []
+        self.fetched: list[Fetched] = []
+        self.refused: list[TopicRefusal] = []
+
+    def on_reply(self, id: int, reply: Reply) -> None:
+        self.replies.append(reply)
+
+    def on_fetched(self, id: int, fetched: Fetched) -> None:
+        self.fetched.append(fetched)
+
+    def on_claim(self, id: int, answer: object) -> None: ...
+
+    def on_offset(self, id: int, offset: Offset) -> None: ...
+
+    def on_refused(self, id: int, refusal: TopicRefusal) -> None:
+        self.refused.append(refusal)
+
+
+class Sending:
+    """A producer that sends everything again every now and then, to whoever leads, until it is decided."""
+
+    def __init__(self, nodes: Nodes, producer: Producer) -> None:
+        self._nodes = nodes
+        self._producer = producer
+        self._clients: dict[int, Client] = {}
+        self.ended: list[Ended] = []
+
+    @classmethod
+    async def open(cls, nodes: Nodes) -> Sending:
+        node = nodes.leader
+        codec = ZkClientCodec()
+        opened: list[object] = []
+        connection = node.driver.connect("127.0.0.1:1", ())
+        assert connection is not None
+        connection.handle = _Handle(lambda data: opened.extend(codec.receive(data)))
+        connection.data_received(codec.connect(timeout_ms=40_000))
+        node.schedule()
+        await nodes.until(lambda: opened)
+        (session,) = node.driver.machine.sessions
+        result = await nodes.command(RegisterProducer(session), session)
+        registry = nodes.leader.driver.machine.registry
+        assert result.created is not None, result
+        return cls(nodes, Producer(ProducerId(result.created), registry.table()))
+
+    async def send(self, messages: Iterable[tuple[Iterable[GroupId], bytes]]) -> None:
+        """All of these, until they are decided everywhere."""
+        loop = asyncio.get_running_loop()
+        waiting = list(messages)[::-1]
+        self.ended.clear()
+        count = len(waiting)
+        give_up_at = loop.time() + WITHIN_S
+        again_at = 0.0
+        while len(self.ended) < count:
+            assert loop.time() < give_up_at, f"{len(self.ended)} of {count} are decided"
+            fresh = []
+            while waiting and self._producer.has_room:
+                groups, payload = waiting.pop()
+                fresh.append(self._producer.multicast(groups, payload).mid.seq)
+            if loop.time() >= again_at:
+                again_at = loop.time() + 0.3
+                fresh = self._producer.undecided()
+            for seq in fresh:
+                for group, request in self._producer.requests(seq):
+                    try:
+                        node = self._nodes.leader_of(group)
+                    except LookupError:
+                        continue
+                    client = self._clients.setdefault(id(node), Client())
+                    assert node.driver.topics is not None
+                    node.driver.topics.produce(client, 1, group, request)
+                    node.schedule()
+            await asyncio.sleep(0.005)
+            for client in self._clients.values():
+                replies, client.replies = client.replies, []
+                for reply in replies:
+                    self.ended += self._producer.on_reply(reply)

@@ -1,0 +1,454 @@
+"""What connections are answered by a server's partitions: reads from memory and disk, claims, offsets, and refusals."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.unit.server.partitions.cluster import DISKS, S1, S2, S3, Cluster
+from tests.unit.server.partitions.programs import Client, Producing
+from zraft.claims.answers import Accepted, Granted, Reason, Refused, View
+from zraft.claims.commands import (
+    ClaimPartition,
+    Commit,
+    Configure,
+    Expire,
+    Heartbeat,
+    Pause,
+)
+from zraft.claims.values import Mode
+from zraft.errors import ConfigError
+from zraft.ids import GroupId, ServerId
+from zraft.server.partition_settings import PartitionsSettings
+from zraft.server.topic_service import Fetched
+from zraft.storage.delivery.settings import Retention
+from zraft.topics.codec import decode_message
+from zraft.topics.messages import Answer
+
+SMALL_TAIL = PartitionsSettings(tail_bytes_max=2_000)
+
+
+def started(settings: PartitionsSettings | None = None, groups: int = 1) -> tuple[Cluster, Producing]:
+    cluster = Cluster(*[1] * groups, settings=settings)
+    cluster.rest()
+    producing = Producing(cluster)
+    cluster.run(60)
+    return cluster, producing
+
+
+def fill(cluster: Cluster, producing: Producing, count: int, size: int = 100) -> None:
+    (group, *_) = cluster.groups
+    for at in range(count):
+        producing.send(group, payload=b"%06d" % at + bytes(size))
+    cluster.run_until(lambda: not producing.producer.undecided())
+    cluster.run(80)
+
+
+def fetch(
+    cluster: Cluster, server: ServerId, offset: int, *, bytes_max: int = 1 << 20, wait_ms: int = 0
+) -> Fetched:
+    client = Client()
+    (group, *_) = cluster.groups
+    cluster.servers[server].partitions.topics.fetch(client, 1, group, offset, bytes_max, wait_ms)
+    cluster.run_until(lambda: bool(client.fetched), wait_ms + 10)
+    ((id, fetched),) = client.fetched
+    assert id == 1
+    return fetched
+
+
+def followers(cluster: Cluster) -> list[ServerId]:
+    leader = cluster.leader(cluster.groups[0])
+    return [server for server in DISKS if server != leader]
+
+
+# -- fetching
+
+
+@pytest.mark.parametrize("settings", [None, SMALL_TAIL], ids=["memory", "disk"])
+def test_every_replica_gives_all_deliveries_from_any_offset_in_order(
+    settings: PartitionsSettings | None,
+) -> None:
+    cluster, producing = started(settings)
+    fill(cluster, producing, 120)
+    for server in DISKS:
+        found, offset = [], 0
+        while offset < 120:
+            fetched = fetch(cluster, server, offset, bytes_max=3_000)
+            assert [one[0] for one in fetched.deliveries] == list(range(offset, fetched.next))
+            assert fetched.end == 120
+            found += [decode_message(message).payload[:6] for _, _, message in fetched.deliveries]
+            stamps = [stamp for _, stamp, _ in fetched.deliveries]
+            assert stamps == sorted(stamps)
+            if fetched.next < fetched.end:
+                assert fetched.frontier == stamps[-1]
+            else:
+                assert fetched.frontier >= stamps[-1]
+            offset = fetched.next
+        assert found == [b"%06d" % at for at in range(120)]
+    if settings is SMALL_TAIL:
+        assert cluster.servers[S1].hosted(cluster.groups[0]).tail.first > 50
+        assert cluster.servers[S1].partitions.statistics().tails_bytes <= 2_000
+
+
+def test_at_least_one_delivery_is_given_however_little_was_asked_for() -> None:
+    cluster, producing = started()
+    fill(cluster, producing, 3, size=5_000)
+    assert [one[0] for one in fetch(cluster, S2, 1, bytes_max=1).deliveries] == [1]
+
+
+def test_a_fetch_at_the_end_waits_for_what_comes_and_no_longer_than_it_may() -> None:
+    cluster, producing = started()
+    (group,) = cluster.groups
+    client = Client()
+    (server, other) = followers(cluster)
+    cluster.servers[server].partitions.topics.fetch(client, 7, group, 0, 1 << 20, 1_000)
+    cluster.run(100)
+    assert not client.fetched
+    producing.send(group, payload=b"x")
+    cluster.run_until(lambda: bool(client.fetched), 200)
+    ((id, fetched),) = client.fetched
+    assert (id, len(fetched.deliveries), fetched.next) == (7, 1, 1)
+    began = cluster.now_ms
+    late = fetch(cluster, other, 1, wait_ms=300)
+    assert (late.deliveries, late.next, late.end) == ([], 1, 1)
+    assert 300 <= cluster.now_ms - began <= 310
+
+
+def test_a_look_beyond_the_end_tells_where_the_partition_begins_and_ends() -> None:
+    cluster, producing = started()
+    fill(cluster, producing, 4)
+    looked = fetch(cluster, S3, 2**62)
+    assert (looked.deliveries, looked.first, looked.end, looked.next) == ([], 0, 4, 2**62)
+
+
+def test_who_waits_at_an_idle_partition_sees_it_advance_when_that_is_needed() -> None:
+    cluster, _ = started(groups=2)
+    idle = cluster.groups[0]
+    client = Client()
+    (server, _) = followers(cluster)
+    topics = cluster.servers[server].partitions.topics
+    topics.fetch(client, 1, idle, 0, 1 << 20, 2_000)
+    cluster.run(50)
+    topics.need(idle, 41)
+    cluster.run_until(lambda: bool(client.fetched), 200)
+    ((_, fetched),) = client.fetched
+    assert not fetched.deliveries
+    assert fetched.frontier.time >= 41
+    # It is there already: whoever begins to wait now is told by asking again.
+    topics.fetch(client, 2, idle, 0, 1 << 20, 2_000)
+    cluster.run(20)
+    assert len(client.fetched) == 1
+    topics.need(idle, 41)
+    cluster.run(3)
+    assert len(client.fetched) == 2
+
+
+def test_what_retention_removed_is_refused_with_the_new_beginning() -> None:
+    cluster, producing = started(PartitionsSettings(tail_bytes_max=500, retain_interval_ms=500))
+    (group,) = cluster.groups
+    fill(cluster, producing, 150)
+    assert fetch(cluster, S2, 0).first == 0
+    cluster.coordinator.retained[group] = Retention(bytes_min=1_000)
+    cluster.run(600)
+    client = Client()
+    cluster.servers[S2].partitions.topics.fetch(client, 1, group, 0, 1 << 20, 0)
+    cluster.run(5)
+    ((_, refused),) = client.refused
+    assert refused.kind == "gone"
+    assert refused.first is not None
+    assert refused.first > 10
+    assert fetch(cluster, S2, refused.first).deliveries[0][0] == refused.first
+
+
+def test_a_slow_disk_of_deliveries_is_seen_by_nobody_who_follows() -> None:
+    """What is not on the disk stays in memory, above its bound."""
+    cluster, producing = started(SMALL_TAIL)
+    cluster.servers[S2].disk_stopped = True
+    fill(cluster, producing, 100)
+    assert [one[0] for one in fetch(cluster, S2, 0).deliveries] == list(range(100))
+    tail = cluster.servers[S2].hosted(cluster.groups[0]).tail
+    assert tail.first == 0
+    assert tail.written == 0
+    assert cluster.servers[S2].partitions.cut_index(cluster.groups[0]) == 0
+    cluster.servers[S2].disk_stopped = False
+    cluster.run(5)
+    assert tail.size <= 2_000
+
+
+def test_the_log_may_go_as_far_as_deliveries_are_durable_and_no_further() -> None:
+    from zraft.server.delivery_tasks import Sync
+
+    cluster, producing = started()
+    (group,) = cluster.groups
+    fill(cluster, producing, 10)
+    one = cluster.servers[S1]
+    applied = one.host.groups[group].applied_index
+    assert one.partitions.cut_index(group) < applied
+    one.tasks.append(Sync(group))
+    cluster.run(3)
+    assert one.partitions.cut_index(group) == applied
+
+
+# -- producers
+
+
+def test_a_message_is_refused_where_its_group_is_not_led_and_where_it_is_not() -> None:
+    cluster, producing = started()
+    (group,) = cluster.groups
+    leader = cluster.leader(group)
+    message = producing.producer.multicast([group], b"x")
+    ((_, request),) = producing.producer.requests(message.mid.seq)
+    client = Client()
+    for server in followers(cluster):
+        cluster.servers[server].partitions.topics.produce(client, 3, group, request)
+    cluster.servers[S1].partitions.topics.produce(client, 4, GroupId(999), request)
+    cluster.run(2)
+    kinds = [(id, refusal.kind, refusal.leader) for id, refusal in client.refused]
+    assert sorted(kinds)[:2] == [(3, "not_leader", leader)] * 2
+    assert sorted(kinds)[2][:2] == (4, "no_group")
+
+
+def test_a_payload_that_no_entry_should_hold_is_refused_by_its_size() -> None:
+    cluster, producing = started(PartitionsSettings(payload_bytes_max=1_000))
+    (group,) = cluster.groups
+    message = producing.producer.multicast([group], bytes(1_001))
+    ((_, request),) = producing.producer.requests(message.mid.seq)
+    client = Client()
+    cluster.leading(group).topics.produce(client, 3, group, request)
+    cluster.run(2)
+    ((_, refused),) = client.refused
+    assert refused.kind == "too_large"
+    assert "partitions.payload_bytes_max" in refused.detail
+
+
+def test_all_messages_of_a_turn_are_one_entry_and_those_that_come_meanwhile_a_few_more() -> None:
+    cluster, producing = started()
+    (group,) = cluster.groups
+    before = cluster.leading(group).statistics().entries_total
+    for _ in range(500):
+        producing.send(group)
+    cluster.run_until(lambda: not producing.producer.undecided())
+    assert cluster.leading(group).statistics().entries_total == before + 1
+    for _ in range(100):
+        producing.send(group)
+        cluster.step()
+    cluster.run_until(lambda: not producing.producer.undecided())
+    assert cluster.leading(group).statistics().entries_total <= before + 101
+
+
+def test_a_producer_that_tells_one_destination_is_told_when_all_have_delivered() -> None:
+    from zraft.topics.producer import Reach
+
+    cluster, producing = started(groups=3)
+    producing.producer.reach = Reach.ONE
+    message = producing.send(*cluster.groups)
+    cluster.run_until(lambda: message.mid in producing.ended, 140)
+    assert any(reply.everywhere and reply.answer is Answer.DELIVERED for reply in producing.told)
+
+
+def test_a_leader_that_is_deposed_tells_those_who_wait_where_to_go() -> None:
+    cluster, producing = started()
+    (group,) = cluster.groups
+    leader = cluster.leader(group)
+    assert leader is not None
+    one = cluster.servers[leader]
+    client = Client()
+    message = producing.producer.multicast([group], b"x")
+    ((_, request),) = producing.producer.requests(message.mid.seq)
+    cluster.isolate(leader)
+    one.partitions.topics.produce(client, 5, group, request)
+    one.partitions.topics.claim(client, 6, group, Configure(1_000))
+    one.partitions.topics.claims_view(client, 7, group, "g")
+    cluster.run(1_500)
+    assert {id: refusal.kind for id, refusal in client.refused} == {
+        5: "not_leader",
+        6: "timeout",
+        7: "not_leader",
+    }
+    assert not client.replies
+    assert not client.claims
+
+
+def test_a_connection_that_is_gone_is_told_nothing() -> None:
+    cluster, producing = started()
+    (group,) = cluster.groups
+    client = Client()
+    topics = cluster.leading(group).topics
+    message = producing.producer.multicast([group], b"x")
+    ((_, request),) = producing.producer.requests(message.mid.seq)
+    topics.produce(client, 5, group, request)
+    topics.claim(client, 6, group, Configure(1_000))
+    topics.fetch(client, 7, group, 0, 1 << 20, 1_000)
+    topics.claims_view(client, 8, group, "g")
+    topics.drop(client)
+    cluster.run(200)
+    assert not [*client.replies, *client.claims, *client.fetched, *client.refused]
+    assert cluster.payloads(group) == [b"x"], "what was taken goes on"
+    assert cluster.leading(group).statistics().fetches_waiting == 0
+
+
+# -- claims
+
+
+def claim(cluster: Cluster, *commands: object) -> list[object]:
+    client = Client()
+    (group, *_) = cluster.groups
+    for at, command in enumerate(commands):
+        cluster.leading(group).topics.claim(client, at, group, command)  # type: ignore[arg-type]
+    cluster.run_until(lambda: len(client.claims) == len(commands))
+    assert [id for id, _ in client.claims] == list(range(len(commands)))
+    return [answer for _, answer in client.claims]
+
+
+def show(cluster: Cluster, name: str) -> View:
+    client = Client()
+    (group, *_) = cluster.groups
+    cluster.leading(group).topics.claims_view(client, 1, group, name)
+    cluster.run_until(lambda: bool(client.claims))
+    ((_, view),) = client.claims
+    assert isinstance(view, View)
+    return view
+
+
+def test_a_claims_epoch_is_the_position_of_its_command_within_the_entry() -> None:
+    """D-16: of commands of one entry, each has a position of its own, after those of topics."""
+    cluster, producing = started()
+    (group,) = cluster.groups
+    producing.send(group)
+    first, second = claim(
+        cluster,
+        ClaimPartition("g", "a", "i", 1, 0, Mode.AT_LEAST_ONCE),
+        ClaimPartition("h", "a", "i", 1, 0, Mode.AT_LEAST_ONCE),
+    )
+    assert isinstance(first, Granted)
+    assert isinstance(second, Granted)
+    assert second.claim.epoch == first.claim.epoch + 1
+    accepted = claim(cluster, Commit("g", first.claim.epoch, 1))[0]
+    assert isinstance(accepted, Accepted)
+    assert accepted.committed == 1
+    assert isinstance(claim(cluster, Commit("g", first.claim.epoch, 2))[0], Refused), "beyond the end"
+
+
+def test_a_silent_owner_expires_by_log_time_and_one_that_beats_does_not() -> None:
+    cluster, _ = started()
+    claim(cluster, Configure(200))
+    dead, alive = claim(
+        cluster,
+        ClaimPartition("dead", "a", "i", 1, 0, Mode.AT_LEAST_ONCE),
+        ClaimPartition("alive", "a", "i", 1, 0, Mode.AT_LEAST_ONCE),
+    )
+    assert isinstance(dead, Granted)
+    assert isinstance(alive, Granted)
+    for beat in range(1, 9):
+        cluster.run(100)
+        (answer,) = claim(cluster, Heartbeat("alive", alive.claim.epoch, beat, 0))
+        assert isinstance(answer, Accepted)
+        if beat == 3:
+            assert show(cluster, "dead").claims, "two intervals are not over"
+    cluster.run(200)
+    assert not show(cluster, "dead").claims
+    (fenced,) = claim(cluster, Heartbeat("dead", dead.claim.epoch, 1, 0))
+    assert isinstance(fenced, Refused)
+    assert fenced.reason is Reason.FENCED
+    # Without a claim there is nothing to look at, and the leader sleeps.
+    cluster.run(1_000)
+    leader = cluster.leader(cluster.groups[0])
+    assert leader is not None
+    assert cluster.servers[leader].host.groups[cluster.groups[0]].asleep
+
+
+def test_nobody_expires_because_the_leader_changed_or_slept() -> None:
+    cluster, _ = started()
+    (group,) = cluster.groups
+    claim(cluster, Configure(300))
+    (granted,) = claim(cluster, ClaimPartition("g", "a", "i", 1, 0, Mode.AT_LEAST_ONCE))
+    assert isinstance(granted, Granted)
+    cluster.run(400)
+    old = cluster.leader(group)
+    assert old is not None
+    target = next(server for server in DISKS if server != old)
+    for one in cluster.servers.values():
+        one.host.prefer(group, target)
+    cluster.run_until(lambda: cluster.leader(group) == target)
+    cluster.run(350)
+    assert show(cluster, "g").claims, "a new leadership gives every owner its whole time again"
+    cluster.run(900)
+    assert not show(cluster, "g").claims
+
+
+def test_expiry_is_for_leaders_alone_to_say() -> None:
+    cluster, _ = started()
+    (granted,) = claim(cluster, ClaimPartition("g", "a", "i", 1, 0, Mode.AT_LEAST_ONCE))
+    assert isinstance(granted, Granted)
+    (refused,) = claim(cluster, Expire("g", granted.claim.epoch, granted.claim.heard_ms))
+    assert isinstance(refused, Refused)
+    assert refused.reason is Reason.INVALID
+    assert show(cluster, "g").claims
+
+
+def test_a_view_has_the_leaders_time_though_nothing_is_logged() -> None:
+    cluster, _ = started()
+    claim(cluster, Pause("g", 1_000_000, 0))
+    before = show(cluster, "g")
+    cluster.run(500)
+    assert show(cluster, "g").log_time_ms - before.log_time_ms >= 500
+
+
+def test_a_deposed_leader_that_does_not_know_shows_nothing() -> None:
+    cluster, _ = started()
+    (group,) = cluster.groups
+    leader = cluster.leader(group)
+    assert leader is not None
+    cluster.isolate(leader)
+    client = Client()
+    cluster.servers[leader].partitions.topics.claims_view(client, 1, group, "g")
+    cluster.servers[leader].partitions.topics.offset_of(client, 2, group, b"c")
+    cluster.run(250)
+    assert cluster.servers[leader].hosted(group).leadership is not None, "it still believes to lead"
+    assert not client.claims
+    assert not client.offsets
+
+
+# -- stored offsets
+
+
+def test_a_consumers_offset_is_stored_read_and_forgotten() -> None:
+    cluster, _ = started()
+    (group,) = cluster.groups
+    client = Client()
+    topics = cluster.leading(group).topics
+    topics.offset_of(client, 1, group, b"c")
+    cluster.run(30)
+    topics.seek(client, 2, group, b"c", 42)
+    cluster.run(30)
+    topics.offset_of(client, 3, group, b"c")
+    cluster.run(30)
+    topics.seek(client, 4, group, b"c", None)
+    cluster.run(30)
+    assert [(id, offset.offset) for id, offset in client.offsets] == [(1, None), (2, 42), (3, 42), (4, None)]
+
+
+def test_more_requests_than_may_wait_are_refused() -> None:
+    cluster, _ = started(PartitionsSettings(requests_max=3))
+    (group,) = cluster.groups
+    client = Client()
+    for id in range(5):
+        cluster.leading(group).topics.seek(client, id, group, b"c%d" % id, id)
+    cluster.run(30)
+    assert [refusal.kind for _, refusal in client.refused] == ["busy"] * 2
+    assert len(client.offsets) == 3
+    cluster.leading(group).topics.seek(client, 9, group, b"c", 9)
+    cluster.run(30)
+    assert len(client.offsets) == 4
+
+
+@pytest.mark.parametrize(
+    ("settings", "knob"),
+    [
+        (PartitionsSettings(tick_ms=0), "partitions.tick_ms"),
+        (PartitionsSettings(payload_bytes_max=3 << 20), "partitions.payload_bytes_max"),
+        (PartitionsSettings(claims_heartbeat_ms=10), "partitions.claims_heartbeat_ms"),
+    ],
+)
+def test_a_setting_out_of_its_bounds_is_named(settings: PartitionsSettings, knob: str) -> None:
+    with pytest.raises(ConfigError, match=knob):
+        settings.validate()

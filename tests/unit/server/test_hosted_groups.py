@@ -1,0 +1,238 @@
+"""Groups inside whole drivers: what they share with the coordination group, and what its state makes of them."""
+
+from __future__ import annotations
+
+from tests.unit.server.hosting import DISKS, S1, S2, S3, World, record
+from zraft.groups.settings import GroupSettings
+from zraft.ids import COORDINATION_GROUP, GroupId, Instance
+from zraft.raft.messages import Entry, EntryKind
+from zraft.raft.role import Role
+from zraft.server import delivery_tasks
+from zraft.server.group_tasks import RemoveFiles, TakeSnapshot
+from zraft.storage.records import ForgetRecord
+from zraft.storage.snapshot_format import SnapshotInfo
+from zraft.topics.codec import encode_registry
+from zraft.topics.registry_commands import Placed
+from zraft.transport.messages import Edge, Sender
+from zraft.tree.txn import FEATURE, TOPICS, Command
+
+
+def _founded(groups: int, settings: GroupSettings | None = None) -> World:
+    world = World(settings)
+    world.run(1_500)
+    assert any(server.driver.role is Role.LEADER for server in world.servers.values())
+    world.add_groups(groups)
+    world.run(1_500)
+    return world
+
+
+def test_groups_of_the_table_are_led_where_they_should_be_and_apply_alike_everywhere() -> None:
+    world = _founded(6)
+    for number in range(1, 7):
+        assert world.leader(number) is world.servers[list(DISKS)[number % 3]]
+        world.write(number, b"one", b"two", b"three")
+    world.run(200)
+    for number in range(1, 7):
+        assert world.counts(number) == [3, 3, 3]
+
+
+def test_d13_records_of_all_groups_of_a_turn_are_one_frame_with_those_of_the_coordination_group() -> None:
+    world = _founded(6)
+    leader = next(server for server in world.servers.values() if server.driver.role is Role.LEADER)
+    leader.frames.clear()
+    # What leaders of groups are asked for, and a command of the coordination group, in one turn.
+    led = [number for number in range(1, 7) if leader.leads(number)]
+    leader.partitions.proposals = [(GroupId(number), b"x") for number in led]
+    leader.driver.submit((FEATURE, 1), lambda result: None)
+    world.run(200)
+    shared = [frame for frame in leader.frames if len({record.group for record in frame}) > 1]
+    assert any({COORDINATION_GROUP, *led} <= {record.group for record in frame} for frame in shared)
+
+
+def test_d10_a_group_writes_no_frame_while_one_of_the_coordination_group_is_under_way() -> None:
+    world = _founded(3)
+    leader = next(server for server in world.servers.values() if server.driver.role is Role.LEADER)
+    leader.disk_stuck = True
+    leader.driver.submit((FEATURE, 1), lambda result: None)
+    world.run(100)
+    assert leader.writing
+    frames = len(leader.frames)
+    led = next(number for number in range(1, 4) if leader.leads(number))
+    world.write(led, b"x")
+    # `World.step` asserts that no second frame comes; the entry waits, and is not counted as durable here.
+    world.run(100)
+    assert len(leader.frames) == frames
+    leader.disk_stuck = False
+    world.run(200)
+    assert world.counts(led) == [1, 1, 1]
+
+
+def test_a_dead_servers_groups_are_led_by_others_and_it_catches_up() -> None:
+    world = _founded(6)
+    world.down.add(S2)
+    world.run(1_500)
+    for number in range(1, 7):
+        world.write(number, b"x")
+    world.run(300)
+    for number in range(1, 7):
+        assert world.counts(number) == [1, 1]
+    world.down.clear()
+    world.run(1_500)
+    for number in range(1, 7):
+        assert world.counts(number) == [1, 1, 1]
+    assert sum(world.servers[S2].leads(number) for number in range(1, 7)) == 2, (
+        "led where they should be again"
+    )
+
+
+def test_messages_of_who_the_coordination_group_does_not_know_reach_no_group() -> None:
+    """D-1: the key may be another cluster's as well."""
+    world = _founded(1)
+    server = world.servers[S1]
+    stranger = Sender(S2, Instance(b"?" * 16), 9)
+    server.driver.receive(stranger, [Edge(b"x")])
+    assert server.partitions.received == []
+    server.driver.receive(world.servers[S2].sender, [Edge(b"x")])
+    assert server.partitions.received == [(S2, Edge(b"x"))]
+
+
+def test_what_partitions_say_goes_out_and_what_they_say_to_themselves_comes_back() -> None:
+    world = _founded(1)
+    world.servers[S1].partitions.outgoing = [(S1, Edge(b"me")), (S3, Edge(b"you"))]
+    world.run(50)
+    assert world.servers[S1].partitions.received == [(S1, Edge(b"me"))]
+    assert world.servers[S3].partitions.received == [(S1, Edge(b"you"))]
+
+
+def test_d18_no_replica_is_made_before_the_coordination_group_has_applied_what_its_log_held_at_the_start() -> (
+    None
+):
+    """An older state may name groups that this disk has forgotten for good: they would vote with nothing."""
+    world = World(entries=[Entry(1, 1, EntryKind.NOOP, 1, 0, b"")])
+    world.add_groups(2)
+    world.step()
+    assert not any(server.host.groups for server in world.servers.values())
+    world.run(2_000)
+    assert all(len(server.host.groups) == 2 for server in world.servers.values())
+
+
+def test_d18_a_removed_group_is_forgotten_by_the_log_then_its_files_go_and_meanwhile_nothing_is_compacted() -> (
+    None
+):
+    world = _founded(2)
+    server = world.servers[S1]
+    world.table.remove(1)
+    server.effects.clear()
+    world.run(100)
+    assert server.partitions.closed_groups == [GroupId(1)]
+    assert ForgetRecord(GroupId(1)) in [record for frame in server.frames for record in frame]
+    tasks = [task for effects in server.effects for task in effects.group_tasks]
+    deliveries = [task for effects in server.effects for task in effects.deliveries]
+    assert tasks == [RemoveFiles(GroupId(1))]
+    assert deliveries == [delivery_tasks.Remove(GroupId(1))]
+    groups = server.driver.groups
+    assert groups is not None
+    assert groups.removing
+    server.driver.performed(tasks[0], None)
+    assert groups.removing
+    server.driver.delivered(deliveries[0], None)
+    assert not groups.removing
+    assert list(server.host.groups) == [2]
+
+
+def test_d13_an_image_waits_for_what_its_group_delivered_and_the_log_is_cut_after_that() -> None:
+    settings = GroupSettings(snapshot_bytes=2_000, keep_log_bytes_max=1)
+    world = _founded(1, settings)
+    server = world.leader(1)
+    group = GroupId(1)
+    server.partitions.cuts[group] = 0
+    server.effects.clear()
+    world.write(1, *[bytes(300)] * 20)
+    world.run(300)
+    assert world.counts(1) == [20, 20, 20]
+    assert not any(effects.group_tasks for effects in server.effects)
+    asked = [task for effects in server.effects for task in effects.deliveries]
+    assert delivery_tasks.Sync(group) in asked
+    server.partitions.synced({group: server.host.groups[group].applied_index})
+    server.effects.clear()
+    world.run(50)
+    (task,) = [task for effects in server.effects for task in effects.group_tasks]
+    assert isinstance(task, TakeSnapshot)
+    assert not any(effects.group_compactions for effects in server.effects)
+    info = SnapshotInfo(task.header, "/x", 1, 1, task.digest, 0)
+    server.driver.performed(task, info)
+    world.run(50)
+    compactions = [one for effects in server.effects for one in effects.group_compactions]
+    assert compactions == [(group, task.header.meta.index)]
+
+
+def test_while_the_disk_of_deliveries_takes_no_more_nothing_is_applied_and_the_tasks_come_again_in_order() -> (
+    None
+):
+    world = _founded(1)
+    server = world.leader(1)
+    groups = server.driver.groups
+    assert groups is not None
+    first = delivery_tasks.Append(GroupId(1), (), 1)
+    second = delivery_tasks.Append(GroupId(1), (), 2)
+    groups.refused([first])
+    others = [other for other in world.servers.values() if other is not server]
+    world.write(1, b"x")
+    server.partitions.tasks.append(second)
+    server.effects.clear()
+    world.step()
+    assert server.effects[-1].deliveries == [first, second]
+    groups.refused([first, second])
+    for _ in range(40):
+        world.step()
+        groups.refused(server.effects[-1].deliveries)
+    assert server.partitions.machines[GroupId(1)].commands == 0
+    assert not server.partitions.proposals or all(
+        o.partitions.machines[GroupId(1)].commands == 0 for o in others
+    )
+    groups.refused([])
+    world.run(300)
+    assert world.counts(1) == [1, 1, 1]
+
+
+def test_a_leader_says_that_its_group_is_placed_until_the_coordination_group_shows_it() -> None:
+    world = _founded(1)
+    wanted = ((S1, DISKS[S1]), (S3, DISKS[S3]))
+    world.table.change(1, wanted=wanted, former=tuple(DISKS.items()), preferred=S1)
+    submitted: list[Command] = []
+    groups = world.servers[S1].driver.groups
+    assert groups is not None
+    groups._submit = submitted.append
+    world.run(6_000)
+    assert world.leader(1) is world.servers[S1]
+    placed = (TOPICS, encode_registry(Placed(GroupId(1), wanted)))
+    assert submitted[:2] == [placed] * 2, "said again while the table does not show it"
+    assert not world.servers[S2].host.groups[GroupId(1)].retired
+    world.table.change(1, former=())
+    world.run(100)
+    submitted.clear()
+    world.run(5_000)
+    assert submitted == []
+    assert world.servers[S2].host.groups[GroupId(1)].retired
+    assert world.servers[S1].host.groups[GroupId(1)].raft.membership.voters == (S1, S3)
+
+
+def test_d18_a_disk_that_neither_founds_nor_is_wanted_takes_no_part() -> None:
+    world = _founded(0)
+    two = ((S1, DISKS[S1]), (S2, DISKS[S2]))
+    world.table.put(record(1, founders=two, wanted=two, preferred=S1))
+    world.run(1_000)
+    assert world.servers[S3].host.groups == {}
+    assert world.leader(1) is world.servers[S1]
+
+
+def test_idle_groups_make_no_frames_and_a_bounded_number_of_messages() -> None:
+    world = _founded(30)
+    world.run(3_000)
+    for server in world.servers.values():
+        server.frames.clear()
+        server.effects.clear()
+    world.run(1_000)
+    for server in world.servers.values():
+        touched = [record for frame in server.frames for record in frame if record.group]
+        assert touched == []

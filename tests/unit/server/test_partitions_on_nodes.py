@@ -1,0 +1,110 @@
+"""Partitions on whole servers, with threads, files and sockets: what a start, a loss and a removal leave."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+
+from tests.unit.server.nodes import Nodes, Sending, host_of
+from zraft.topics.producer import Ending
+from zraft.topics.registry_commands import DeleteTopic
+
+Scenario = Callable[[Nodes], Awaitable[None]]
+
+
+def _run(root: Path, scenario: Scenario, **settings: object) -> None:
+    async def run() -> None:
+        async with Nodes(root, **settings) as nodes:
+            await scenario(nodes)
+
+    asyncio.run(run())
+
+
+def test_what_is_produced_to_several_partitions_is_delivered_in_one_order_on_every_replica(
+    tmp_path: Path,
+) -> None:
+    async def scenario(nodes: Nodes) -> None:
+        groups = await nodes.create_topic("orders", 3)
+        sending = await Sending.open(nodes)
+        messages = [
+            (groups[number % 3 : number % 3 + 1] if number % 2 else groups, b"%d" % number)
+            for number in range(60)
+        ]
+        await sending.send(messages)
+        assert {ended.ending for ended in sending.ended} == {Ending.DELIVERED}
+        seen = {}
+        for group in groups:
+            seen[group] = [one.payload for one in await nodes.fetch(nodes.leader_of(group), group)]
+            assert sorted(seen[group]) == sorted(payload for to, payload in messages if group in to)
+            for node in nodes.nodes.values():
+                await nodes.same(node, group, seen[group])
+        shared = [[one for one in log if int(one) % 2 == 0] for log in seen.values()]
+        assert shared[0] == shared[1] == shared[2]
+
+    _run(tmp_path, scenario)
+
+
+def test_d13_after_a_stop_of_all_servers_everything_that_was_delivered_is_there_and_producers_go_on(
+    tmp_path: Path,
+) -> None:
+    async def scenario(nodes: Nodes) -> None:
+        groups = await nodes.create_topic("orders", 2)
+        sending = await Sending.open(nodes)
+        await sending.send((groups, b"before %d" % number) for number in range(50))
+        for server in tuple(nodes.nodes):
+            await nodes.stop(server)
+        for server in nodes.addresses:
+            nodes.start(server)
+        await nodes.until(lambda: all(nodes.leader_of(group) for group in groups))
+        await sending.send((groups, b"after %d" % number) for number in range(10))
+        expected = [b"before %d" % number for number in range(50)] + [
+            b"after %d" % number for number in range(10)
+        ]
+        for group in groups:
+            for node in nodes.nodes.values():
+                await nodes.same(node, group, expected)
+
+    _run(tmp_path, scenario)
+
+
+def test_while_a_server_is_away_others_lead_its_partitions_and_it_catches_up_from_their_logs(
+    tmp_path: Path,
+) -> None:
+    async def scenario(nodes: Nodes) -> None:
+        groups = await nodes.create_topic("orders", 3)
+        sending = await Sending.open(nodes)
+        await sending.send((groups, b"%d" % number) for number in range(10))
+        away = next(server for server, node in nodes.nodes.items() if node is not nodes.leader)
+        await nodes.stop(away)
+        await sending.send((groups, b"%d" % number) for number in range(10, 30))
+        back = nodes.start(away)
+        for group in groups:
+            await nodes.same(back, group, [b"%d" % number for number in range(30)])
+        await nodes.until(lambda: any(nodes.leader_of(group) is back for group in groups))
+
+    _run(tmp_path, scenario)
+
+
+def test_d18_a_deleted_topics_groups_leave_nothing_but_empty_directories(tmp_path: Path) -> None:
+    async def scenario(nodes: Nodes) -> None:
+        groups = await nodes.create_topic("orders", 2)
+        sending = await Sending.open(nodes)
+        await sending.send((groups, b"%d" % number) for number in range(10))
+        await nodes.command(DeleteTopic("orders"))
+        await nodes.until(lambda: not any(host_of(node).groups for node in nodes.nodes.values()))
+        await nodes.until(lambda: not any(node.driver.groups.removing for node in nodes.nodes.values()))
+        for server in nodes.addresses:
+            left = [path for path in (nodes.data(server) / "groups").rglob("*") if path.is_file()]
+            assert left == []
+        # A start takes the groups neither for living ones nor for damage.
+        for server in tuple(nodes.nodes):
+            await nodes.stop(server)
+        for server in nodes.addresses:
+            nodes.start(server)
+        await nodes.until(lambda: nodes.leader.driver.serving)
+        assert not any(host_of(node).groups for node in nodes.nodes.values())
+        (fresh,) = await nodes.create_topic("orders", 1)
+        assert fresh not in groups
+
+    _run(tmp_path, scenario)

@@ -1,0 +1,68 @@
+"""The newest deliveries of a partition in memory: what consumers read who follow, and what is not on the disk yet. Pure."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Sequence
+
+from zraft.storage.delivery.values import Delivery
+
+OVERHEAD_BYTES = 128
+"""What a delivery takes in memory beside its payload, roughly."""
+
+
+class DeliveryTail:
+    """Deliveries from `first` up to `end`. Those from `written` on are nowhere else, so they stay.
+
+    Attributes:
+        size: bytes in memory, roughly.
+    """
+
+    __slots__ = ("_kept", "_unwritten", "end", "first", "size", "written")
+
+    def __init__(self, end: int = 0) -> None:
+        self._kept: dict[int, Delivery] = {}
+        self._unwritten: deque[tuple[int, int]] = deque()
+        self.first = self.end = self.written = end
+        self.size = 0
+
+    def restart(self, end: int) -> None:
+        """The partition ends there, by a snapshot whose deliveries are on the disk."""
+        self._kept.clear()
+        self._unwritten.clear()
+        self.first = self.end = self.written = end
+        self.size = 0
+
+    def append(self, deliveries: Sequence[Delivery], index: int) -> None:
+        """What the entry at `index` delivered."""
+        for one in deliveries:
+            assert one.offset == self.end, f"offset {one.offset} after {self.end}"
+            self._kept[one.offset] = one
+            self.size += len(one.payload) + OVERHEAD_BYTES
+            self.end += 1
+        self._unwritten.append((index, self.end))
+
+    def wrote(self, index: int) -> None:
+        """Whatever entries up to `index` delivered can be read from the disk."""
+        unwritten = self._unwritten
+        while unwritten and unwritten[0][0] <= index:
+            self.written = unwritten.popleft()[1]
+
+    def shrink(self, size_max: int) -> None:
+        """Forget the oldest that are on the disk, down to `size_max` bytes."""
+        while self.size > size_max and self.first < self.written:
+            one = self._kept.pop(self.first)
+            self.size -= len(one.payload) + OVERHEAD_BYTES
+            self.first += 1
+
+    def read(self, offset: int, bytes_max: int) -> list[Delivery]:
+        """Deliveries from `offset` on, which is at least `first`: as far as `bytes_max` go, at least one if any."""
+        found: list[Delivery] = []
+        size = 0
+        for at in range(offset, self.end):
+            one = self._kept[at]
+            size += len(one.payload)
+            if found and size > bytes_max:
+                break
+            found.append(one)
+        return found

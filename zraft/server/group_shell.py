@@ -1,0 +1,218 @@
+"""The hosted groups' share of a process: their files at the start, their disks' threads, and what of a turn goes there."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Final
+
+import structlog
+from attrs import asdict
+
+from zraft.config import ServerConfig
+from zraft.errors import ZraftError
+from zraft.ids import GroupId
+from zraft.raft.snapshot import SnapshotMeta
+from zraft.server import delivery_tasks
+from zraft.server.configured import delivery_settings
+from zraft.server.delivery_reading import DeliveryReaders, ReadDeliveries, ReadResult
+from zraft.server.delivery_tasks import DeliveryPerformer
+from zraft.server.delivery_thread import DeliveryThread
+from zraft.server.driver import Driver
+from zraft.server.driver_types import Effects
+from zraft.server.group_tasks import GroupResult, GroupSnapshotDisk, GroupTask, RemoveFiles
+from zraft.server.partitions import Partitions
+from zraft.server.snapshot_tasks import Result, SnapshotDisk, Task
+from zraft.server.snapshot_thread import SnapshotThread
+from zraft.server.stored_groups import RecoveredGroups, open_stores, read_images
+from zraft.server.wal_thread import WalThread
+from zraft.storage.delivery.disk import DeliveryDisk
+from zraft.storage.directory import DataDirectory
+from zraft.storage.errors import DiskFullError
+from zraft.storage.filesystem import FileSystem
+from zraft.storage.recovery import Recovered
+from zraft.storage.wal import Wal
+from zraft.wire.statistics import Metric
+
+_METRIC_NAMES: Final = {
+    "partitions": "partitions",
+    "pending": "groups_pending",
+    "pending_age_ms_max": "groups_pending_age_ms_max",
+    "delivered_total": "groups_delivered_total",
+}
+
+log = structlog.get_logger()
+
+
+class GroupFiles:
+    """Snapshots and deliveries of groups on this disk. Opened before the log, for what the log may lack they have."""
+
+    def __init__(self, fs: FileSystem, directory: DataDirectory, config: ServerConfig) -> None:
+        """Blocks while all newest snapshots are read and verified.
+
+        Raises:
+            StorageError: a directory cannot be read or written.
+        """
+        self._stores = open_stores(fs, directory)
+        self.snapshots = GroupSnapshotDisk(fs, directory, self._stores)
+        self.deliveries = DeliveryDisk(fs, directory, delivery_settings(config))
+        self.performer = DeliveryPerformer(fs, self.deliveries)
+        for store in self._stores.values():
+            for damage in store.damaged:
+                log.error("a snapshot of a group is damaged, an older one is taken", problem=str(damage))
+
+    @property
+    def newest(self) -> Mapping[GroupId, SnapshotMeta]:
+        """Where the newest snapshot of each group stands: with these the log is opened."""
+        return {group: store.newest.meta for group, store in self._stores.items() if store.newest is not None}
+
+    def recovered(self, recovered: Recovered, wal: Wal) -> RecoveredGroups:
+        """What the groups start with; files of those that the log has forgotten for good are removed first."""
+
+        def forget(group: GroupId) -> None:
+            self.snapshots.perform(RemoveFiles(group))
+            self.deliveries.remove(group)
+
+        return RecoveredGroups(recovered, read_images(self._stores, recovered, forget), wal)
+
+
+class SnapshotDisks:
+    """The disk of snapshots: of the coordination group, and of all others. Blocks."""
+
+    def __init__(self, coordination: SnapshotDisk, groups: GroupSnapshotDisk) -> None:
+        self._coordination = coordination
+        self._groups = groups
+
+    def perform(self, task: Task | GroupTask) -> Result | GroupResult:
+        """Carry out one task; raises as `SnapshotDisk.perform`."""
+        if isinstance(task, GroupTask):
+            return self._groups.perform(task)
+        return self._coordination.perform(task)
+
+
+class GroupShell:
+    """Threads of a process that hosts groups. Everything but the threads' own work is in the loop's thread."""
+
+    def __init__(
+        self,
+        config: ServerConfig,
+        files: GroupFiles,
+        driver: Driver,
+        partitions: Partitions,
+        *,
+        wal: WalThread,
+        snapshots: SnapshotThread[Task | GroupTask, Result | GroupResult],
+        from_thread: Callable[[Callable[..., None], object], None],
+        on_arrived: Callable[[], None],
+        on_failed: Callable[[BaseException], None],
+    ) -> None:
+        """`from_thread` has a function called in the loop's thread; `on_arrived`: the driver was given something."""
+        self._driver = driver
+        self._partitions = partitions
+        self._wal = wal
+        self._snapshots = snapshots
+        self._files = files
+        self._on_arrived = on_arrived
+        self._on_failed = on_failed
+        self._full = False
+        self._refused_total = 0
+        self._thread = DeliveryThread(
+            files.performer,
+            on_performed=lambda done: from_thread(self._on_performed, done),
+            on_synced=lambda durable: from_thread(self._on_synced, durable),
+            on_full=lambda error: from_thread(self._on_full, error),
+            on_failed=lambda error: from_thread(on_failed, error),
+            bytes_max=config.deliveries.waiting_bytes_max,
+            sync_interval_s=config.deliveries.sync_interval_ms / 1000,
+        )
+        self._readers = DeliveryReaders(
+            on_read=lambda task, result: from_thread(self._on_read, (task, result)),
+            on_failed=lambda error: from_thread(on_failed, error),
+        )
+
+    def carry_out(self, effects: Effects) -> None:
+        """What a turn of the driver asks of the disks for groups, but for the common frame."""
+        for group, index in effects.group_compactions:
+            self._wal.compact(group, index)
+        for task in effects.group_tasks:
+            self._snapshots.submit(task)
+        deliveries = effects.deliveries
+        if not deliveries:
+            return
+        taken = 0
+        while taken < len(deliveries) and self._thread.offer(deliveries[taken]):
+            taken += 1
+        refused = deliveries[taken:]
+        self._refused_total += len(refused)
+        groups = self._driver.groups
+        assert groups is not None
+        groups.refused(refused)
+
+    def read(self, task: ReadDeliveries) -> None:
+        """Read deliveries that are no longer in memory."""
+        self._readers.offer(task)
+
+    def stop(self) -> None:
+        """Make durable what is written and end the threads."""
+        self._readers.stop()
+        self._thread.stop()
+
+    def metrics(self) -> dict[str, Metric]:
+        """Counts; no series per group."""
+        groups = self._driver.groups
+        assert groups is not None
+        of_host = groups.host.statistics()
+        metrics: dict[str, Metric] = {
+            "groups": of_host.groups,
+            "groups_leading": of_host.leading,
+            "groups_following": of_host.following,
+            "groups_campaigning": of_host.campaigning,
+            "groups_learning": of_host.learning,
+            "groups_leaderless": of_host.leaderless,
+            "groups_asleep": of_host.asleep,
+            "groups_misplaced": of_host.misplaced,
+            "groups_log_needed_bytes": of_host.log_needed_bytes,
+            "groups_touched_total": of_host.touched_total,
+            "groups_mistakes_total": of_host.mistakes_total,
+            "groups_moves_total": of_host.moves_total,
+            "groups_entries_total": of_host.entries_total,
+            "groups_commands_total": of_host.commands_total,
+            "groups_bundles_sent_total": groups.bundles_sent_total,
+            "groups_bundles_received_total": groups.bundles_received_total,
+            "groups_edges_sent_total": groups.edges_sent_total,
+            "groups_snapshots_total": of_host.snapshots_total,
+            "groups_snapshots_failed_total": groups.snapshots.failed_total,
+            "deliveries_open": len(self._files.deliveries.groups),
+            "deliveries_files_open": self._files.deliveries.open_files,
+            "deliveries_unsynced_groups": self._files.deliveries.dirty,
+            "deliveries_waiting_bytes": self._thread.waiting_bytes,
+            "deliveries_refused_total": self._refused_total,
+            "deliveries_disk_full": int(self._full),
+        }
+        for name, value in asdict(self._partitions.statistics()).items():
+            metrics[_METRIC_NAMES.get(name, f"partitions_{name}")] = value
+        return metrics
+
+    # -- from the thread of deliveries
+
+    def _on_performed(self, done: tuple[delivery_tasks.Task, delivery_tasks.Result]) -> None:
+        try:
+            self._driver.delivered(*done)
+        except ZraftError as error:
+            self._on_failed(error)
+            return
+        self._on_arrived()
+
+    def _on_synced(self, durable: dict[GroupId, int]) -> None:
+        self._partitions.synced(durable)
+        self._on_arrived()
+
+    def _on_read(self, done: tuple[ReadDeliveries, ReadResult]) -> None:
+        self._partitions.read_done(*done)
+        self._on_arrived()
+
+    def _on_full(self, error: DiskFullError | None) -> None:
+        self._full = error is not None
+        if error is not None:
+            log.error("the disk of deliveries is full, partitions wait until there is room", error=str(error))
+        else:
+            log.info("the disk of deliveries has room again")

@@ -1,0 +1,387 @@
+"""The groups of topics on this server beside the coordination group: one host, one frame and one outbox with it.
+
+Between the driver, which owns the turn, `GroupHost`, which decides for each group, and the partitions, which are what
+groups replicate. Here is what a server is told of groups by the coordination group's state, and what follows: which
+replicas there are, who should lead and vote, when a group's files go. Pure. Source: docs/GROUPS.md; D-7, D-13, D-18.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Iterable, Sequence
+from typing import Final, get_args
+
+from attrs import define, frozen
+
+from zraft.errors import StorageError
+from zraft.groups.description import GroupDescription
+from zraft.groups.effects import GroupMessage
+from zraft.groups.host import GroupHost
+from zraft.groups.settings import GroupSettings
+from zraft.ids import GroupId
+from zraft.raft.core import Raft
+from zraft.raft.messages import Message as RaftMessage
+from zraft.raft.role import Role
+from zraft.server import delivery_tasks
+from zraft.server.group_snapshots import GroupSnapshots
+from zraft.server.group_tasks import GroupResult, GroupTask, RemoveFiles, TakeSnapshot
+from zraft.server.identity import Identity
+from zraft.server.outbox import Outbox
+from zraft.server.partitions_port import PartitionsPort
+from zraft.server.stored_groups import StoredGroups
+from zraft.server.topic_service import TopicService
+from zraft.storage.delivery.values import Mark
+from zraft.storage.records import Record
+from zraft.topics.codec import encode_registry
+from zraft.topics.registry_commands import Placed
+from zraft.topics.registry_values import GroupRecord
+from zraft.transport.messages import (
+    Bundle,
+    Edge,
+    GroupLeader,
+    PeerMessage,
+    Sender,
+    SharedHeartbeat,
+    SharedHeartbeatReply,
+)
+from zraft.tree.machine import Machine
+from zraft.tree.txn import TOPICS, Command
+
+REPORT_AGAIN_MS: Final = 2_000
+"""A leader whose group is placed says so again if the coordination group does not show it by then."""
+
+
+_OF_PARTITIONS: Final = (Bundle, Edge, GroupLeader)
+_OF_CORES: Final = (*get_args(RaftMessage), SharedHeartbeat, SharedHeartbeatReply)
+
+
+@define
+class GroupsShare:
+    """What a turn of the groups adds to the driver's effects.
+
+    Attributes:
+        records: of the common frame.
+        tasks: for the disk of snapshots, in order.
+        deliveries: for the disk of deliveries, in order; those it refuses come back by `HostedGroups.refused`.
+        compactions: (group, index): the log no longer needs these entries.
+        due_in: ms until the next turn is due; None if nothing is.
+    """
+
+    records: list[Record] | None
+    tasks: Sequence[GroupTask]
+    deliveries: Sequence[delivery_tasks.Task]
+    compactions: Sequence[tuple[GroupId, int]]
+    due_in: int | None
+
+
+@frozen
+class Hosting:
+    """What a driver needs to host groups.
+
+    Attributes:
+        partitions: what groups replicate.
+        stored: what the disk held of groups at the start.
+        mark_of: where a group's deliveries stood at the index of an image of it.
+        topics: the partitions as connections see them.
+    """
+
+    partitions: PartitionsPort
+    stored: StoredGroups
+    mark_of: Callable[[GroupId, bytes, int], Mark]
+    topics: TopicService | None = None
+
+
+class HostedGroups:
+    """Groups above 0 of one server. Owned by its driver.
+
+    Args:
+        machine: the coordination group's state.
+        submit: put a command into the coordination group's log.
+
+    Attributes:
+        host: decides for each group.
+        partitions: what the groups replicate.
+        bundles_sent_total, bundles_received_total, edges_sent_total: what partitions said to other servers, and heard.
+    """
+
+    def __init__(
+        self,
+        *,
+        identity: Identity,
+        settings: GroupSettings,
+        rng: random.Random,
+        entropy: Callable[[int], bytes],
+        hosting: Hosting,
+        machine: Machine,
+        submit: Callable[[Command], None],
+        outbox: Outbox,
+        log_end: int,
+    ) -> None:
+        """`log_end`: where the coordination group's log ended when this process started."""
+        self.host = GroupHost(
+            server=identity.server,
+            instance=identity.instance,
+            boot=identity.boot,
+            settings=settings,
+            rng=rng,
+        )
+        self.partitions = hosting.partitions
+        self.topics = hosting.topics
+        self.snapshots = GroupSnapshots(identity, self.host, hosting.partitions, entropy)
+        self._identity = identity
+        self._stored = hosting.stored
+        self._mark_of = hosting.mark_of
+        self._machine = machine
+        self._submit = submit
+        self._outbox = outbox
+        self._log_end: int | None = log_end
+        self._revision: int | None = None
+        self._seen: dict[GroupId, GroupRecord] = {}
+        self._members_changed_index = -1
+        self._placed: dict[GroupId, int] = {}
+        self._frame_under_way = False
+        self._removing: dict[GroupId, int] = {}
+        self._deliveries: list[delivery_tasks.Task] = []
+        self._refused: list[delivery_tasks.Task] = []
+        self._compactions: list[tuple[GroupId, int]] = []
+        self._tasks: list[GroupTask] = []
+        self.bundles_sent_total = self.bundles_received_total = self.edges_sent_total = 0
+
+    # -- what happened
+
+    def receive(self, sender: Sender, messages: Sequence[PeerMessage], coordination: Raft | None) -> None:
+        """Messages about groups of one authenticated peer, in the order they came.
+
+        The key of a cluster may be another cluster's too: only who the coordination group knows counts (D-1).
+        """
+        if coordination is None or not coordination.knows(sender.server, sender.instance):
+            return
+        of_cores: list[GroupMessage] = []
+        for message in messages:
+            if isinstance(message, _OF_CORES):
+                of_cores.append(message)
+            elif isinstance(message, _OF_PARTITIONS):
+                self.bundles_received_total += isinstance(message, Bundle)
+                self.partitions.receive(sender.server, message)
+        if of_cores:
+            self.host.receive(sender, of_cores)
+
+    def said_here(self, message: PeerMessage) -> None:
+        """What a partition of this server says to another one of it."""
+        self.partitions.receive(self._identity.server, message)
+
+    def persisted(self) -> None:
+        """The frame of which these groups' records were a part, if they were, is durable."""
+        if self._frame_under_way:
+            self._frame_under_way = False
+            self.host.persisted()
+
+    def performed(self, task: GroupTask, result: GroupResult, now_ms: int) -> None:
+        """The disk of snapshots has done a task."""
+        match task:
+            case TakeSnapshot():
+                self.snapshots.performed(task, result, now_ms)
+            case RemoveFiles(group):
+                self._removed(group)
+
+    def delivered(self, task: delivery_tasks.Task, result: delivery_tasks.Result) -> None:
+        """The disk of deliveries has done a task.
+
+        Raises:
+            StorageError: what this server's state stands on is damaged or missing: it must not go on.
+        """
+        if isinstance(task, delivery_tasks.Remove):
+            self._removed(task.group)
+            return
+        if isinstance(task, delivery_tasks.Open) and isinstance(result, StorageError):
+            raise result
+        self.partitions.performed(task, result)
+
+    def refused(self, tasks: Sequence[delivery_tasks.Task]) -> None:
+        """The disk of deliveries has no room for these: nothing is applied until it takes them, in this order."""
+        self._refused = list(tasks)
+        self.host.hold(bool(tasks))
+
+    def wants_turn(self, *, disk_free: bool) -> bool:
+        """Does what arrived since the last turn give one something to do now?"""
+        return self.host.stirred or self.partitions.wants_turn or (disk_free and self.host.frame_due)
+
+    @property
+    def removing(self) -> bool:
+        """Files of groups that are gone have to go before any part of the log does: else a start, finding them and no
+        word of their end, would take the groups for living ones."""
+        return bool(self._removing)
+
+    # -- one turn
+
+    def turn(
+        self,
+        step: int,
+        now_ms: int,
+        wall_ms: int,
+        *,
+        coordination: Raft,
+        applied: int,
+        cluster: bytes,
+        disk_free: bool,
+    ) -> GroupsShare | None:
+        """The groups' share of the driver's turn, after the coordination group's; None if there is nothing to carry out.
+
+        Args:
+            step: ms in which this process ran since the last turn.
+            applied: how far the coordination group is applied.
+            disk_free: no frame of the log is under way.
+        """
+        self._follow_table(coordination, applied)
+        if not self.host.groups and not self._has_work:
+            return None
+        self.partitions.before(self.host, step, now_ms, wall_ms)
+        effects = self.host.turn(step, may_write=disk_free)
+        self._frame_under_way = self._frame_under_way or effects.records is not None
+        self.partitions.after(self.host, effects, now_ms, wall_ms)
+        for to, messages in effects.sends.items():
+            for message in messages:
+                self._outbox.send(to, message)
+        for to, said in self.partitions.take_outgoing():
+            self._outbox.send(to, said)
+            if to != self._identity.server:
+                self.bundles_sent_total += isinstance(said, Bundle)
+                self.edges_sent_total += isinstance(said, Edge)
+        self._remove_files(effects.forgotten)
+        self._report_placed(effects.placed, now_ms)
+        writes, syncs = self.snapshots.turn(effects.snapshots, cluster, now_ms, wall_ms)
+        self._compactions += effects.compactions
+        # A group is opened before anything is appended to it.
+        deliveries = [*self._refused, *self._deliveries, *self.partitions.take_tasks(), *syncs]
+        self._refused, self._deliveries = [], []
+        tasks, self._tasks = [*self._tasks, *writes], []
+        return GroupsShare(
+            effects.records, tasks, deliveries, self._take_compactions(), self._due_in(effects.wake_in)
+        )
+
+    @property
+    def _has_work(self) -> bool:
+        return bool(
+            self.host.wants_turn
+            or self.partitions.wants_turn
+            or self._removing
+            or self._tasks
+            or self._deliveries
+            or self._refused
+            or self._compactions
+            or self._frame_under_way
+        )
+
+    def _due_in(self, wake_in: int | None) -> int | None:
+        if self.host.stirred or self.partitions.wants_turn:
+            return 0
+        later = self.partitions.wake_in
+        if wake_in is None or later is None:
+            return later if wake_in is None else wake_in
+        return min(wake_in, later)
+
+    # -- the coordination group's table
+
+    def _follow_table(self, coordination: Raft, applied: int) -> None:
+        """Bring the replicas here into line with what the coordination group's state says now."""
+        if self._log_end is not None:
+            # An older state may name groups whose end is in the log already, and forgotten by this disk: a replica made
+            # from nothing would vote in them. What was applied once is never cut off, so the log's end is late enough.
+            self._log_end = min(self._log_end, coordination.log.last_index)
+            if applied < self._log_end:
+                return
+            self._log_end = None
+        if coordination.members_changed_index != self._members_changed_index:
+            self._members_changed_index = coordination.members_changed_index
+            for server, member in coordination.membership.members.items():
+                if server != self._identity.server:
+                    self.host.vouch(server, member.instance)
+        registry = self._machine.registry
+        if registry.revision == self._revision:
+            return
+        self._revision = registry.revision
+        rows = registry.groups
+        for group, row in rows.items():
+            if self._seen.get(group) is not row:
+                self._seen[group] = row
+                self._follow(row)
+        for group in [group for group in self._seen if group not in rows]:
+            del self._seen[group]
+        for group in sorted({*self.host.groups, *self._stored.present}):
+            # Ids are zxids: one that is not in the table, and not to come either, is gone.
+            if group not in rows and group <= self._machine.last_zxid:
+                self._remove(group)
+
+    def _follow(self, row: GroupRecord) -> None:
+        host, group = self.host, row.group
+        holds = (self._identity.server, self._identity.instance) in row.holders
+        if group not in host.groups:
+            if not holds and not self._stored.holds(group):
+                return
+            self._create(row)
+        host.prefer(group, row.preferred)
+        host.want_members(group, dict(row.wanted))
+        if row.placed:
+            self._placed.pop(group, None)
+        if not holds:
+            host.retire(group)
+
+    def _create(self, row: GroupRecord) -> None:
+        group = row.group
+        stored = self._stored.take(group)
+        expected = None
+        if stored.snapshot is not None:
+            meta, image = stored.snapshot
+            expected = self._mark_of(group, image, meta.index)
+        self._deliveries.append(delivery_tasks.Open(group, expected))
+        description = GroupDescription(group, dict(row.founders), row.preferred)
+        self.host.create(description, self.partitions.open(group), stored)
+
+    def _remove(self, group: GroupId) -> None:
+        """Gone for good (D-18): the log is to forget it, then its files go."""
+        known = group in self.host.groups
+        self.host.remove(group)
+        self.snapshots.forget(group)
+        self._stored.drop(group)
+        self._placed.pop(group, None)
+        if known:
+            self.partitions.closed(group)
+
+    def _remove_files(self, forgotten: Iterable[GroupId]) -> None:
+        for group in forgotten:
+            self._removing[group] = 2
+            self._tasks.append(RemoveFiles(group))
+            self._deliveries.append(delivery_tasks.Remove(group))
+
+    def _removed(self, group: GroupId) -> None:
+        left = self._removing.pop(group) - 1
+        if left:
+            self._removing[group] = left
+
+    def _report_placed(self, placed: Iterable[GroupId], now_ms: int) -> None:
+        """The voters of these groups are the wanted disks: the coordination group is to know, however often it takes."""
+        for group in placed:
+            self._placed[group] = now_ms
+        for group, due in tuple(self._placed.items()):
+            row, replica = self._seen.get(group), self.host.groups.get(group)
+            if (
+                row is None
+                or replica is None
+                or row.placed
+                or not replica.placed
+                or replica.raft.role is not Role.LEADER
+            ):
+                del self._placed[group]
+            elif now_ms >= due:
+                self._placed[group] = now_ms + REPORT_AGAIN_MS
+                self._submit((TOPICS, encode_registry(Placed(group, row.wanted))))
+
+    def _take_compactions(self) -> list[tuple[GroupId, int]]:
+        if self.removing:
+            return []
+        compactions, self._compactions = self._compactions, []
+        return [
+            (group, min(index, self.partitions.cut_index(group)))
+            for group, index in compactions
+            if group in self.host.groups
+        ]

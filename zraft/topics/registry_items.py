@@ -1,0 +1,168 @@
+"""The registry's items as plain values, and their digest: what a snapshot holds, and what servers compare (D-26).
+
+The digest is the sum of the items' hashes, so an item that changed is hashed again and nothing else is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from enum import IntEnum
+from hashlib import blake2b
+from typing import TYPE_CHECKING, Any, Final
+
+from zraft.topics.layouts import to_bytes
+from zraft.topics.message import COORDINATOR
+
+if TYPE_CHECKING:
+    from zraft.topics.registry import Registry
+
+MODULUS: Final = 2**128
+
+
+class Part(IntEnum):
+    """The tables of the registry: the kinds of pieces of a snapshot."""
+
+    HEAD = 1
+    PRODUCERS = 2
+    CLOSED = 3
+    TOPICS = 4
+    GROUPS = 5
+    DELETING = 6
+    CHANGES = 7
+    END = 8
+
+
+TABLES: Final = (Part.PRODUCERS, Part.CLOSED, Part.TOPICS, Part.GROUPS, Part.DELETING, Part.CHANGES)
+
+
+def head(registry: Registry) -> tuple[Any, ...]:
+    """What is no table."""
+    groups = registry.group_settings
+    return (
+        (groups.window, groups.consumers_max),
+        registry.position,
+        registry.epoch,
+        registry.last_change,
+    )
+
+
+def _producer(registry: Registry, which: Any) -> Any:
+    owner = registry.producers.get(which)
+    # Group 0 as a producer is always there.
+    return None if owner is None or which == COORDINATOR else (which, owner)
+
+
+def _closed(registry: Registry, which: Any) -> Any:
+    heard = registry.closed.get(which)
+    return None if heard is None else (which, sorted(heard))
+
+
+def _topic(registry: Registry, which: Any) -> Any:
+    t = registry.topics.get(which)
+    if t is None:
+        return None
+    retention = (t.retention.bytes_min, t.retention.age_ms_max)
+    return t.topic, t.name.encode(), t.wanted, t.partitions, t.adding, t.change, retention
+
+
+def _group(registry: Registry, which: Any) -> Any:
+    g = registry.groups.get(which)
+    return g and (g.group, g.topic, g.founders, g.preferred, g.wanted, g.born, g.former)
+
+
+def _deleting(registry: Registry, which: Any) -> Any:
+    heard = registry.deleting.get(which)
+    return None if heard is None else (which, sorted(heard))
+
+
+def _change(registry: Registry, which: Any) -> Any:
+    c = registry.changes.get(which)
+    return c and (c.seq, c.topic, c.partitions, c.epoch)
+
+
+_ITEMS: Final[dict[Part, Callable[[Registry, int], Any]]] = {
+    Part.PRODUCERS: _producer,
+    Part.CLOSED: _closed,
+    Part.TOPICS: _topic,
+    Part.GROUPS: _group,
+    Part.DELETING: _deleting,
+    Part.CHANGES: _change,
+}
+
+
+def table_of(registry: Registry, part: Part) -> dict[Any, Any]:
+    tables: dict[Part, dict[Any, Any]] = {
+        Part.PRODUCERS: registry.producers,
+        Part.CLOSED: registry.closed,
+        Part.TOPICS: registry.topics,
+        Part.GROUPS: registry.groups,
+        Part.DELETING: registry.deleting,
+        Part.CHANGES: registry.changes,
+    }
+    return tables[part]
+
+
+def items_of(registry: Registry, part: Part) -> Iterator[Any]:
+    """The items of a table, in the order of their ids."""
+    item = _ITEMS[part]
+    return (
+        packed for which in sorted(table_of(registry, part)) if (packed := item(registry, which)) is not None
+    )
+
+
+def _share(part: Part, item: Any) -> int:
+    return int.from_bytes(blake2b(to_bytes((part, item)), digest_size=16).digest(), "big")
+
+
+class RegistryDigest:
+    """The sum over a registry's items. Whoever changes, adds or removes an item marks it *before*."""
+
+    def __init__(self, registry: Registry) -> None:
+        self._registry = registry
+        self._total = 0
+        self._dirty: set[tuple[Part, int]] = set()
+
+    def before(self, part: Part, which: int) -> None:
+        """That item is about to change: its share goes until the digest is wanted."""
+        mark = part, which
+        if mark not in self._dirty:
+            item = _ITEMS[part](self._registry, which)
+            if item is not None:
+                self._total -= _share(part, item)
+            self._dirty.add(mark)
+
+    def restart(self, other: RegistryDigest) -> None:
+        """The registry has become the one of `other`."""
+        self._total = other._total
+        self._dirty = set(other._dirty)
+
+    @property
+    def pending(self) -> int:
+        """Items to hash before the digest is known."""
+        return len(self._dirty)
+
+    def fold(self, limit: int) -> None:
+        """Hash up to `limit` of them."""
+        dirty, registry, total = self._dirty, self._registry, self._total
+        for _ in range(min(limit, len(dirty))):
+            part, which = dirty.pop()
+            item = _ITEMS[part](registry, which)
+            if item is not None:
+                total += _share(part, item)
+        self._total = total % MODULUS
+
+    def value(self) -> int:
+        """Below 2^128; 0 of a registry in which nothing ever happened."""
+        self.fold(len(self._dirty))
+        return (self._total + _head_share(self._registry)) % MODULUS
+
+
+def full_digest(registry: Registry) -> int:
+    """The same from scratch, touching nothing."""
+    total = sum(_share(part, item) for part in TABLES for item in items_of(registry, part))
+    return (total + _head_share(registry)) % MODULUS
+
+
+def _head_share(registry: Registry) -> int:
+    found = head(registry)
+    return _share(Part.HEAD, found) if any(found[1:]) else 0
