@@ -142,11 +142,13 @@ def _journal(server: int) -> list[EventRow]:
         {"kind": "digest", "term": 2, "index": 8, "digest": hashed("state", 8)},
     ]
     if server == 1:
-        noted.insert(0, {"kind": "became_leader", "term": 1, "index": 0, "votes": (1, 2)})
+        noted.insert(0, {"kind": "became_leader", "term": 1, "index": 1, "votes": (1, 2)})
+        noted.insert(4, {"kind": "stepped_down", "term": 1, "index": 6})
     if server == 2:
-        noted.insert(3, {"kind": "became_leader", "term": 2, "index": 5, "votes": (2, 3)})
+        noted.insert(3, {"kind": "became_leader", "term": 2, "index": 6, "votes": (2, 3)})
     return [
-        EventRow(**placed(server, 10 * n, "journal"), boot=1, seq=n, **one) for n, one in enumerate(noted)
+        EventRow(**placed(server, 10 * n, "journal"), boot=1, seq=10 * n, **one)
+        for n, one in enumerate(noted)
     ]
 
 
