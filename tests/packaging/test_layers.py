@@ -201,6 +201,20 @@ ALLOWED: Final[dict[str, tuple[str, ...]]] = {
             "onyxlog.replica",
         ),
         *("onyxlog.audits.errors", "onyxlog.audits.measurements", "onyxlog.audits.tables"),
+        # re-execution: the state machine that servers run
+        *("zraft.raft.membership", "zraft.tree"),
+    ),
+    "onyxlog.audits.rules.catalogue": (
+        "onyxlog.audits.rules",
+        "onyxlog.audits.errors",
+        "onyxlog.audits.snapshot_states",
+    ),
+    "onyxlog.audits.snapshot_states": (
+        *SHARED,
+        "zraft.storage",
+        "zraft.offline",
+        "zraft.tree",
+        "onyxlog.audits.rules",
     ),
     "onyxlog.audits.jobs": (
         *("onyxlog.audits.errors", "onyxlog.audits.measurements", "onyxlog.audits.tables"),
