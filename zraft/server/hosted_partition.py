@@ -63,7 +63,8 @@ class HostedPartition:
         machine = self.machine
         if machine.restored_total != self._restored:
             self._restored = machine.restored_total
-            self.tail.restart(machine.next_offset)
+            # There may have been deliveries since.
+            self.tail.restart(machine.restored_offset)
         entries = machine.take_fresh()
         delivered: list[Delivery] = []
         for entry in entries:
