@@ -131,6 +131,13 @@ class GroupShell:
 
     def carry_out(self, effects: Effects) -> None:
         """What a turn of the driver asks of the disks for groups, but for the common frame."""
+        groups = self._driver.groups
+        assert groups is not None
+        for problems in (groups.snapshots.problems, groups.transfers.receiver.problems):
+            while problems:
+                log.error("snapshot of a group failed", problem=problems.pop(0))
+        while groups.digests.alarms:
+            log.error("states of a group differ", problem=groups.digests.alarms.pop(0))
         for group, index in effects.group_compactions:
             self._wal.compact(group, index)
         for task in effects.group_tasks:
@@ -143,8 +150,6 @@ class GroupShell:
             taken += 1
         refused = deliveries[taken:]
         self._refused_total += len(refused)
-        groups = self._driver.groups
-        assert groups is not None
         groups.refused(refused)
 
     def read(self, task: ReadDeliveries) -> None:
@@ -181,6 +186,13 @@ class GroupShell:
             "groups_edges_sent_total": groups.edges_sent_total,
             "groups_snapshots_total": of_host.snapshots_total,
             "groups_snapshots_failed_total": groups.snapshots.failed_total,
+            "groups_digests_compared_total": groups.digests.compared_total,
+            "groups_digest_alarms_total": groups.digests.alarms_total,
+            "groups_receiving": groups.transfers.receiver.active,
+            "groups_installed_total": groups.transfers.receiver.installed_total,
+            "groups_transfers_failed_total": groups.transfers.receiver.failed_total,
+            "groups_transfer_bytes_sent_total": groups.transfers.sender.sent_bytes_total,
+            "groups_transfer_bytes_received_total": groups.transfers.receiver.received_bytes_total,
             "deliveries_open": len(self._files.deliveries.groups),
             "deliveries_files_open": self._files.deliveries.open_files,
             "deliveries_unsynced_groups": self._files.deliveries.dirty,
