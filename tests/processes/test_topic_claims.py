@@ -217,7 +217,7 @@ def run(
     groups = {number: group for (_, number), group in places.items()}
     asyncio.run(configure(cluster, partitions))
     with Producers(cluster, directory) as producers, Crowd(cluster, directory, consumers, mode) as crowd:
-        producer = producers.start("orders", places, seed=3, window=4, pause_ms=20)
+        producer = producers.start("orders", places, seed=3, window=8, pause_ms=20, fanout_max=2)
         producer.wait_delivered(messages // 4)
         crowd.trouble(random.Random(f"{mode} {consumers}"), rounds)
         wait_until(lambda: producer.delivered() >= messages, f"{messages} messages", PATIENT_S)
