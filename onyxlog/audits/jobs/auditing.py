@@ -94,11 +94,10 @@ def _result(
     began = clock()
     missing = tuple(name for name in check.tables if not counts.get(name, 0))
     found: list[Violation] = []
-    if len(missing) < len(check.tables):
-        # Without some of its tables a check judges what the others have.
+    verdict = Verdict.NO_DATA
+    if len(missing) < len(check.tables) and not set(missing).intersection(check.needed):
         found = violations_in(violations_of(check, spark, frames, ROWS).limit(violations_max + 1))
-    needed = missing if check.inputs[0].table in missing or len(missing) == len(check.tables) else ()
-    verdict = Verdict.BROKEN if found else Verdict.NO_DATA if needed else Verdict.HOLDS
+        verdict = Verdict.BROKEN if found else Verdict.HOLDS
     return CheckResult(
         rule=rule.id,
         promise=check.promise,
