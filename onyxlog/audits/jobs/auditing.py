@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Final
 
 from attrs import frozen
 
-from onyxlog.audits.jobs.keyed import violations_in, violations_of
 from onyxlog.audits.jobs.tables import ROWS
 from onyxlog.audits.rules.check import Check, Rule
 from onyxlog.audits.rules.violation import Violation, order_of
@@ -91,6 +90,9 @@ def _result(
     violations_max: int,
     clock: Callable[[], float],
 ) -> CheckResult:
+    # What needs Arrow is imported where it is used: reports of findings need no Spark.
+    from onyxlog.audits.jobs.keyed import violations_in, violations_of
+
     began = clock()
     missing = tuple(name for name in check.tables if not counts.get(name, 0))
     found: list[Violation] = []
