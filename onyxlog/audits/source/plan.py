@@ -24,9 +24,11 @@ from onyxlog.audits.source.file_tables import (
 )
 from onyxlog.audits.source.history_rows import history_values, is_history
 from onyxlog.audits.source.options import Options
+from onyxlog.audits.source.recording_rows import RECORDED, recording_values
 from onyxlog.audits.source.server_log import ServerLog, Span
-from onyxlog.audits.source.survey import with_committed
+from onyxlog.audits.source.survey import Survey, is_cut, with_committed
 from onyxlog.audits.source.wal_rows import WAL_TABLES, WalPiece, read_wal
+from onyxlog.audits.tables.members import MembershipRow
 from onyxlog.audits.tables.placed import Standing
 from zraft.errors import StorageError
 from zraft.storage.errors import CorruptionError
@@ -63,6 +65,8 @@ def read_piece(piece: Piece, fs: FileSystem | None = None) -> Iterator[Values]:
             yield from delivery_values(fs, piece)
         case FilePiece("events"):
             yield from event_values(fs, piece)
+        case FilePiece(table) if table in RECORDED:
+            yield from recording_values(piece)
         case FilePiece("histories"):
             yield from history_values(piece.path)
         case FilePiece("files"):
@@ -88,7 +92,17 @@ def plan(options: Options, found: Found, fs: FileSystem | None = None) -> list[P
         return (
             [*_wal_pieces(options, logs, known)] if name in WAL_TABLES else [surveyed(options, logs, known)]
         )
-    return [*file_pieces(options, found, fs)]
+    return [*_published(options, found, fs), *file_pieces(options, found, fs)]
+
+
+def _published(options: Options, found: Found, fs: FileSystem) -> list[Piece]:
+    """What peers said of their replicas, in the logs of servers, beside what they recorded themselves."""
+    if options.table.name != "replica_digests":
+        return []
+    logs = [ServerLog(fs, directory) for directory in found.servers]
+    for log in logs:
+        log.advance()
+    return [*_wal_pieces(evolve(options, group=0), logs, judge(fs, logs, (0,)))]
 
 
 def judge(
@@ -187,8 +201,8 @@ def surveyed(
                 ]
             case "members":
                 rows += [
-                    evolve(row, standing=_standing(row.group, row.index, row.term, known))
-                    for row in survey.members
+                    evolve(row, standing=_standing(survey, row, order, known))
+                    for row, order in survey.members
                 ]
     wanted = options.standings
     return RowsPiece(
@@ -203,9 +217,12 @@ def surveyed(
     )
 
 
-def _standing(group: int, index: int, term: int, known: dict[int, Committed]) -> str:
-    judged = known.get(group)
-    held = judged is not None and judged.holds(index, term)
+def _standing(survey: Survey, row: MembershipRow, order: int, known: dict[int, Committed]) -> str:
+    if row.source == "entry" and is_cut(survey.cuts, row.group, row.index, order):
+        return Standing.TRUNCATED.value
+    judged = known.get(row.group)
+    # What a log begins with is of a snapshot, so it is committed whatever is left of it.
+    held = row.source != "entry" or (judged is not None and judged.holds(row.index, row.term))
     return (Standing.COMMITTED if held else Standing.OPEN).value
 
 
@@ -228,6 +245,9 @@ def file_pieces(options: Options, found: Found, fs: FileSystem) -> Iterator[Piec
             case "files":
                 yield FilePiece(name, "wal", directory)
                 yield FilePiece(name, "other", directory)
+    if name in RECORDED:
+        for path in found.recordings:
+            yield FilePiece(name, path)
     if name == "histories":
         for path in found.histories:
             if is_history(path):
