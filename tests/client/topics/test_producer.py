@@ -12,7 +12,7 @@ import pytest
 from tests.client.topics.cluster import Fault, Group, TopicCluster, topic_cluster
 from zraft.topics.commands import ViewChanged
 from zraft.topics.producer import Reach
-from zraft_client import Client, EncodingError, NodeExistsError, UnknownOutcomeError
+from zraft_client import Client, EncodingError, NodeExistsError, NoNodeError, UnknownOutcomeError
 from zraft_client.topics import (
     Acknowledge,
     ConditionFailedError,
@@ -366,6 +366,20 @@ def test_topics_are_listed_described_and_created_once() -> None:
             await topics.delete("a")
             with pytest.raises(NoTopicError):
                 await topics.describe("a")
+
+    run(test())
+
+
+def test_retention_is_said_at_the_creation_and_afterwards() -> None:
+    async def test() -> None:
+        async with running() as (_, topics):
+            topic = await topics.create("a", retention_bytes=1_000)
+            assert (topic.retention_bytes, topic.retention_age_ms) == (1_000, None)
+            await topics.retain("a", retention_age_ms=60_000)
+            topic = await topics.describe("a")
+            assert (topic.retention_bytes, topic.retention_age_ms) == (None, 60_000)
+            with pytest.raises(NoNodeError):
+                await topics.retain("b")
 
     run(test())
 
