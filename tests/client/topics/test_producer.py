@@ -28,11 +28,13 @@ from zraft_client.topics.payloads import decode_content
 
 
 @asynccontextmanager
-async def running(servers: int = 3, **topics_of: int) -> AsyncIterator[tuple[TopicCluster, Topics]]:
+async def running(
+    servers: int = 3, *, timeout_s: float = 20, **topics_of: int
+) -> AsyncIterator[tuple[TopicCluster, Topics]]:
     """A cluster with these topics (name=partitions), and a client of it."""
     async with (
         topic_cluster(servers) as cluster,
-        Client(cluster.hosts, timeout_s=20) as client,
+        Client(cluster.hosts, timeout_s=timeout_s) as client,
         Topics(client) as topics,
     ):
         for name, partitions in topics_of.items():
