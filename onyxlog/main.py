@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, TypeVar
 import click
 
 from onyxlog.audit_command import audit
+from onyxlog.audit_follow_command import audit_follow
 from onyxlog.command_options import (
     LogService,
     import_from_directory,
@@ -50,6 +51,7 @@ def main() -> None:
 
 main.add_command(peer)
 main.add_command(audit)
+main.add_command(audit_follow)
 
 
 @main.command("submit-job")

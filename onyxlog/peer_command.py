@@ -24,6 +24,7 @@ from zraft.errors import ConfigError
 
 if TYPE_CHECKING:
     from onyxlog.peer.fleet import Fleet
+    from onyxlog.peer.recording import Recordings
     from onyxlog.peer.settings import GroupSettings
 
 
@@ -81,6 +82,12 @@ if TYPE_CHECKING:
 @click.option("--idle", is_flag=True, help="Take tasks but run nothing: to measure coordination alone.")
 @click.option("--metrics", metavar="HOST:PORT", help="Where to serve Prometheus metrics, health and status.")
 @click.option(
+    "--record",
+    metavar="DIR",
+    type=click.Path(file_okay=False, path_type=Path),
+    help="Write down, for audits, every entry that is applied and all that gossip brings; a file per group.",
+)
+@click.option(
     "--digests-every",
     default=1_000,
     show_default=True,
@@ -124,6 +131,7 @@ def peer(
     import_from: str,
     idle: bool,
     metrics: str | None,
+    record: Path | None,
     digests_every: int,
     digest_after_quiet: float,
     session_timeout: float,
@@ -173,6 +181,7 @@ def peer(
         groups=groups,
         idle=idle,
     )
+    recordings = _recordings(record, log.tenancy)
     make_source = source_factory(
         log.tenancy,
         gossip=gossip,
@@ -180,11 +189,17 @@ def peer(
         advertise=advertise,
         key_files=tuple(map(Path, key)),
         insecure=insecure_peers,
+        recordings=recordings,
     )
     import_from_directory(import_from)
 
     async def run() -> None:
-        await _run_fleet(Fleet(open_port, make_runner, make_source=make_source), settings, groups, listen)
+        await _run_fleet(
+            Fleet(open_port, make_runner, make_source=make_source, recordings=recordings),
+            settings,
+            groups,
+            listen,
+        )
 
     run_in_loop(run())
 
@@ -215,6 +230,17 @@ async def _run_fleet(fleet: Fleet, settings: GroupSettings, groups: int, listen:
         if monitoring is not None:
             await monitoring.stop()
         await fleet.stop()
+
+
+def _recordings(directory: Path | None, tenancy: str) -> Recordings | None:
+    if directory is None:
+        return None
+    from onyxlog.peer.recording import Recordings
+
+    try:
+        return Recordings(directory, tenancy)
+    except OSError as error:
+        raise ConfigError(f"--record: {directory} cannot be made: {error.strerror or error}") from error
 
 
 def _site(text: str) -> Address:

@@ -6,6 +6,7 @@ from pathlib import Path
 
 from onyxlog.access import Access
 from onyxlog.peer.entry_source import MakeSource, from_log
+from onyxlog.peer.recording import Recordings
 from onyxlog.peer.task_runner import MakeRunner
 from zraft.address import Address
 from zraft.errors import ConfigError
@@ -60,6 +61,7 @@ def source_factory(
     advertise: str | None,
     key_files: tuple[Path, ...],
     insecure: bool,
+    recordings: Recordings | None = None,
 ) -> MakeSource:
     """What brings each group its entries: the log's tail ("off"), or gossip by that mode.
 
@@ -84,4 +86,6 @@ def source_factory(
             f"--gossip: found --address {address}, expected --advertise HOST for others to send to"
         )
     keys = read_keys(key_files) if key_files else None
-    return gossip_sources(open_udp(address, advertise), keys, tenancy, settings_for(Mode(gossip)))
+    return gossip_sources(
+        open_udp(address, advertise), keys, tenancy, settings_for(Mode(gossip)), recordings=recordings
+    )

@@ -12,13 +12,14 @@ time, as only the replica can tell the chain after it:
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from random import Random
 
 from attrs import evolve
 
 from onyxlog.gossip.buffer import Mismatch, Offered, OrderingBuffer, Ready, Source
 from onyxlog.gossip.messages import (
+    Carrier,
     Event,
     Found,
     Heartbeat,
@@ -69,6 +70,8 @@ class Messenger:
         self._others: tuple[GroupId, ...] = ()
         self._origin = BEFORE_ALL
         self._outputs: list[Output] = []
+        self.on_arrived: Callable[[GroupId, Carrier, bool], None] | None = None
+        """Told of every event that arrives by spreading, and whether it is the first of its position."""
         self._heard: set[Position] = set()
         """Positions that arrived by spreading, or were published from here, as far back as events are kept."""
         self._to_publish: dict[Position, int] = {}
@@ -107,6 +110,8 @@ class Messenger:
         match message:
             case PoolEvent(event) | RumourEvent(event) | TreeEvent(event):
                 first = self._arrived(sender, event, now)
+                if self.on_arrived is not None:
+                    self.on_arrived(sender, message, first)
                 self._send(self._spreading.receive(sender, message, first, now))
             case Heartbeat():
                 self._heartbeat(sender, message, now)

@@ -12,6 +12,7 @@ from onyxlog.peer.incarnation import Incarnation
 from onyxlog.peer.live_metrics import LiveMetrics
 from onyxlog.peer.log_port import OpenPort
 from onyxlog.peer.metrics import PeerMetrics
+from onyxlog.peer.recording import Recordings
 from onyxlog.peer.settings import GroupSettings
 from onyxlog.peer.task_runner import MakeRunner
 
@@ -26,6 +27,7 @@ class Fleet:
         *,
         make_source: MakeSource = from_log,
         metrics: PeerMetrics | None = None,
+        recordings: Recordings | None = None,
         rng: random.Random | None = None,
         new_id: Callable[[], str] = random_id,
     ) -> None:
@@ -33,6 +35,7 @@ class Fleet:
         self._open_port = open_port
         self._make_runner = make_runner
         self._make_source = make_source
+        self._recordings = recordings
         self._rng = rng
         self._new_id = new_id
         self.metrics = PeerMetrics() if metrics is None else metrics
@@ -51,6 +54,7 @@ class Fleet:
             self._make_runner,
             make_source=self._make_source,
             metrics=self.metrics,
+            recordings=self._recordings,
             rng=self._rng,
             new_id=self._new_id,
         )

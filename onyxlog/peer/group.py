@@ -18,6 +18,7 @@ from onyxlog.peer.entry_source import MakeSource, from_log
 from onyxlog.peer.incarnation import Ending, Incarnation
 from onyxlog.peer.log_port import LogPort, OpenPort
 from onyxlog.peer.metrics import PeerMetrics
+from onyxlog.peer.recording import Recordings
 from onyxlog.peer.settings import GroupSettings
 from onyxlog.peer.task_runner import MakeRunner
 from zraft.errors import ConfigError, ZraftError
@@ -43,6 +44,7 @@ class PeerGroup:
         *,
         make_source: MakeSource = from_log,
         metrics: PeerMetrics | None = None,
+        recordings: Recordings | None = None,
         rng: random.Random | None = None,
         new_id: Callable[[], str] = random_id,
     ) -> None:
@@ -52,6 +54,7 @@ class PeerGroup:
         self._make_runner = make_runner
         self._make_source = make_source
         self._metrics = PeerMetrics() if metrics is None else metrics
+        self._recordings = recordings
         self._rng = random.Random() if rng is None else rng
         self._new_id = new_id
         self._stopping = False
@@ -143,6 +146,7 @@ class PeerGroup:
                 make_source=self._make_source,
                 metrics=self._metrics,
                 rng=self._rng,
+                recorder=None if self._recordings is None else self._recordings.of(group),
             )
             self._begun.set_result(None)
             self._begun = asyncio.get_running_loop().create_future()
@@ -158,6 +162,8 @@ class PeerGroup:
             return "mistake"
         finally:
             self._incarnation = None
+            if self._recordings is not None:
+                self._recordings.close(group)
             if port is not None:
                 await _close(port, group)
 

@@ -26,6 +26,7 @@ from onyxlog.peer.log_port import LogPort
 from onyxlog.peer.metrics import PeerMetrics
 from onyxlog.peer.outbox import Outbox
 from onyxlog.peer.publishing import DigestPublisher, path_of
+from onyxlog.peer.recording import Recorder
 from onyxlog.peer.settings import GroupSettings
 from onyxlog.peer.task_runner import MakeRunner, PlaneStatistics, TaskRunner, WorkerStatistics
 from onyxlog.peer.turns import Act, Append, Truncate, Turn
@@ -79,6 +80,7 @@ class Incarnation:
         make_source: MakeSource,
         metrics: PeerMetrics,
         rng: random.Random,
+        recorder: Recorder | None = None,
     ) -> None:
         self._settings = settings
         self._group = group
@@ -87,6 +89,7 @@ class Incarnation:
         self._make_source = make_source
         self._metrics = metrics
         self._rng = rng
+        self._recorder = recorder
         self._tasks: set[asyncio.Task[None]] = set()
         self._end: asyncio.Future[Ending] = asyncio.get_running_loop().create_future()
         self.changed: asyncio.Future[None] = asyncio.get_running_loop().create_future()
@@ -178,6 +181,7 @@ class Incarnation:
             self._group, origin, offers=self._settings.offers, join_once=self._settings.join_once
         )
         self._core = core
+        self._record_origin(core)
         self._runner = await self._make_runner(self)
         self._workers = Workers(self._runner, self.failed, self._spawn)
         self._source = await self._make_source(self._port, self._group)
@@ -270,6 +274,7 @@ class Incarnation:
         log.info("entries were truncated before they were read", group=self._group, entries=behind)
         self._metrics.jumps.inc()
         turn = self.core.jump(origin, _now_ms())
+        self._record_origin(self.core)
         self._publisher.applied(self.core.version, self.core.chain)
         self._applied()
         self._carry_out(turn)
@@ -298,11 +303,18 @@ class Incarnation:
     def _take(self, entry: Entry) -> Turn:
         now_ms = _now_ms()
         turn = self.core.take(entry, now_ms)
+        if self._recorder is not None and self.core.version == entry.position:
+            self._recorder.applied(entry, self.core.replica, self.core.chain)
         self._publisher.applied(self.core.version, self.core.chain)
         self._metrics.read.labels(name_of(entry.command)).inc()
         if entry.record.at_ms:
             self._metrics.scheduler_lag.observe(max(0, now_ms - entry.record.at_ms) / 1000)
         return turn
+
+    def _record_origin(self, core: GroupCore) -> None:
+        if self._recorder is not None:
+            self._recorder.origin(core.replica, core.chain)
+            self._recorder.flush()
 
     def _applied(self) -> None:
         """Tell everybody who looks at the replica."""
@@ -323,6 +335,8 @@ class Incarnation:
         assert self._runner is not None
         self._source.applied(replica, core.chain)
         self._runner.replica_changed(replica)
+        if self._recorder is not None:
+            self._recorder.flush()
         self._tell()
 
     def _tell(self) -> None:

@@ -19,7 +19,7 @@ import structlog
 from onyxlog.errors import EntryError, OnyxlogError, OvertakenError
 from onyxlog.gossip.buffer import TRUSTED, Ready
 from onyxlog.gossip.codec import DatagramError, decode, encode, tenancy_tag
-from onyxlog.gossip.messages import Send
+from onyxlog.gossip.messages import Carrier, Send
 from onyxlog.gossip.messenger import Messenger
 from onyxlog.gossip.modes import spreading_for
 from onyxlog.gossip.outputs import BeginAgain, Counters, LookAtEnd, Output, ReadLog, Tail
@@ -30,6 +30,7 @@ from onyxlog.peer.entry_source import EntrySource, MakeSource
 from onyxlog.peer.gossip_link import Link, OpenLink
 from onyxlog.peer.gossip_seal import SALT_BYTES, Sealer
 from onyxlog.peer.log_port import LogPort
+from onyxlog.peer.recording import Recorder, Recordings
 from onyxlog.replica.codec import decode_record, encode_record
 from onyxlog.replica.commands import Entry
 from onyxlog.replica.pool import STREAMS_MIN
@@ -62,8 +63,10 @@ class GossipSource:
         settings: GossipSettings,
         tenancy: str,
         dice: random.Random,
+        recorder: Recorder | None = None,
     ) -> None:
         self._port = port
+        self._recorder = recorder
         self._group = group
         self._sealer = sealer
         self._settings = settings
@@ -116,6 +119,8 @@ class GossipSource:
                 view=self._view,
                 now=self._now(),
             )
+            if self._recorder is not None:
+                self._messenger.on_arrived = self._recorder.received
             early, self._early = self._early, []
             for entry in early:
                 self.appended(entry)
@@ -142,7 +147,10 @@ class GossipSource:
     def _read(self, messenger: Messenger, ready: Ready) -> Entry | None:
         where = f"entry {ready.event.position} of {ready.source.value}"
         try:
-            return Entry(ready.event.position, decode_record(ready.event.payload, where))
+            entry = Entry(ready.event.position, decode_record(ready.event.payload, where))
+            if self._recorder is not None:
+                self._recorder.brought(entry.position, ready.source.value)
+            return entry
         except EntryError as error:
             if ready.source in TRUSTED:
                 raise
@@ -202,6 +210,8 @@ class GossipSource:
 
     def _transmit(self, send: Send) -> None:
         assert self._link is not None
+        if self._recorder is not None and isinstance(send.message, Carrier):
+            self._recorder.sent(send.message, len(send.to))
         unknown = False
         datagram = self._sealer.seal(encode(send.message, self._tag))
         for group in send.to:
@@ -251,6 +261,7 @@ class GossipSource:
             log.info("log cannot be read for now", error=str(error), reason=read.reason.value)
             self._messenger.log_failed(self._now())
         else:
+            self._recorded(read.reason.value, read.first, len(entries))
             self._messenger.log_answered(_payloads(entries), self._now())
         self._changed()
 
@@ -264,6 +275,7 @@ class GossipSource:
             log.info("log's end cannot be seen for now", error=str(error))
             self._messenger.look_failed()
         else:
+            self._recorded("look", bounds.end, 0)
             self._messenger.end_found(bounds.end, self._now())
         self._changed()
 
@@ -274,6 +286,7 @@ class GossipSource:
             try:
                 self._messenger.tailed((), self._now())
                 async for batch in self._port.tail(first):
+                    self._recorded("tail", batch[0].position, len(batch))
                     first = batch[-1].position + 1
                     self._messenger.tailed(_payloads(batch), self._now())
                     self._changed()
@@ -284,6 +297,10 @@ class GossipSource:
                 log.info("log cannot be followed for now", error=str(error))
             self._messenger.tail_lost(self._now())
             await asyncio.sleep(TAIL_AGAIN_S)
+
+    def _recorded(self, reason: str, first: Position, count: int) -> None:
+        if self._recorder is not None:
+            self._recorder.log_read(reason, first, count)
 
     def _tail_from_here(self) -> None:
         if self._tail is not None:
@@ -367,6 +384,7 @@ def gossip_sources(
     tenancy: str,
     settings: GossipSettings,
     *,
+    recordings: Recordings | None = None,
     new_dice: Callable[[], random.Random] = random.Random,
     entropy: Callable[[int], bytes] = os.urandom,
 ) -> MakeSource:
@@ -374,7 +392,8 @@ def gossip_sources(
 
     async def make(port: LogPort, group: GroupId) -> EntrySource:
         sealer = Sealer(keys, tenancy, group, entropy(SALT_BYTES))
-        source = GossipSource(port, group, sealer, settings, tenancy, new_dice())
+        recorder = None if recordings is None else recordings.of(group)
+        source = GossipSource(port, group, sealer, settings, tenancy, new_dice(), recorder)
         await source.begin(open_link)
         return source
 

@@ -185,6 +185,7 @@ ALLOWED: Final[dict[str, tuple[str, ...]]] = {
         "onyxlog",
     ),
     "onyxlog.audits.generating": (*SHARED, *STATE, "zraft.storage", "zraft.offline"),
+    "onyxlog.audits.generate": ("onyxlog.audits.generating",),
     "onyxlog.audits.errors": ("onyxlog.errors",),
     "onyxlog.audits.java": ("onyxlog.audits.errors",),
     "onyxlog.audits.session": ("onyxlog.audits",),
@@ -200,6 +201,20 @@ ALLOWED: Final[dict[str, tuple[str, ...]]] = {
             "onyxlog.replica",
         ),
         *("onyxlog.audits.errors", "onyxlog.audits.measurements", "onyxlog.audits.tables"),
+        # re-execution: the state machine that servers run
+        *("zraft.raft.membership", "zraft.tree"),
+    ),
+    "onyxlog.audits.rules.catalogue": (
+        "onyxlog.audits.rules",
+        "onyxlog.audits.errors",
+        "onyxlog.audits.snapshot_states",
+    ),
+    "onyxlog.audits.snapshot_states": (
+        *SHARED,
+        "zraft.storage",
+        "zraft.offline",
+        "zraft.tree",
+        "onyxlog.audits.rules",
     ),
     "onyxlog.audits.jobs": (
         *("onyxlog.audits.errors", "onyxlog.audits.measurements", "onyxlog.audits.tables"),
@@ -207,9 +222,12 @@ ALLOWED: Final[dict[str, tuple[str, ...]]] = {
     ),
     "onyxlog.audits.report": ("onyxlog.audits",),
     "onyxlog.audit_command": (*SHARED, "onyxlog"),
+    "onyxlog.audit_follow_command": (*SHARED, "onyxlog"),
     "onyxlog.audits.source": (
         *(*SHARED, *STATE, "zraft.storage", "zraft.topics", "zraft.claims", "zraft.testing.checkers.history"),
-        *("onyxlog.ids", "onyxlog.errors", "onyxlog.audits", "onyxlog.replica"),
+        "zraft.server.partition_entries",
+        *("onyxlog.ids", "onyxlog.errors", "onyxlog.audits", "onyxlog.replica", "onyxlog.peer.recording"),
+        "onyxlog.peer.publishing",
     ),
     # what programs and people use of it
     "onyxlog.access": ("zraft.errors", "zraft.shell.secure", "zraft_client"),

@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import ast
 import configparser
 import importlib
+import importlib.util
 import os
 import subprocess
 import sys
+from collections.abc import Collection
 from pathlib import Path
+from typing import Final
 
 import pytest
 
-from tests.packaging.modules import REPOSITORY, ROOTS, folder_of, sources
+from tests.packaging.modules import REPOSITORY, ROOTS, folder_of, imported, sources
 
 
 def setup_cfg() -> configparser.ConfigParser:
@@ -113,9 +117,33 @@ def import_each_alone(*names: str) -> subprocess.CompletedProcess[str]:
     )
 
 
+OF_AN_EXTRA: Final = ("pyarrow", "pyspark")
+"""What is installed with the extra `audits` only: modules that cannot do without are imported where it is."""
+
+
+def needs_any(module: ast.Module, packages: Collection[str]) -> bool:
+    """Whether it imports one of them as soon as it is imported itself."""
+    imports = ast.Module([one for one in module.body if isinstance(one, ast.Import | ast.ImportFrom)], [])
+    return any(name.partition(".")[0] in packages for name in imported(imports))
+
+
+def test_few_modules_need_an_extra_to_be_imported() -> None:
+    found = {name for name, path in sources().items() if needs_any(ast.parse(path.read_bytes()), OF_AN_EXTRA)}
+    assert found == {
+        "onyxlog.audits.jobs.frames",
+        "onyxlog.audits.jobs.keyed",
+        "onyxlog.audits.source.data_source",
+    }
+
+
 @pytest.mark.timeout(600)  # a process for each of some seven hundred modules: minutes on a busy machine
 def test_every_module_can_be_imported_alone_and_without_a_warning() -> None:
-    names = [name for name in sources() if name != "zraft.__main__"]
+    missing = [name for name in OF_AN_EXTRA if importlib.util.find_spec(name) is None]
+    names = [
+        name
+        for name, path in sources().items()
+        if name != "zraft.__main__" and not needs_any(ast.parse(path.read_bytes()), missing)
+    ]
     answer = import_each_alone(*names)
     assert answer.returncode == 0, answer.stderr
 

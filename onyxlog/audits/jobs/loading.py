@@ -53,6 +53,17 @@ def load(
         reader.option("paths", json.dumps(list(paths))).load().write.mode("overwrite").parquet(target)
         frames[name] = spark.read.parquet(target)
         counts[name] = frames[name].count()
+    if counts.get("entries"):
+        reader = (
+            spark.read.format("zraft")
+            .option("table", "entries")
+            .option("entries", "live")
+            .option("group", "0")
+        )
+        frames["entry_payloads"] = (
+            reader.option("payloads", "true").option("paths", json.dumps(list(paths))).load()
+        )
+        counts["entry_payloads"] = counts["entries"]
     parallel = spark.sparkContext.defaultParallelism
     wanted = max(parallel, max(counts.values()) // ROWS_PER_PARTITION + 1)
     spark.conf.set("spark.sql.shuffle.partitions", str(wanted))

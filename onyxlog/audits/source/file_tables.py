@@ -161,8 +161,8 @@ def read_notes(fs: FileSystem, path: str) -> tuple[JournalHeader, Iterator[Place
     return read_journal(data, path) if data else None
 
 
-def whole_bytes(fs: FileSystem, piece: FilePiece) -> int:
-    """Up to where a growing file holds whole records."""
+def journal_bytes(fs: FileSystem, piece: FilePiece) -> int:
+    """Up to behind the beginning of a journal's last whole note."""
     found = read_notes(fs, piece.path)
     end = 0
     if found is not None:

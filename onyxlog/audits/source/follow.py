@@ -7,11 +7,12 @@ from typing import Any, Protocol
 
 from onyxlog.audits.errors import AuditError
 from onyxlog.audits.source.directories import Found
-from onyxlog.audits.source.file_tables import FilePiece, whole_bytes
+from onyxlog.audits.source.file_tables import FilePiece, journal_bytes
 from onyxlog.audits.source.growing_files import GrowingFiles
 from onyxlog.audits.source.live_logs import LiveLogs
 from onyxlog.audits.source.options import Options
 from onyxlog.audits.source.plan import SURVEYED, Piece, file_pieces
+from onyxlog.audits.source.recording_rows import RECORDED, recorded_bytes
 from onyxlog.audits.source.wal_rows import WAL_TABLES
 from zraft.storage.filesystem import FileSystem, ReadOnlyFileSystem
 
@@ -48,4 +49,9 @@ def follow(options: Options, found: Found, fs: FileSystem | None = None) -> Foll
     def pieces_now() -> Sequence[FilePiece]:
         return [piece for piece in file_pieces(options, found, reader) if isinstance(piece, FilePiece)]
 
-    return GrowingFiles(options, pieces_now, lambda piece: whole_bytes(reader, piece))
+    def whole_bytes(piece: FilePiece, known: int) -> int:
+        if name in RECORDED:
+            return recorded_bytes(piece.path, known)
+        return journal_bytes(reader, piece)
+
+    return GrowingFiles(options, pieces_now, whole_bytes)

@@ -15,17 +15,19 @@ Sizes = dict[str, int]
 
 
 class GrowingFiles:
-    """`pieces_now` lists the files as they are; `size` gives how many bytes of one hold whole records."""
+    """`pieces_now` lists the files as they are; `size` gives up to where one holds whole records, if it does up to
+    the place that it is given. `bytes_per_batch` does not divide these: they are small beside logs."""
 
     def __init__(
         self,
         options: Options,
         pieces_now: Callable[[], Sequence[FilePiece]],
-        size: Callable[[FilePiece], int],
+        size: Callable[[FilePiece, int], int],
     ) -> None:
         self._options = options
         self._pieces_now = pieces_now
         self._size = size
+        self._known: Sizes = {}
         self._frozen: Sizes | None = None
 
     def freeze(self) -> None:
@@ -36,18 +38,9 @@ class GrowingFiles:
         return {} if self._options.starting == "earliest" else self._sizes()
 
     def latest(self, start: Sizes, bytes_max: int | None) -> Sizes:
-        """As far as the files go, about `bytes_max` bytes further than `start`."""
+        """As far as the files go."""
         there = self._sizes() if self._frozen is None else self._frozen
-        left = bytes_max
-        end: Sizes = {}
-        for path, size in there.items():
-            before = start.get(path, 0)
-            # A record is not divided: who reads begins with those that begin at or behind `before`.
-            more = size - before if left is None else min(size - before, max(left, 0))
-            end[path] = before + max(0, more)
-            if left is not None:
-                left -= max(0, more)
-        return end
+        return {path: max(size, start.get(path, 0)) for path, size in there.items()}
 
     def pieces(self, start: Sizes, end: Sizes) -> Sequence[Piece]:
         """The files that have grown, with the range of bytes in which records of this batch begin."""
@@ -61,4 +54,7 @@ class GrowingFiles:
         """Nothing is kept."""
 
     def _sizes(self) -> Sizes:
-        return {piece.path: self._size(piece) for piece in self._pieces_now()}
+        self._known = {
+            piece.path: self._size(piece, self._known.get(piece.path, 0)) for piece in self._pieces_now()
+        }
+        return dict(self._known)

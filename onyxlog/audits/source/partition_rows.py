@@ -1,7 +1,7 @@
 """Rows of `multicast` and `claims` from entries of partitions' groups, as tuples in column order. Pure.
 
 An entry of a partition holds a batch of topics' commands and, behind it, commands about claims; its first one is its
-birth. A bare batch, as the simulations log it, is read too.
+birth.
 """
 
 from __future__ import annotations
@@ -10,58 +10,20 @@ from collections.abc import Iterator, Sequence
 from hashlib import blake2b
 from typing import Any, Final
 
-import msgpack
 from attrs import fields as fields_of
-from attrs import frozen
 
 from onyxlog.audits.source.entry_rows import DIGEST_BYTES
 from onyxlog.audits.tables.claims import CLAIMS
 from onyxlog.audits.tables.multicast import MULTICAST
 from zraft.claims import commands as claims
-from zraft.claims.codec import decode_command
-from zraft.errors import ProtocolError
+from zraft.server.partition_entries import BirthEntry, decode_entry
 from zraft.storage.records import EntryFields
 from zraft.topics import commands as topics
 from zraft.topics.chain import message_digest
-from zraft.topics.codec import decode_batch, encode_message
+from zraft.topics.codec import encode_message
 from zraft.topics.message import Message
 
-_BATCH: Final = 1
-_BIRTH: Final = 2
 _HEAD_COLUMNS: Final = 4
-
-
-@frozen
-class PartitionEntry:
-    """What an entry of a partition holds, in order of its positions."""
-
-    log_time_ms: int
-    commands: tuple[topics.Command, ...] = ()
-    claims: tuple[claims.Command, ...] = ()
-    heartbeat_ms: int | None = None
-    """Of a birth: the heartbeat interval that claims begin with."""
-
-
-def decode_partition_entry(payload: bytes) -> PartitionEntry:
-    """Raises ProtocolError: it is neither a batch of one kind nor of the other, nor a birth."""
-    try:
-        items: Any = msgpack.unpackb(payload, use_list=False)
-    except (ValueError, TypeError, msgpack.UnpackException) as error:
-        raise ProtocolError(f"entry of a partition's log: not MessagePack: {error}") from error
-    match items:
-        case (1, int(), tuple()):
-            batch = decode_batch(payload)
-            return PartitionEntry(batch.log_time_ms, batch.commands)
-        case (1, kind, int(), bytes(packed), tuple(rows)) if kind == _BATCH:
-            batch = decode_batch(packed)
-            return PartitionEntry(
-                batch.log_time_ms, batch.commands, tuple(decode_command(row) for row in rows)
-            )
-        case (1, kind, int(), int(log_time_ms), _, _, bool(), int(heartbeat_ms)) if kind == _BIRTH:
-            return PartitionEntry(log_time_ms, heartbeat_ms=heartbeat_ms)
-    raise ProtocolError(
-        f"entry of a partition's log: expected format 1, found {str(items)[:80]}; read it with the release that wrote it"
-    )
 
 
 def multicast_values(
@@ -69,11 +31,13 @@ def multicast_values(
 ) -> Iterator[tuple[Any, ...]]:
     """The rows of `multicast` of one entry; `head`: server, instance, file and offset."""
     _, group, index, term, _, position, _, payload = fields
-    entry = decode_partition_entry(payload)
-    for at, command in enumerate(entry.commands, position):
+    entry = decode_entry(payload)
+    if isinstance(entry, BirthEntry):
+        return
+    for at, command in enumerate(entry.batch.commands, position):
         said = _topic_fields(command)
         yield (
-            *(*head, group, index, term, at, standing, entry.log_time_ms),
+            *(*head, group, index, term, at, standing, entry.batch.log_time_ms),
             *(said.get(name) for name in _MULTICAST),
         )
 
@@ -81,14 +45,17 @@ def multicast_values(
 def claim_values(head: tuple[Any, ...], fields: EntryFields, *, standing: str) -> Iterator[tuple[Any, ...]]:
     """The rows of `claims` of one entry; a birth is shown as the `configure` that it amounts to."""
     _, group, index, term, _, position, _, payload = fields
-    entry = decode_partition_entry(payload)
-    found: Sequence[claims.Command] = entry.claims
-    if entry.heartbeat_ms is not None:
-        found = (claims.Configure(entry.heartbeat_ms),)
-    for at, command in enumerate(found, position + len(entry.commands)):
+    entry = decode_entry(payload)
+    found: Sequence[claims.Command]
+    if isinstance(entry, BirthEntry):
+        first, log_time_ms, found = position, entry.log_time_ms, (claims.Configure(entry.heartbeat_ms),)
+    else:
+        first, log_time_ms = position + len(entry.batch.commands), entry.batch.log_time_ms
+        found = entry.claims
+    for at, command in enumerate(found, first):
         said = _claim_fields(command)
         yield (
-            *(*head, group, index, term, at, standing, entry.log_time_ms),
+            *(*head, group, index, term, at, standing, log_time_ms),
             *(said.get(name) for name in _CLAIMS),
         )
 

@@ -24,6 +24,7 @@ from onyxlog.audits.source.file_tables import (
 )
 from onyxlog.audits.source.history_rows import history_values, is_history
 from onyxlog.audits.source.options import Options
+from onyxlog.audits.source.recording_rows import RECORDED, recording_values
 from onyxlog.audits.source.server_log import ServerLog, Span
 from onyxlog.audits.source.survey import with_committed
 from onyxlog.audits.source.wal_rows import WAL_TABLES, WalPiece, read_wal
@@ -63,6 +64,8 @@ def read_piece(piece: Piece, fs: FileSystem | None = None) -> Iterator[Values]:
             yield from delivery_values(fs, piece)
         case FilePiece("events"):
             yield from event_values(fs, piece)
+        case FilePiece(table) if table in RECORDED:
+            yield from recording_values(piece)
         case FilePiece("histories"):
             yield from history_values(piece.path)
         case FilePiece("files"):
@@ -88,7 +91,17 @@ def plan(options: Options, found: Found, fs: FileSystem | None = None) -> list[P
         return (
             [*_wal_pieces(options, logs, known)] if name in WAL_TABLES else [surveyed(options, logs, known)]
         )
-    return [*file_pieces(options, found, fs)]
+    return [*_published(options, found, fs), *file_pieces(options, found, fs)]
+
+
+def _published(options: Options, found: Found, fs: FileSystem) -> list[Piece]:
+    """What peers said of their replicas, in the logs of servers, beside what they recorded themselves."""
+    if options.table.name != "replica_digests":
+        return []
+    logs = [ServerLog(fs, directory) for directory in found.servers]
+    for log in logs:
+        log.advance()
+    return [*_wal_pieces(evolve(options, group=0), logs, judge(fs, logs, (0,)))]
 
 
 def judge(
@@ -228,6 +241,9 @@ def file_pieces(options: Options, found: Found, fs: FileSystem) -> Iterator[Piec
             case "files":
                 yield FilePiece(name, "wal", directory)
                 yield FilePiece(name, "other", directory)
+    if name in RECORDED:
+        for path in found.recordings:
+            yield FilePiece(name, path)
     if name == "histories":
         for path in found.histories:
             if is_history(path):

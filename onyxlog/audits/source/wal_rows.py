@@ -13,6 +13,7 @@ from onyxlog.audits.source.directories import ServerDirectory
 from onyxlog.audits.source.entry_rows import COMMANDS, entry_values
 from onyxlog.audits.source.following import PlacedFrame, Position
 from onyxlog.audits.source.partition_rows import claim_values, multicast_values
+from onyxlog.audits.source.published import published_values
 from onyxlog.audits.source.server_log import Span, fields_of
 from onyxlog.audits.source.survey import Cut, Spot, Survey
 from onyxlog.audits.tables.placed import Standing
@@ -127,7 +128,10 @@ class _Rows:
                     frame=frame.number, payloads=piece.payloads,
                 )  # fmt: skip
             elif fields[4] == COMMANDS:
-                if piece.table == "commands":
+                if piece.table == "replica_digests":
+                    if group == 0:
+                        yield from published_values(head, fields)
+                elif piece.table == "commands":
                     if group == 0:
                         yield from command_values(head, fields, standing=standing, payloads=piece.payloads)
                 elif group != 0:

@@ -23,6 +23,7 @@ def job_finds(spark: Any, tables: Mapping[str, Sequence[Any]], checks: Iterable[
     from onyxlog.audits.jobs.keyed import violations_in, violations_of
     from onyxlog.audits.jobs.tables import ROWS
 
+    spark.conf.set("spark.sql.execution.arrow.maxRecordsPerBatch", "7")  # a batch ends in the middle of a key
     frames = frames_of_rows(spark, tables)
     return [one for check in checks for one in violations_in(violations_of(check, spark, frames, ROWS))]
 

@@ -426,7 +426,9 @@ def test_topics_tell_where_everything_is_and_only_what_is_not_known(served: Serv
     (topic,) = answer["topics"]
     assert topic[:3] == [created, "orders", 1]
     assert len(answer["digest"]) == 16
-    assert set(answer["servers"]) == {member["server"] for member in served.client.one({"type": "members"})["members"]}
+    assert set(answer["servers"]) == {
+        member["server"] for member in served.client.one({"type": "members"})["members"]
+    }
     again = served.client.one({"type": "topics", "digest": answer["digest"]})
     assert again["digest"] == answer["digest"]
     assert "topics" not in again

@@ -1,0 +1,50 @@
+"""Rows of `replica_digests` from the log of the coordination group: what peers published of their replicas."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from typing import Any, Final
+
+from onyxlog.errors import EntryError
+from onyxlog.peer.publishing import decode
+from zraft.storage.records import EntryFields
+from zraft.tree import txn
+
+PATH: Final = re.compile(r"/onyx/(?P<tenancy>[^/]+)/state/digests/[^/]+")
+_WRITES: Final = frozenset({txn.PUT, txn.SET_DATA, txn.CREATE, txn.CREATE2})
+
+
+def published_values(head: tuple[Any, ...], fields: EntryFields) -> Iterator[tuple[Any, ...]]:
+    """The rows of one COMMANDS entry; `head`: server, instance, file and offset.
+
+    A repeat of a write that was done before is shown again: it says the same.
+    """
+    server, instance, path, offset = head
+    _, wall_time, batches = txn.unpack_entry(fields[7])
+    for _, _, _, _, runs in batches:
+        for _, _, commands in runs:
+            for command in commands:
+                for tenancy, data in _writes(command):
+                    try:
+                        found = decode(data, "digest")
+                    except EntryError:
+                        continue  # of another release; it is for peers of that to complain
+                    yield (
+                        *(tenancy, found.group, found.position, "published", found.chain, None, wall_time),
+                        *(server, instance, path, offset),
+                    )
+
+
+def _writes(command: Any) -> Iterator[tuple[str, bytes]]:
+    """(tenancy, data) of what the command writes where digests are published."""
+    match command:
+        case (txn.ONCE, _, _, inner):
+            yield from _writes(inner)
+        case (txn.MULTI, tuple(parts)):
+            for part in parts:
+                yield from _writes(part)
+        case (int(opcode), str(path), bytes(data), *_) if opcode in _WRITES:
+            named = PATH.fullmatch(path)
+            if named is not None:
+                yield named["tenancy"], data

@@ -1,0 +1,88 @@
+"""Rows of what peers recorded: entries and replica digests, gossip, reads of the log; a file per incarnation of a group."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from mmap import ACCESS_READ, mmap
+from typing import Final
+
+from onyxlog.audits.source.file_tables import FilePiece, Values
+from onyxlog.peer.recording import Heading, Kind, PlacedRecord, read_recording
+from onyxlog.replica.codec import decode_record, name_of
+
+RECORDED: Final = frozenset({"onyx_entries", "replica_digests", "gossip", "log_reads"})
+
+
+def recording_values(piece: FilePiece) -> Iterator[Values]:
+    """The rows of a table that one recording has, from `first` up to `end`, which are ends of records.
+
+    Raises:
+        EntryError: the file is damaged, or another release's.
+    """
+    with _mapped(piece.path) as data:
+        if not data:
+            return
+        heading, records = read_recording(data, piece.path, piece.first)
+        for placed in records:
+            if piece.end is not None and placed.end > piece.end:
+                return
+            yield from _rows(piece, heading, placed)
+
+
+def recorded_bytes(path: str, known: int) -> int:
+    """Up to where it holds whole records, if it does up to `known`."""
+    with _mapped(path) as data:
+        if not data:
+            return 0
+        end = known
+        for placed in read_recording(data, path, known)[1]:
+            end = placed.end
+        return end
+
+
+@contextmanager
+def _mapped(path: str) -> Iterator[mmap | bytes]:
+    """The file as it is now; b"" if it is empty."""
+    with open(path, "rb") as file:
+        if not os.fstat(file.fileno()).st_size:
+            yield b""
+            return
+        data = mmap(file.fileno(), 0, access=ACCESS_READ)
+        try:
+            yield data
+        finally:
+            data.close()
+
+
+def _rows(piece: FilePiece, heading: Heading, placed: PlacedRecord) -> Iterator[Values]:
+    kind, seq, at_ms, *said = placed.values
+    whose = (heading.tenancy, heading.group)
+    where = (piece.path, placed.offset)
+    match piece.table, kind, said:
+        case "onyx_entries", Kind.ORIGIN, [position, chain, digest, origin]:
+            yield (
+                *(*whose, seq, position, "origin", "", None, 0, at_ms, "", chain, digest, origin),
+                *where,
+            )
+        case "onyx_entries", Kind.ENTRY, [position, chain, digest, source, entry]:
+            record = decode_record(entry, f"{piece.path}, offset {placed.offset}")
+            yield (
+                *(*whose, seq, position, name_of(record.command), record.author, record.cause),
+                *(record.at_ms, at_ms, source, chain, digest, entry, *where),
+            )
+        case "replica_digests", Kind.ORIGIN | Kind.ENTRY, [position, chain, digest, *_]:
+            yield (*whose, position, "recorded", chain, digest, at_ms, 0, "", *where)
+        case "gossip", Kind.RECEIVED, [position, sender, publisher, first, stream, root, hops]:
+            yield (
+                *(*whose, seq, at_ms, "received", position, sender, publisher, first, stream, root, hops, 0),
+                *where,
+            )
+        case "gossip", Kind.SENT, [position, publisher, copies, stream, root, hops]:
+            yield (
+                *(*whose, seq, at_ms, "sent", position, "", publisher, False, stream, root, hops, copies),
+                *where,
+            )
+        case "log_reads", Kind.LOG_READ, [reason, first, count]:
+            yield (*whose, seq, at_ms, reason, first, count, *where)
