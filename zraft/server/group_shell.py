@@ -13,7 +13,6 @@ from zraft.errors import ZraftError
 from zraft.ids import GroupId
 from zraft.raft.snapshot import SnapshotMeta
 from zraft.server import delivery_tasks
-from zraft.server.configured import delivery_settings
 from zraft.server.delivery_reading import DeliveryReaders, ReadDeliveries, ReadResult
 from zraft.server.delivery_tasks import DeliveryPerformer
 from zraft.server.delivery_thread import DeliveryThread
@@ -26,6 +25,7 @@ from zraft.server.snapshot_thread import SnapshotThread
 from zraft.server.stored_groups import RecoveredGroups, open_stores, read_images
 from zraft.server.wal_thread import WalThread
 from zraft.storage.delivery.disk import DeliveryDisk
+from zraft.storage.delivery.settings import DeliverySettings
 from zraft.storage.directory import DataDirectory
 from zraft.storage.errors import DiskFullError
 from zraft.storage.filesystem import FileSystem
@@ -46,7 +46,7 @@ log = structlog.get_logger()
 class GroupFiles:
     """Snapshots and deliveries of groups on this disk. Opened before the log, for what the log may lack they have."""
 
-    def __init__(self, fs: FileSystem, directory: DataDirectory, config: ServerConfig) -> None:
+    def __init__(self, fs: FileSystem, directory: DataDirectory, settings: DeliverySettings) -> None:
         """Blocks while all newest snapshots are read and verified.
 
         Raises:
@@ -54,7 +54,7 @@ class GroupFiles:
         """
         self._stores = open_stores(fs, directory)
         self.snapshots = GroupSnapshotDisk(fs, directory, self._stores)
-        self.deliveries = DeliveryDisk(fs, directory, delivery_settings(config))
+        self.deliveries = DeliveryDisk(fs, directory, settings)
         self.performer = DeliveryPerformer(fs, self.deliveries)
         for store in self._stores.values():
             for damage in store.damaged:
