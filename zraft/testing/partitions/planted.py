@@ -80,20 +80,6 @@ def born_again() -> Sequence[Patch]:
     return [(PartitionMachine, "_apply", apply), (Partitions, "_follow", lead)]
 
 
-@plant("D-9", "a leader begins before an entry of its own term is applied")
-def leads_too_early() -> Sequence[Patch]:
-    original = Partitions._follow
-
-    def follow(self: Partitions, hosted: HostedPartition, replica: Replica) -> None:
-        noop, replica.raft.noop_index = replica.raft.noop_index, 0
-        try:
-            original(self, hosted, replica)
-        finally:
-            replica.raft.noop_index = noop
-
-    return [(Partitions, "_follow", follow)]
-
-
 @plant("D-9", "a leadership goes on when its server leads no more")
 def leads_on() -> Sequence[Patch]:
     original = Partitions._follow
