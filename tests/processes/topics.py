@@ -7,7 +7,8 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Final
 
@@ -23,6 +24,18 @@ from zraft_client.topics.requests import Refused
 PATIENT_S: Final = 180.0
 FETCH_BYTES: Final = 1 << 20
 ASK_S: Final = 10.0
+
+
+def wait_count(count: Callable[[], int], wanted: int, what: str) -> None:
+    """Until `count` is at least `wanted`, however slow the machine is: what is given up is a standstill."""
+
+    def more(before: int) -> int | None:
+        found = count()
+        return found if found > before else None
+
+    reached = count()
+    while reached < wanted:
+        reached = wait_until(partial(more, reached), f"{reached + 1} of {wanted} {what}", PATIENT_S)
 
 
 class ProducerProcess:
@@ -70,13 +83,12 @@ class ProducerProcess:
 
     def wait_delivered(self, more: int, *, places: frozenset[Place] | None = None) -> None:
         """Until so many more than now are told."""
-        wanted = self.delivered(places) + more
 
-        def reached() -> bool:
+        def count() -> int:
             assert self.process.poll() is None, f"{self.name} ended: {self._log.read_text()[-3000:]}"
-            return self.delivered(places) >= wanted
+            return self.delivered(places)
 
-        wait_until(reached, f"{wanted} messages of {self.name} to be delivered", PATIENT_S)
+        wait_count(count, count() + more, f"messages of {self.name} to be delivered")
 
     def kill(self) -> None:
         self.process.kill()
