@@ -10,13 +10,14 @@ import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 from tests.processes.cluster import ROOT, Cluster, wait_until
 from zraft.ids import GroupId
 from zraft.testing.topic_chaos.journal import Key, Outcome, Sent, key_of, read_journal
 from zraft.testing.topic_chaos.oracles import Judged, Place, Read, Reading, judge
 from zraft_client import Client, ClientError
+from zraft_client.calls import Request
 from zraft_client.topics import Metadata, Topics, requests
 from zraft_client.topics.payloads import decode_content
 from zraft_client.topics.requests import Refused
@@ -160,7 +161,8 @@ async def leader_of(cluster: Cluster, group: GroupId) -> int | None:
         host = str(cluster.servers[number].address)
         try:
             async with Client(host, timeout_s=ASK_S) as client:
-                return not isinstance(await client.ask(requests.offset(group, b"nobody")), Refused)
+                asked: Request[Any] = requests.offset(group, b"nobody")
+                return not isinstance(await client.ask(asked), Refused)
         except ClientError:
             return False
 
