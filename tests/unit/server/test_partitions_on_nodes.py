@@ -14,10 +14,11 @@ from zraft.topics.producer import Ending
 from zraft.topics.registry_commands import DeleteTopic
 
 
-
 def _files_of_groups(data: Path) -> list[Path]:
     return [
-        path for path in (data / "groups").rglob("*") if path.is_file() and path.relative_to(data).parts[1] != "0"
+        path
+        for path in (data / "groups").rglob("*")
+        if path.is_file() and path.relative_to(data).parts[1] != "0"
     ]
 
 
