@@ -38,6 +38,10 @@ def served(tmp_path_factory: pytest.TempPathFactory) -> Path:
             nodes.start(lost)
             await nodes.until(lambda: all(nodes.leader_of(group) for group in groups))
             await sending.send((groups, b"after %d" % number) for number in range(5))
+            for group in groups:
+                delivered = [one.payload for one in await nodes.fetch(nodes.leader_of(group), group)]
+                for node in nodes.nodes.values():
+                    await nodes.same(node, group, delivered)
 
     asyncio.run(run())
     age(root)
