@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Final
 
 from attrs import frozen
 
-from onyxlog.audits.jobs.keyed import violations_in, violations_of
 from onyxlog.audits.jobs.tables import ROWS
 from onyxlog.audits.rules.check import Check, Rule
 from onyxlog.audits.rules.violation import Violation, order_of
@@ -91,14 +90,16 @@ def _result(
     violations_max: int,
     clock: Callable[[], float],
 ) -> CheckResult:
+    # What needs Arrow is imported where it is used: reports of findings need no Spark.
+    from onyxlog.audits.jobs.keyed import violations_in, violations_of
+
     began = clock()
     missing = tuple(name for name in check.tables if not counts.get(name, 0))
     found: list[Violation] = []
-    if len(missing) < len(check.tables):
-        # Without some of its tables a check judges what the others have.
+    verdict = Verdict.NO_DATA
+    if len(missing) < len(check.tables) and not set(missing).intersection(check.needed):
         found = violations_in(violations_of(check, spark, frames, ROWS).limit(violations_max + 1))
-    needed = missing if check.inputs[0].table in missing or len(missing) == len(check.tables) else ()
-    verdict = Verdict.BROKEN if found else Verdict.NO_DATA if needed else Verdict.HOLDS
+        verdict = Verdict.BROKEN if found else Verdict.HOLDS
     return CheckResult(
         rule=rule.id,
         promise=check.promise,

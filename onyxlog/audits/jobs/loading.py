@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Final
 from attrs import frozen
 
 from onyxlog.audits.jobs.auditing import Progress, no_progress
-from onyxlog.audits.jobs.frames import frames_of_rows, registered
 from onyxlog.audits.measurements import Measurements
 from onyxlog.audits.tables import TABLES
 
@@ -42,6 +41,8 @@ def load(
     Raises:
         AuditError: nothing of ours is below the paths.
     """
+    from onyxlog.audits.jobs.frames import frames_of_rows, registered
+
     frames = frames_of_rows(
         spark, {"measured_tests": measurements.tests, "measured_trials": measurements.trials}
     )
@@ -53,6 +54,17 @@ def load(
         reader.option("paths", json.dumps(list(paths))).load().write.mode("overwrite").parquet(target)
         frames[name] = spark.read.parquet(target)
         counts[name] = frames[name].count()
+    if counts.get("entries"):
+        reader = (
+            spark.read.format("zraft")
+            .option("table", "entries")
+            .option("entries", "live")
+            .option("group", "0")
+        )
+        frames["entry_payloads"] = (
+            reader.option("payloads", "true").option("paths", json.dumps(list(paths))).load()
+        )
+        counts["entry_payloads"] = counts["entries"]
     parallel = spark.sparkContext.defaultParallelism
     wanted = max(parallel, max(counts.values()) // ROWS_PER_PARTITION + 1)
     spark.conf.set("spark.sql.shuffle.partitions", str(wanted))

@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Final
 
+from attrs import evolve
+
 from onyxlog.audits.errors import AuditError
 from onyxlog.audits.rules.acyclicity import ACYCLICITY
-from onyxlog.audits.rules.check import Rule
+from onyxlog.audits.rules.check import Check, Rule
 from onyxlog.audits.rules.claim_intervals import CLAIM_INTERVALS
 from onyxlog.audits.rules.commit_rule import COMMIT_RULE
 from onyxlog.audits.rules.configurations import CONFIGURATIONS
@@ -23,15 +25,39 @@ from onyxlog.audits.rules.multicast_integrity import MULTICAST_INTEGRITY
 from onyxlog.audits.rules.onyx_invariants import ONYX_INVARIANTS
 from onyxlog.audits.rules.partition_logs import PARTITION_LOGS
 from onyxlog.audits.rules.published_figures import PUBLISHED_FIGURES
+from onyxlog.audits.rules.reexecution import (
+    EPHEMERALS,
+    NUMBERS,
+    ONCE_ONLY,
+    STATES,
+    EphemeralLives,
+    GrowingNumbers,
+    OnceOnly,
+    reexecution,
+)
 from onyxlog.audits.rules.replica_digests import REPLICA_DIGESTS
 from onyxlog.audits.rules.sequential_znodes import SEQUENTIAL_ZNODES
 from onyxlog.audits.rules.session_ends import SESSION_ENDS
 from onyxlog.audits.rules.stamps import STAMPS
 from onyxlog.audits.rules.state_machine_safety import STATE_MACHINE_SAFETY
 from onyxlog.audits.rules.watch_events import WATCH_EVENTS
+from onyxlog.audits.snapshot_states import state_of
+
+_REEXECUTED: Final[dict[str, tuple[Check, ...]]] = {
+    "S6": (reexecution(STATES, load=state_of, states=True),),
+    "S8": (reexecution(ONCE_ONLY, load=state_of, observers=(OnceOnly,)),),
+    "S10": (reexecution(EPHEMERALS, load=state_of, observers=(EphemeralLives,)),),
+    "S11": (reexecution(NUMBERS, load=state_of, observers=(GrowingNumbers,)),),
+}
+"""Promises that the log shows only when it is carried out again."""
+
+
+def _with_reexecution(rule: Rule) -> Rule:
+    return evolve(rule, checks=(*rule.checks, *_REEXECUTED.get(rule.id, ())))
+
 
 RULES: Final[dict[str, Rule]] = {
-    rule.id: rule
+    rule.id: _with_reexecution(rule)
     for rule in (
         *(
             ELECTION_SAFETY,

@@ -1,7 +1,7 @@
 """S3: what was committed is in the log of every later leader. Pure.
 
-Servers note how far was committed, and in which term they learned it: by then a leader of that term or an earlier one
-had committed it. So a leader of any later term must have it.
+Who leads notes what it commits: from its first entry on, that is committed in its own term, so every later leader must have
+it. What others note of commits, or it noted of those before its own, may have been committed later than its entry's term.
 """
 
 from __future__ import annotations
@@ -10,6 +10,8 @@ from bisect import bisect_left
 from collections.abc import Iterator, Sequence
 from itertools import groupby
 from typing import Final
+
+import attrs
 
 from onyxlog.audits.rules.check import Check, Derived, Input, Row, Rule, Tables
 from onyxlog.audits.rules.violation import Violation, violation_at
@@ -31,7 +33,7 @@ def _reach(rows: Iterator[EventRow]) -> Iterator[Violation]:
             if row.kind == "committed":
                 if newest is None or row.index > newest.index:
                     newest = row
-            elif committed is not None and row.index < committed.index:
+            elif committed is not None and row.index <= committed.index:
                 yield violation_at(
                     row,
                     rule=RULE,
@@ -39,7 +41,7 @@ def _reach(rows: Iterator[EventRow]) -> Iterator[Violation]:
                     subject=f"leader of term {row.term}",
                     expected=f"a log up to {committed.index} at least, committed in term {committed.term} "
                     f"({committed.file}:{committed.file_offset})",
-                    found=f"a log up to {row.index}",
+                    found=f"its own first entry at {row.index}",
                 )
         committed = newest
 
@@ -118,6 +120,43 @@ CONTESTED: Final = Derived(
     rows=_contested,
 )
 
+
+def _by_leaders(tables: Tables) -> list[EventRow]:
+    found: list[EventRow] = []
+    leading: dict[tuple[int, str, int, int], EventRow] = {}
+    for row in sorted(tables.get("events", ()), key=lambda row: row.seq):
+        boot = (row.server, row.instance, row.group, row.boot)
+        if row.kind == "became_leader":
+            leading[boot] = row
+        elif row.kind == "stepped_down":
+            leading.pop(boot, None)
+        elif row.kind == "committed" and boot in leading:
+            own = leading[boot]
+            if row.term == own.term and row.index >= own.index:
+                found.append(row)
+    return found
+
+
+LEADER_COMMITS: Final = Derived(
+    name="leader_commits",
+    row=EventRow,
+    needs=("events",),
+    sql=(
+        (
+            "noted_leaderships",
+            "SELECT *, last_value(if(kind IN ('became_leader', 'stepped_down'), struct(kind, term, `index`), NULL), true) "
+            "OVER (PARTITION BY server, instance, `group`, boot ORDER BY seq) AS lead FROM events",
+        ),
+        (
+            "leader_commits",
+            f"SELECT {', '.join(f'`{each.name}`' for each in attrs.fields(EventRow))} FROM noted_leaderships "
+            "WHERE kind = 'committed' AND lead.kind = 'became_leader' AND term = lead.term AND `index` >= lead.`index`",
+        ),
+    ),
+    rows=_by_leaders,
+)
+"""What leaders noted of commits in their own term, while they led."""
+
 LEADER_COMPLETENESS: Final = Rule(
     id=RULE,
     title="Leader completeness",
@@ -125,17 +164,23 @@ LEADER_COMPLETENESS: Final = Rule(
     checks=(
         Check(
             REACH,
-            (Input("events", ("group",), ("term", "index"), {"kind": ("committed", "became_leader")}),),
+            (
+                Input("leader_commits", ("group",), ("term", "index")),
+                Input("events", ("group",), ("term", "index"), {"kind": ("became_leader",)}),
+            ),
             _reach,
+            derived=(LEADER_COMMITS,),
+            needed=("events",),
         ),
         Check(
             CONFLICTS,
             (
-                Input("events", ("group",), (0, "term", "index"), {"kind": ("committed",)}),
+                Input("leader_commits", ("group",), (0, "term", "index")),
                 Input("contested_entries", ("group",), (1, "index", "server")),
             ),
             _conflicts,
-            derived=(CONTESTED,),
+            derived=(LEADER_COMMITS, CONTESTED),
+            needed=("events", "entries"),
         ),
     ),
 )

@@ -74,6 +74,7 @@ def _starts(history: Sequence[Operation]) -> Iterator[State]:
     if len(unknown) == 1:
         ((value, version),) = unknown
         yield Present(value, version or 0)
+    yield Present(ANONYMOUS, 0)
     versions = [one.version for one in history if one.outcome is Outcome.OK and one.version is not None]
     if versions:
         yield Present(ANONYMOUS, max(0, min(versions) - 1))

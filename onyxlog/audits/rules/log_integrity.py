@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from typing import Final
 
 from onyxlog.audits.rules.check import Check, Input, Row, Rule
-from onyxlog.audits.rules.leader_completeness import Frontier
+from onyxlog.audits.rules.leader_completeness import LEADER_COMMITS, Frontier
 from onyxlog.audits.rules.violation import Violation, violation_at
 from onyxlog.audits.tables.entries import EntryRow
 from onyxlog.audits.tables.events import EventRow
@@ -62,7 +62,7 @@ def _contiguous(rows: Iterator[EntryRow | TruncationRow]) -> Iterator[Violation]
 
 
 def _kept(rows: Iterator[Row]) -> Iterator[Violation]:
-    """What the server itself knew to be committed, by term; then its terms and truncations as it wrote them."""
+    """What the server itself committed as a leader, by term; then its terms and truncations as it wrote them."""
     frontier = Frontier()
     term = 0
     for row in rows:
@@ -79,7 +79,7 @@ def _kept(rows: Iterator[Row]) -> Iterator[Violation]:
                     promise=KEPT,
                     subject=f"truncation of the log of server {row.server} in term {term}",
                     index=row.from_index,
-                    expected=f"entry {row.from_index} kept: this server knew in term {known} that it is committed",
+                    expected=f"entry {row.from_index} kept: this server led term {known} and committed it",
                     found=f"entries {row.from_index} to {row.last_index} truncated",
                 )
 
@@ -109,15 +109,24 @@ LOG_INTEGRITY: Final = Rule(
                 Input("entries", LOG, ("frame", "file_offset", "index")),
             ),
             _contiguous,
+            suspects="SELECT DISTINCT server, instance, `group` FROM (SELECT server, instance, `group`, `index`, term, "
+            "position, previous_term, lag(`index`) OVER w AS index_before, lag(term) OVER w AS term_before, "
+            "lag(position + `count`) OVER w AS position_next FROM entries WINDOW w AS "
+            "(PARTITION BY server, instance, `group` ORDER BY frame, file_offset, `index`)) "
+            "WHERE `index` != index_before + 1 OR term < term_before OR position != position_next "
+            "OR term < previous_term UNION SELECT DISTINCT server, instance, `group` FROM truncations",
+            needed=("entries",),
         ),
         Check(
             KEPT,
             (
-                Input("events", LOG, (0, "term", "index"), {"kind": ("committed",)}),
+                Input("leader_commits", LOG, (0, "term", "index")),
                 Input("hard_states", LOG, (1, "frame", "file_offset")),
                 Input("truncations", LOG, (1, "frame", "file_offset"), {"cause": ("truncate",)}),
             ),
             _kept,
+            derived=(LEADER_COMMITS,),
+            needed=("events",),
         ),
         Check(
             FILES,

@@ -69,7 +69,8 @@ def _values(record: history.Record) -> tuple[Any, ...]:
             zxid = (None, None, None, record.zxid)  # returned_us, outcome, code, zxid
             return (
                 *("event", session, server, record.at_us, None, record.path, *zxid),
-                *((None,) * 10, record.type, None, None, None),
+                *(None,) * 10,
+                *(record.type, None, None, None),
             )
         case history.Connected():
             return (

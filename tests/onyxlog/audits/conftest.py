@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -36,19 +35,22 @@ def age(path: Path) -> None:
 @pytest.fixture(scope="session")
 def spark() -> Iterator[Any]:
     """A small local session; tests that take it carry the mark `spark`."""
-    sql = pytest.importorskip("pyspark.sql", reason="needs the extra `audits`")
-    os.environ.update(PYSPARK_PYTHON=sys.executable, SPARK_LOCAL_IP="127.0.0.1")
-    session = (
-        sql.SparkSession.builder.master("local[1]")
-        .appName("tests")
-        .config("spark.sql.shuffle.partitions", "2")
-        .config("spark.ui.enabled", "false")
-        .config("spark.driver.host", "127.0.0.1")
-        .config("spark.driver.bindAddress", "127.0.0.1")
-        .config("spark.ui.showConsoleProgress", "false")
-        .config("spark.sql.execution.arrow.maxRecordsPerBatch", "7")
-        .getOrCreate()
+    pytest.importorskip("pyspark", reason="needs the extra `audits`")
+    from onyxlog.audits.session import SessionSettings, close_session, open_session
+
+    session = open_session(
+        SessionSettings(
+            master="local[1]",
+            memory="700m",
+            partitions=2,
+            more={
+                # Plans of a few rows are not worth compiling.
+                "spark.sql.codegen.wholeStage": "false",
+                "spark.sql.codegen.factoryMode": "NO_CODEGEN",
+                "spark.sql.adaptive.enabled": "false",
+                "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1",
+            },
+        )
     )
-    session.sparkContext.setLogLevel("OFF")
     yield session
-    session.stop()
+    close_session(session)

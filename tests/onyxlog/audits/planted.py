@@ -92,7 +92,7 @@ def a_term_goes_back(tables: Tables) -> None:
 @plant("S1", "one leader per term", server=3, group=0, index=1, file="server-3/journal", offset=70)
 def two_leaders_of_a_term(tables: Tables) -> None:
     row = next(row for row in tables["events"] if row.kind == "became_leader" and row.term == 1)
-    tables["events"].append(evolve(row, **placed(3, 70, "journal"), seq=7))
+    tables["events"].append(evolve(row, **placed(3, 70, "journal"), seq=70))
 
 
 @plant(
@@ -130,9 +130,9 @@ def an_entry_follows_another(tables: Tables) -> None:
     change(tables, "entries", lambda row: (row.server, row.group, row.index) == (2, 0, 8), previous_term=1)
 
 
-@plant("S3", "a leader's log reaches what was committed", server=2, group=0, index=3, file="server-2/journal")
+@plant("S3", "a leader's log reaches what was committed", server=2, group=0, index=4, file="server-2/journal")
 def a_leader_lacks_what_was_committed(tables: Tables) -> None:
-    change(tables, "events", lambda row: row.kind == "became_leader" and row.term == 2, index=3)
+    change(tables, "events", lambda row: row.kind == "became_leader" and row.term == 2, index=4)
 
 
 @plant(
@@ -157,6 +157,7 @@ def two_entries_are_committed_at_an_index(tables: Tables) -> None:
         durable_term=3,
         digest=hashed("another"),
     )
+    change(tables, "events", lambda row: (row.server, row.kind, row.index) == (3, "committed", 8), term=3)
 
 
 @plant(
@@ -182,18 +183,32 @@ def a_snapshot_is_not_the_state(tables: Tables) -> None:
     change(tables, "snapshots", lambda row: row.server == 2, digest=hashed("wrong"))
 
 
-@plant("S5", "a commit index does not go back", server=3, index=2, expected="8 or higher, in term 2 or later")
+@plant("S5", "a commit index does not go back", server=3, index=2, expected="8 or higher, of term 2 or later")
 def a_commit_index_goes_back(tables: Tables) -> None:
     row = next(row for row in tables["events"] if row.server == 3 and row.kind == "committed")
-    tables["events"].append(evolve(row, seq=9, index=2, term=2, file_offset=90))
+    tables["events"].append(evolve(row, seq=90, index=2, term=1, file_offset=90))
+
+
+@plant("S5", "a leader commits by an entry of its term", server=2, index=5, found="one of term 1", offset=36)
+def a_leader_counts_replicas_of_an_older_entry(tables: Tables) -> None:
+    row = next(
+        row for row in tables["events"] if row.server == 2 and (row.kind, row.index) == ("committed", 5)
+    )
+    tables["events"].remove(row)
+    # It leads from 30 on, with entry 6 as its first one.
+    tables["events"] += [evolve(row, seq=35, index=4, file_offset=35), evolve(row, seq=36, file_offset=36)]
 
 
 @plant(
-    "S5", "a leader commits by an entry of its term", server=2, index=5, found="one of term 1", offset=1500
+    "S5",
+    "a commit names an entry of the log",
+    server=3,
+    index=8,
+    expected="an entry of term 3",
+    found="of term 2",
 )
-def a_leader_counts_replicas_of_an_older_entry(tables: Tables) -> None:
-    row = next(row for row in tables["events"] if row.server == 2 and row.kind == "became_leader")
-    tables["events"].append(evolve(row, kind="committed", seq=3, index=5, votes=(), file_offset=35))
+def a_commit_is_of_an_entry_that_is_not_there(tables: Tables) -> None:
+    change(tables, "events", lambda row: (row.server, row.kind, row.index) == (3, "committed", 8), term=3)
 
 
 @plant("S6", "a log has no gap and its terms do not go back", server=2, group=0, index=6, expected="index 5")
@@ -214,10 +229,10 @@ def a_position_is_skipped(tables: Tables) -> None:
         )
 
 
-@plant("S6", "nothing committed is truncated", server=3, group=0, index=4, offset=1840)
+@plant("S6", "nothing committed is truncated", server=1, group=0, index=4, offset=1840)
 def what_was_committed_is_truncated(tables: Tables) -> None:
     tables["truncations"].append(
-        evolve(tables["truncations"][0], **placed(3, 1840), frame=84, from_index=4, last_index=8, last_term=2)
+        evolve(tables["truncations"][0], **placed(1, 1840), frame=84, from_index=4, last_index=8, last_term=2)
     )
 
 
@@ -231,6 +246,11 @@ def what_was_committed_is_truncated(tables: Tables) -> None:
 )
 def a_file_is_damaged(tables: Tables) -> None:
     change(tables, "files", lambda row: row.server == 2, damage="checksum of frame 7", file_offset=777)
+
+
+@plant("S6", "states are the fold of the log", server=4, group=0, index=7, file="server-4/journal", offset=7)
+def a_state_is_not_that_of_the_log(tables: Tables) -> None:
+    change(tables, "events", lambda row: (row.server, row.index) == (4, 7), digest=hashed("wrong"))
 
 
 @plant("S7", "configurations follow one another by joint ones", server=1, group=0, index=8)

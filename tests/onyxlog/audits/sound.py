@@ -33,6 +33,7 @@ from onyxlog.replica.commands import AddVirtualPeer, Command, Entry, Gc, JoinDir
 from onyxlog.replica.digests import CHAIN_START, digest
 from onyxlog.replica.playing import play
 from onyxlog.replica.replica import Replica
+from tests.onyxlog.audits import executed
 
 Tables = dict[str, list[Any]]
 INSTANCES: Final = {1: "a1", 2: "b2", 3: "c3"}
@@ -126,6 +127,12 @@ def _group_0(tables: Tables) -> None:
     )
 
 
+def _executed(tables: Tables) -> None:
+    """Another server's log with its payloads, which can be carried out again."""
+    tables["entry_payloads"], noted = executed.rows()
+    tables["events"] += noted
+
+
 def _journal(server: int) -> list[EventRow]:
     noted: list[dict[str, Any]] = [
         {"kind": "committed", "term": 1, "index": 3},
@@ -135,11 +142,13 @@ def _journal(server: int) -> list[EventRow]:
         {"kind": "digest", "term": 2, "index": 8, "digest": hashed("state", 8)},
     ]
     if server == 1:
-        noted.insert(0, {"kind": "became_leader", "term": 1, "index": 0, "votes": (1, 2)})
+        noted.insert(0, {"kind": "became_leader", "term": 1, "index": 1, "votes": (1, 2)})
+        noted.insert(4, {"kind": "stepped_down", "term": 1, "index": 6})
     if server == 2:
-        noted.insert(3, {"kind": "became_leader", "term": 2, "index": 5, "votes": (2, 3)})
+        noted.insert(3, {"kind": "became_leader", "term": 2, "index": 6, "votes": (2, 3)})
     return [
-        EventRow(**placed(server, 10 * n, "journal"), boot=1, seq=n, **one) for n, one in enumerate(noted)
+        EventRow(**placed(server, 10 * n, "journal"), boot=1, seq=10 * n, **one)
+        for n, one in enumerate(noted)
     ]
 
 
@@ -427,9 +436,9 @@ def sound() -> Tables:
         for name in (
             *("entries", "commands", "hard_states", "truncations", "members", "snapshots", "deliveries"),
             *("multicast", "claims", "events", "replica_digests", "onyx_entries", "gossip", "log_reads"),
-            *("histories", "files", "measured_tests", "measured_trials"),
+            *("histories", "files", "measured_tests", "measured_trials", "entry_payloads"),
         )
     }
-    for fill in (_group_0, _clients, _partitions, _peers, _benchmark):
+    for fill in (_group_0, _clients, _partitions, _peers, _benchmark, _executed):
         fill(tables)
     return tables

@@ -1,0 +1,19 @@
+"""States as snapshots' files hold them: what re-execution begins with. Reads the file where the task runs."""
+
+from __future__ import annotations
+
+from onyxlog.audits.rules.reexecution import StateRow
+from zraft.errors import StorageError
+from zraft.offline.reading import machine_of
+from zraft.storage.filesystem import ReadOnlyFileSystem
+from zraft.storage.snapshot_format import SnapshotFile
+from zraft.tree.machine import Machine
+
+
+def state_of(row: StateRow) -> Machine | None:
+    """The state of a snapshot; None if its file is gone (a newer one took its place) or damaged, which S6 reports."""
+    try:
+        with SnapshotFile(ReadOnlyFileSystem(), row.file) as file:
+            return machine_of(file.blocks(), row.file)
+    except StorageError:
+        return None

@@ -1,0 +1,156 @@
+"""Logs carried out again: equal states, and a witness where a server or the state machine itself was wrong."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+from attrs import evolve
+
+from onyxlog.audits.rules import reexecution as r
+from onyxlog.audits.rules.check import Check, judged
+from onyxlog.audits.rules.violation import Violation
+from onyxlog.audits.tables.snapshots import SnapshotRow
+from tests.onyxlog.audits.executed import NOTED, PLACE, entries, rows
+from zraft.offline.replay import apply_entry
+from zraft.tree import txn
+from zraft.tree.machine import Machine
+
+CHECKS = {
+    r.STATES: r.reexecution(r.STATES, load=r.nothing_loaded, states=True),
+    r.ONCE_ONLY: r.reexecution(r.ONCE_ONLY, load=r.nothing_loaded, observers=(r.OnceOnly,)),
+    r.EPHEMERALS: r.reexecution(r.EPHEMERALS, load=r.nothing_loaded, observers=(r.EphemeralLives,)),
+    r.NUMBERS: r.reexecution(r.NUMBERS, load=r.nothing_loaded, observers=(r.GrowingNumbers,)),
+}
+
+
+def tables() -> dict[str, list[Any]]:
+    of_entries, of_events = rows()
+    return {"entry_payloads": of_entries, "events": of_events, "snapshots": []}
+
+
+def state_after(index: int) -> Machine:
+    machine = Machine()
+    for entry in entries()[:index]:
+        apply_entry(machine, entry)
+    return machine
+
+
+def snapshot(index: int) -> SnapshotRow:
+    digest = state_after(index).digest().to_bytes(16, "big")
+    return SnapshotRow(**PLACE, file="server-4/snap", group=0, index=index, digest=digest)
+
+
+@pytest.mark.parametrize("check", CHECKS.values(), ids=CHECKS)
+def test_a_log_that_was_carried_out_as_it_stands_breaks_nothing(check: Check) -> None:
+    assert judged(check, tables()) == []
+
+
+def test_the_log_does_what_is_judged() -> None:
+    """Otherwise the test above means nothing."""
+    machine = state_after(6)
+    assert {"/q/n-0000000001", "/once", "/e"} <= {path for path, _ in machine.nodes.items()}
+    assert machine.find("/e").ephemeral_owner in machine.sessions  # type: ignore[union-attr]
+    assert state_after(7).find("/e") is None
+
+
+@pytest.mark.parametrize("index", NOTED)
+def test_a_state_that_the_log_does_not_lead_to_is_found_at_its_index(index: int) -> None:
+    planted = tables()
+    planted["events"] = [
+        evolve(row, digest=bytes(16)) if row.index == index else row for row in planted["events"]
+    ]
+    (found,) = judged(CHECKS[r.STATES], planted)
+    assert (found.rule, found.server, found.group, found.index) == ("S6", 4, 0, index)
+    assert (found.file, found.offset) == ("server-4/journal", index)
+    assert found.found == bytes(16).hex()
+    assert found.expected.startswith(state_after(index).digest().to_bytes(16, "big").hex())
+
+
+def test_a_snapshot_that_is_not_the_fold_of_the_log_is_found() -> None:
+    planted = tables()
+    planted["snapshots"] = [evolve(snapshot(4), digest=bytes(16))]
+    found = judged(CHECKS[r.STATES], planted)
+    assert [(one.index, one.file) for one in found] == [(4, "server-4/snap")]
+
+
+def test_a_log_is_replayed_from_each_snapshot_on() -> None:
+    """Each piece by itself: so a state that is wrong before a snapshot says nothing against one after it."""
+    loaded: list[int] = []
+
+    def load(row: r.StateRow) -> Machine:
+        loaded.append(row.index)
+        return state_after(row.index)
+
+    given = tables()
+    given["snapshots"] = [snapshot(3), snapshot(6)]
+    given["entry_payloads"] = [row for row in given["entry_payloads"] if row.index > 3]
+    check = r.reexecution(r.STATES, load=load, states=True)
+    assert judged(check, given) == []
+    assert loaded == [3, 6]
+    given["events"] = [evolve(row, digest=bytes(16)) for row in given["events"]]
+    assert [one.index for one in judged(check, given)] == [5, 7]
+
+
+def test_what_follows_a_gap_is_not_judged() -> None:
+    planted = tables()
+    planted["events"] = [evolve(row, digest=bytes(16)) for row in planted["events"]]
+    planted["entry_payloads"] = [row for row in planted["entry_payloads"] if row.index != 3]
+    assert judged(CHECKS[r.STATES], planted) == []
+
+
+# Bugs of the state machine itself -----------------------------------------------------------------------------------
+
+
+def wrong(monkeypatch: pytest.MonkeyPatch, opcode: int, change: Callable[[Machine, Any, Any], Any]) -> None:
+    """Change what commands of this kind come to."""
+    original = Machine.execute
+
+    def execute(self: Machine, command: Any) -> object:
+        result = original(self, command)
+        return change(self, command, result) if command[0] == opcode else result
+
+    monkeypatch.setattr(Machine, "execute", execute)
+
+
+def only(promise: str) -> Iterator[Violation]:
+    for name, check in CHECKS.items():
+        if name != r.STATES:
+            for one in judged(check, tables()):
+                assert one.promise == promise, one.line()
+                yield one
+
+
+def test_a_numbered_command_that_is_carried_out_twice_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    wrong(
+        monkeypatch,
+        txn.ONCE,
+        lambda machine, command, result: (machine.last_zxid, machine.position, *result[2:]),
+    )
+    (found,) = only(r.ONCE_ONLY)
+    assert (found.rule, found.server, found.index, found.offset) == ("S8", 4, 6, 600)
+    assert found.subject.startswith("command 1 of session")
+
+
+def test_an_ephemeral_that_is_left_behind_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    def left(machine: Machine, command: Any, result: Any) -> Any:
+        before = state_after(6).find("/e")
+        assert before is not None
+        machine.nodes.insert("/e", before)
+        return result
+
+    wrong(monkeypatch, txn.CLOSE_SESSION, left)
+    (found,) = only(r.EPHEMERALS)
+    assert (found.rule, found.index, found.expected) == ("S10", 7, "/e gone")
+
+
+def test_a_number_that_is_given_again_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    def again(machine: Machine, command: Any, result: Any) -> Any:
+        if result.__class__ is tuple and result[0] == "/q/n-0000000001":
+            return "/q/n-0000000000", result[1]
+        return result
+
+    wrong(monkeypatch, txn.CREATE, again)
+    (found,) = only(r.NUMBERS)
+    assert (found.rule, found.index, found.found) == ("S11", 4, "0")
