@@ -68,6 +68,12 @@ FOLLOWED: Final = (
         "events", (("S4", "one state per index"),), ("group", "index"), "index", where="kind = 'digest'"
     ),
     Followed(
+        "deliveries",
+        (("S16", "replicas deliver alike"),),
+        ("group", "offset"),
+        "offset",
+    ),
+    Followed(
         "hard_states",
         (("S1", "a vote is given once"),),
         ("server", "instance", "group"),
