@@ -322,6 +322,12 @@ class GroupsConfig:
         4, 1, 1_024, "Leaderships of groups that are moved to their preferred servers at a time."
     )
     transfer_pause_ticks: int = _count(20, 1, 60_000, "Time between two beginnings of such a move.")
+    digest_interval: int = _count(
+        1_024,
+        1,
+        1_000_000_000,
+        "Entries of a group between two digests of its state that its members compare.",
+    )
 
 
 @frozen(kw_only=True)

@@ -51,7 +51,11 @@ class LogClient:
     async def reader(self) -> AsyncIterator[LogReader]:
         entries = self._client.subscribe_log(self._directory, PREFIX)
         async with entries:
-            yield LogReader(entries, self._payloads)
+            reader = LogReader(entries, self._payloads)
+            try:
+                yield reader
+            finally:
+                await reader.close()
 
 
 class LogSender:
@@ -95,3 +99,8 @@ class LogReader:
                 Read(number, (number + 1, 0, 0, 0), (1 + header.producer, header.number), entry.data)
             )
         return {0: reads}
+
+    async def close(self) -> None:
+        if self._next is not None:
+            self._next.cancel()
+            await asyncio.gather(self._next, return_exceptions=True)

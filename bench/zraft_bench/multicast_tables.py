@@ -196,13 +196,8 @@ def steps(results: MulticastResults) -> Table:
         k = one.fanout
         rows.append(
             (
-                *(
-                    f"{k}",
-                    f"{one.commits}",
-                    f"{one.steps}",
-                    f"{one.per_message:.2f}",
-                    f"{k * (k - 1)} to {one.bound}",
-                ),
+                *(f"{k}", f"{one.commits}", f"{one.steps}", f"{one.per_message:.2f}"),
+                *(f"{k * (k - 1)} to {one.bound}", _bundles(one)),
                 *_shown(None if cell is None else cell.latency.get(str(k)))[:2],
                 _state(one.reason),
             )
@@ -212,18 +207,24 @@ def steps(results: MulticastResults) -> Table:
             "destinations",
             "commits one after the other",
             "steps",
-            "messages between groups",
+            "proposals between groups",
             "k(k-1) to k(k-1)+k",
         ),
-        *("told p50 ms", "p99 ms", "state"),
+        *("bundles", "told p50 ms", "p99 ms", "state"),
     )
     notes = (
         "Steps at the leaders: the request, two for each commit, and what one leader says to another between two commits. "
-        "Read from the logs of the groups, message by message.",
+        "Read from the logs of the groups, message by message. Bundles: all that leaders on different servers said to each "
+        "other for each message; confirmations, floors and repeats included.",
     )
     return Table(
-        "Steps of a message that is alone", head, tuple(rows), (7,), notes, _failed_of(results.genuine)
+        "Steps of a message that is alone", head, tuple(rows), (8,), notes, _failed_of(results.genuine)
     )
+
+
+def _bundles(one: GenuineResult) -> str:
+    sent = [server.sent for server in one.servers]
+    return f"{sum(sent) / one.messages:.2f}" if one.messages and sent and min(sent) >= 0 else NONE
 
 
 def genuineness(results: MulticastResults) -> Table:

@@ -83,6 +83,7 @@ class _Worker:
             self.loop.run_forever()
         finally:
             self.loop.run_until_complete(self.client.close())
+            self.loop.run_until_complete(_cancel_the_rest())
             self.loop.run_until_complete(self.loop.shutdown_asyncgens())
             asyncio.set_event_loop(None)
             self.loop.close()
@@ -185,6 +186,14 @@ class _Worker:
             nowhere = os.open(os.devnull, os.O_RDWR)
             os.dup2(nowhere, descriptor)
             os.close(nowhere)
+
+
+async def _cancel_the_rest() -> None:
+    """What was begun in the loop and not closed before the client: it ends with it, as with `asyncio.run`."""
+    rest = asyncio.all_tasks() - {asyncio.current_task()}
+    for task in rest:
+        task.cancel()
+    await asyncio.gather(*rest, return_exceptions=True)
 
 
 _workers: weakref.WeakSet[_Worker] = weakref.WeakSet()

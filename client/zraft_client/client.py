@@ -10,6 +10,7 @@ import asyncio
 import contextlib
 import random
 import ssl
+import weakref
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Final, TypeVar
 
@@ -138,6 +139,7 @@ class Client(AsyncCalls):
         self._session: Session | None = None
         self._state = ConnectionState.SUSPENDED
         self._listeners: list[Listener] = []
+        self._siblings: weakref.WeakSet[Client] = weakref.WeakSet()
         self._subscriptions: dict[Subscription[Any], None] = {}
         self._connection: Connection | None = None
         self._server: Address | None = None
@@ -236,6 +238,8 @@ class Client(AsyncCalls):
         for subscription in list(self._subscriptions):
             subscription.refused(closed)
         self._subscriptions.clear()
+        for sibling in list(self._siblings):
+            await sibling.close()
 
     # -- state
 
@@ -447,8 +451,13 @@ class Client(AsyncCalls):
         return AsyncDictionary(self, name)
 
     def sibling(self, address: Address) -> Client:
-        """A client of one server of the same cluster, with what this one shows of itself, and without a session."""
-        return Client(
+        """A client of one server of the same cluster, with what this one shows of itself, and without a session.
+
+        It ends with this one, if not before. Raises ClosedError if this one has ended.
+        """
+        if self._state is ConnectionState.CLOSED:
+            raise ClosedError("the client was closed")
+        found = Client(
             [address],
             session=False,
             session_timeout_s=self._session_timeout_s,
@@ -460,6 +469,8 @@ class Client(AsyncCalls):
             server_hostname=self._server_hostname,
             rng=self._calls.rng,
         )
+        self._siblings.add(found)
+        return found
 
     # -- subscriptions
 

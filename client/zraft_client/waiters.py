@@ -43,8 +43,9 @@ class SubscriptionWaiter:
     def set_exception(self, error: ClientError) -> None:
         if isinstance(error, NotSentError):
             return  # the connection was lost: it is asked again on the next one
-        if isinstance(error, FailedError) and error.code is Code.CONNECTION_LOSS:
-            self._client.again(self._subscription)  # a server without a quorum: it may have one soon
+        if isinstance(error, FailedError) and (error.retriable or error.code is Code.CONNECTION_LOSS):
+            # A server without a quorum, or that has just started and knows no topics yet: soon it may.
+            self._client.again(self._subscription)
             return
         self._subscription.refused(error)
         self._client.forget(self._subscription)

@@ -7,6 +7,7 @@ pyarrow, pandas) has to be installed there, and the data has to be at the same p
 from __future__ import annotations
 
 import os
+import shutil
 import sys
 import tempfile
 import threading
@@ -29,6 +30,8 @@ if TYPE_CHECKING:
 SHIPPED: Final = ("onyxlog", "zraft", "zraft_client")
 LOCAL: Final = "127.0.0.1"
 PROGRESS_INTERVAL_S: Final = 0.25
+_SCRATCH: Final = "spark.zraft.scratch"
+"""Where a session notes its own directory, so that it can be removed at the end."""
 STOP_TIMEOUT_S: Final = 10.0
 
 _LOGGING: Final = """\
@@ -96,6 +99,7 @@ def open_session(settings: SessionSettings) -> SparkSession:
         "spark.sql.execution.arrow.pyspark.enabled": "true",
         "spark.sql.session.timeZone": "UTC",
         "spark.sql.warehouse.dir": f"{scratch}/warehouse",
+        _SCRATCH: scratch,
         "spark.log.level": "ERROR",
     }
     if local:
@@ -195,7 +199,10 @@ class ProgressReporter:
 def close_session(spark: SparkSession) -> None:
     """Stop it, and the JVM that it started."""
     gateway = spark.sparkContext._gateway
+    scratch = spark.sparkContext.getConf().get(_SCRATCH)
     spark.stop()
+    if scratch is not None:
+        shutil.rmtree(scratch, ignore_errors=True)
     process = getattr(gateway, "proc", None)
     if process is None:
         return

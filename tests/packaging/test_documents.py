@@ -22,6 +22,7 @@ NODE_ID = re.compile(r"`tests/([a-z_/]+\.py)::(test_[a-z0-9_]+)`")
         ("ZATT.md", NODE_ID, 15),
         ("ONYXLOG.md", NODE_ID, 5),
         ("CLAIMS.md", NODE_ID, 30),
+        ("KAFKALITE.md", NODE_ID, 12),
     ],
 )
 def test_every_test_that_a_document_names_exists(document: str, form: re.Pattern[str], least: int) -> None:

@@ -69,11 +69,33 @@ ALLOWED: Final[dict[str, tuple[str, ...]]] = {
         *("zraft.operator.protocol", "zraft.operator.requests"),
     ),
     "zraft.testing": (*SHARED, *SETTINGS, *STATE, *EDGES, "zraft.groups", "zraft.server", "zraft.topics"),
+    # whole servers of partitions, whose consumers claim
+    "zraft.testing.partitions": (
+        *SHARED,
+        *STATE,
+        *EDGES,
+        "zraft.claims",
+        "zraft.groups",
+        "zraft.server",
+        "zraft.testing",
+        "zraft.topics",
+    ),
     # runs what decides on both sides of a claim
     "zraft.testing.claims": (
         *(*SHARED, "zraft.claims", "zraft_client.claims"),
         *("zraft.testing.broken", "zraft.testing.planted_registry", "zraft.testing.schedule"),
         "zraft.testing.seed_runs",
+    ),
+    # judges what real servers did, by what they and their consumers wrote down
+    "zraft.testing.topic_chaos": (
+        *(
+            *SHARED,
+            *STATE,
+            "zraft.claims",
+            "zraft.server.partition_entries",
+            "zraft.server.partition_machine",
+        ),
+        *("zraft.testing.broken", "zraft.testing.claims.checks", "zraft.testing.multicast.checks"),
     ),
     # the outside of a server: they talk to it through its port
     "zraft.status": (*SHARED, *SETTINGS),

@@ -60,6 +60,11 @@ KNOWN_SEEDS = {
     "once_forgets_on_attach": 6,
     "will_dropped": 3,
     "truncated_visible": 3,
+    "producers_outlive_sessions": 3,
+    "one_report_is_enough": 3,
+    "difference_without_closed": 3,
+    "former_disks_forgotten": 3,
+    "history_survives_restore": 17,
 }
 """When a change of the simulator or the product moves a schedule, `--planted NAME` finds another seed."""
 

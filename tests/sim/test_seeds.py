@@ -18,6 +18,7 @@ from zraft.testing.natives import KINDS as NATIVE_KINDS
 from zraft.testing.profile import Mode, roll
 from zraft.testing.simulate import KINDS_FROM_SEEDS, MEANS_FROM_SEEDS, emptiness, run_seed
 from zraft.testing.simulation import Report, Simulation
+from zraft.testing.topics import KINDS as TOPIC_KINDS
 
 QUICK_SEEDS = range(40)
 
@@ -126,7 +127,7 @@ def test_kind_of_operation_that_never_happens_in_a_long_range_is_reported() -> N
     """The checks of an operation that nobody asks for any more can only pass."""
     result = run_seed(1)
     assert result.report is not None
-    kinds = (*KINDS, *NATIVE_KINDS)
+    kinds = (*KINDS, *NATIVE_KINDS, *TOPIC_KINDS)
     assert tuple(kind for kind, _ in result.report.operations) == kinds
     all_but_one = tuple((kind, int(kind != "TTL reaped")) for kind in kinds)
     reports = [evolve(result.report, operations=all_but_one)] * KINDS_FROM_SEEDS

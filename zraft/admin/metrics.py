@@ -19,7 +19,15 @@ from prometheus_client.core import (
     SummaryMetricFamily,
 )
 
-from zraft.admin.status import ClientTraffic, Durations, MemberStatus, PeerTraffic, RaftStatus, Status
+from zraft.admin.status import (
+    ClientTraffic,
+    Durations,
+    MemberStatus,
+    PeerTraffic,
+    RaftStatus,
+    Status,
+    TopicsStatus,
+)
 from zraft.wire.monitor import monitor_values
 from zraft.wire.statistics import Distribution
 
@@ -94,6 +102,7 @@ def families(status: Status) -> Iterator[Metric]:
     if status.raft is not None:
         yield from _raft(status.raft)
     yield from _members(status.members)
+    yield from _topics(status.topics)
     yield from _clients(status.clients)
     if status.peers is not None:
         yield from _peers(status.peers)
@@ -227,6 +236,28 @@ def _members(members: tuple[MemberStatus, ...]) -> Iterator[Metric]:
     for part in PARTS:
         parts.add_metric([part], sum(member.part == part for member in members))
     yield parts
+
+
+def _topics(topics: TopicsStatus) -> Iterator[Metric]:
+    yield _gauge("topics", "Topics of the cluster.", topics.topics)
+    yield _gauge("topic_partitions", "Partitions of all topics.", topics.partitions)
+    yield _gauge(
+        "topic_partitions_missing",
+        "Partitions that topics should have and have not.",
+        topics.partitions_missing,
+    )
+    yield _gauge(
+        "topic_partitions_moving", "Partitions on their way to other servers.", topics.partitions_moving
+    )
+    yield _gauge(
+        "topic_partitions_deleting",
+        "Partitions of deleted topics that are not gone.",
+        topics.partitions_deleting,
+    )
+    yield _gauge("topic_producers", "Producers of all sessions.", topics.producers)
+    yield _gauge(
+        "topic_producers_closed", "Producers that ended and are not forgotten yet.", topics.producers_closed
+    )
 
 
 def _clients(clients: ClientTraffic) -> Iterator[Metric]:

@@ -70,6 +70,23 @@ class SnapshotStatus:
 
 
 @frozen(kw_only=True)
+class TopicsStatus:
+    """Topics of the whole cluster, as this server has applied them.
+
+    Of the partitions, `missing` are not created yet, `moving` are on their way to other disks, `deleting` are of topics that
+    are gone. `producers_closed` ended, and something of theirs may be left.
+    """
+
+    topics: int = 0
+    partitions: int = 0
+    partitions_missing: int = 0
+    partitions_moving: int = 0
+    partitions_deleting: int = 0
+    producers: int = 0
+    producers_closed: int = 0
+
+
+@frozen(kw_only=True)
 class PeerTraffic:
     """Datagrams to and from other servers since the start; `refused` by reason, `errors` by (direction, errno name)."""
 
@@ -138,6 +155,7 @@ class Status:
     settings_differ: tuple[str, ...]
     feature_level: int = 1
     """In force (D-5)."""
+    topics: TopicsStatus = TopicsStatus()
     snapshot: SnapshotStatus | None = None
     snapshot_received: tuple[int, int] | None = None
     """(bytes here, bytes of all) of a snapshot that the leader is sending."""

@@ -24,6 +24,7 @@ def summary(status: Status) -> dict[str, Any]:
         "reasons": list(status.reasons),
         "mode": None if statistics is None else statistics.mode.value,
         "feature_level": status.feature_level,
+        "topics": asdict(status.topics),
         "snapshot": None if status.snapshot is None else asdict(status.snapshot),
         "snapshot_received": status.snapshot_received,
         "log_bytes": status.log_bytes,

@@ -65,7 +65,7 @@ class GroupHost(Placing):
         )
         for server, instance in {**description.founders, **self._vouched}.items():
             raft.vouch(server, instance)
-        replica = Replica(group, raft, machine, self.now)
+        replica = Replica(group, raft, machine, self.now, self.settings.digest_interval)
         replica.preferred = description.preferred
         if stored.snapshot is not None:
             meta, image = stored.snapshot

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Mapping
+from typing import Final
 
 from attrs import frozen
 
@@ -12,6 +14,9 @@ from zraft.raft.core import Raft
 from zraft.raft.log import Log
 from zraft.raft.messages import EntryKind, HardState
 from zraft.raft.snapshot import SnapshotMeta
+
+DIGESTS_KEPT: Final = 4
+"""As long as a leader may take to ask for one."""
 
 
 @frozen
@@ -38,6 +43,7 @@ class Replica:
         retired: the group has left this server. What is here answers whoever asks, and does nothing by itself.
         shown: what the other servers' covers were last brought in line with.
         taken_from: the server in whose cover this server follows here.
+        digests: the newest (index, digest of the state after that entry), one every `digest_interval` entries (D-26).
         reads: (context, index) of reads that wait for their index to be applied.
     """
 
@@ -45,6 +51,8 @@ class Replica:
         "applied_index",
         "asleep",
         "born",
+        "digest_interval",
+        "digests",
         "group",
         "kept_bytes",
         "machine",
@@ -60,7 +68,9 @@ class Replica:
         "wanted",
     )
 
-    def __init__(self, group: GroupId, raft: Raft, machine: StateMachine, born: int) -> None:
+    def __init__(
+        self, group: GroupId, raft: Raft, machine: StateMachine, born: int, digest_interval: int = 1_024
+    ) -> None:
         self.group = group
         self.raft = raft
         self.machine = machine
@@ -77,6 +87,8 @@ class Replica:
         self.shown: tuple[int, int, int] = (0, 0, 0)
         self.taken_from: ServerId | None = None
         self.reads: list[tuple[int, int]] = []
+        self.digest_interval = digest_interval
+        self.digests: deque[tuple[int, int]] = deque(maxlen=DIGESTS_KEPT)
 
     def restored(self, meta: SnapshotMeta, image: bytes) -> None:
         """A durable snapshot is the state from now on."""
@@ -84,6 +96,7 @@ class Replica:
         self.applied_index = self.snapshot_index = meta.index
         self.next_position = meta.next_position
         self.kept_bytes = 0
+        self.digests.clear()
 
     def apply(self, bytes_max: int) -> bool:
         """Apply what is committed and durable here (D-7), at most about so much at once; True if anything was."""
@@ -100,6 +113,8 @@ class Replica:
                         return True
                 self.applied_index = entry.index
                 self.next_position = entry.next_position
+                if not entry.index % self.digest_interval:
+                    self.digests.append((entry.index, machine.digest()))
                 left -= len(entry.payload) + 1
         return True
 

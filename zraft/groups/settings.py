@@ -38,6 +38,7 @@ class GroupSettings:
         transfers_at_once: leaderships that are being moved to their preferred servers at a time.
         transfer_pause_ticks: time between two beginnings of such a move, and after which one that failed is tried
             again, times the tries so far.
+        digest_interval: entries of a group between two digests of its state that its members compare.
     """
 
     raft: RaftSettings = field(factory=_raft_settings)
@@ -51,6 +52,7 @@ class GroupSettings:
     snapshots_at_once: int = 2
     transfers_at_once: int = 4
     transfer_pause_ticks: int = 20
+    digest_interval: int = 1_024
 
     def validate(self) -> None:
         """Check each value, and the relations between them.

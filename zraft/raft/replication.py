@@ -41,8 +41,11 @@ class Replication:
         self.followers = {server: self._progress(server, next_index) for server in followers}
 
     def add(self, server: ServerId) -> None:
-        """A member more, or another disk of one: nothing is known of it, its acknowledgements begin anew."""
-        self.followers[server] = self._progress(server, self._log.last_index + 1)
+        """A member more, or another disk of one: nothing is known of it, its acknowledgements begin anew.
+
+        The entry that made it one is tried first: without an entry to send, it could not be asked where it stands.
+        """
+        self.followers[server] = self._progress(server, self._log.last_index)
 
     def _progress(self, server: ServerId, next_index: int) -> Progress:
         progress = Progress(server, next_index, self._settings)

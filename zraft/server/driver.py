@@ -202,6 +202,7 @@ class Driver:
                 machine=self.machine,
                 submit=lambda command: self.submit(command, lambda _: None),
                 outbox=self._outbox,
+                send_bytes_per_s=settings.snapshots.send_bytes_per_s,
                 log_end=stored.log.last_index,
             )
         self._founding = stored.log.last_index == 0

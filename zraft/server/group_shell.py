@@ -13,7 +13,6 @@ from zraft.errors import ZraftError
 from zraft.ids import GroupId
 from zraft.raft.snapshot import SnapshotMeta
 from zraft.server import delivery_tasks
-from zraft.server.configured import delivery_settings
 from zraft.server.delivery_reading import DeliveryReaders, ReadDeliveries, ReadResult
 from zraft.server.delivery_tasks import DeliveryPerformer
 from zraft.server.delivery_thread import DeliveryThread
@@ -26,6 +25,7 @@ from zraft.server.snapshot_thread import SnapshotThread
 from zraft.server.stored_groups import RecoveredGroups, open_stores, read_images
 from zraft.server.wal_thread import WalThread
 from zraft.storage.delivery.disk import DeliveryDisk
+from zraft.storage.delivery.settings import DeliverySettings
 from zraft.storage.directory import DataDirectory
 from zraft.storage.errors import DiskFullError
 from zraft.storage.filesystem import FileSystem
@@ -46,7 +46,7 @@ log = structlog.get_logger()
 class GroupFiles:
     """Snapshots and deliveries of groups on this disk. Opened before the log, for what the log may lack they have."""
 
-    def __init__(self, fs: FileSystem, directory: DataDirectory, config: ServerConfig) -> None:
+    def __init__(self, fs: FileSystem, directory: DataDirectory, settings: DeliverySettings) -> None:
         """Blocks while all newest snapshots are read and verified.
 
         Raises:
@@ -54,7 +54,7 @@ class GroupFiles:
         """
         self._stores = open_stores(fs, directory)
         self.snapshots = GroupSnapshotDisk(fs, directory, self._stores)
-        self.deliveries = DeliveryDisk(fs, directory, delivery_settings(config))
+        self.deliveries = DeliveryDisk(fs, directory, settings)
         self.performer = DeliveryPerformer(fs, self.deliveries)
         for store in self._stores.values():
             for damage in store.damaged:
@@ -131,6 +131,15 @@ class GroupShell:
 
     def carry_out(self, effects: Effects) -> None:
         """What a turn of the driver asks of the disks for groups, but for the common frame."""
+        groups = self._driver.groups
+        assert groups is not None
+        for problems in (groups.snapshots.problems, groups.transfers.receiver.problems):
+            while problems:
+                log.error("snapshot of a group failed", problem=problems.pop(0))
+        while groups.digests.alarms:
+            log.error("states of a group differ", problem=groups.digests.alarms.pop(0))
+        while self._partitions.notices:
+            log.error("partition stopped", problem=self._partitions.notices.popleft())
         for group, index in effects.group_compactions:
             self._wal.compact(group, index)
         for task in effects.group_tasks:
@@ -143,8 +152,6 @@ class GroupShell:
             taken += 1
         refused = deliveries[taken:]
         self._refused_total += len(refused)
-        groups = self._driver.groups
-        assert groups is not None
         groups.refused(refused)
 
     def read(self, task: ReadDeliveries) -> None:
@@ -181,6 +188,13 @@ class GroupShell:
             "groups_edges_sent_total": groups.edges_sent_total,
             "groups_snapshots_total": of_host.snapshots_total,
             "groups_snapshots_failed_total": groups.snapshots.failed_total,
+            "groups_digests_compared_total": groups.digests.compared_total,
+            "groups_digest_alarms_total": groups.digests.alarms_total,
+            "groups_receiving": groups.transfers.receiver.active,
+            "groups_installed_total": groups.transfers.receiver.installed_total,
+            "groups_transfers_failed_total": groups.transfers.receiver.failed_total,
+            "groups_transfer_bytes_sent_total": groups.transfers.sender.sent_bytes_total,
+            "groups_transfer_bytes_received_total": groups.transfers.receiver.received_bytes_total,
             "deliveries_open": len(self._files.deliveries.groups),
             "deliveries_files_open": self._files.deliveries.open_files,
             "deliveries_unsynced_groups": self._files.deliveries.dirty,

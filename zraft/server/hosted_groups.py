@@ -18,13 +18,15 @@ from zraft.groups.description import GroupDescription
 from zraft.groups.effects import GroupMessage
 from zraft.groups.host import GroupHost
 from zraft.groups.settings import GroupSettings
-from zraft.ids import GroupId
+from zraft.ids import GroupId, ServerId
 from zraft.raft.core import Raft
 from zraft.raft.messages import Message as RaftMessage
 from zraft.raft.role import Role
 from zraft.server import delivery_tasks
+from zraft.server.group_digests import GroupComparison
 from zraft.server.group_snapshots import GroupSnapshots
 from zraft.server.group_tasks import GroupResult, GroupTask, RemoveFiles, TakeSnapshot
+from zraft.server.group_transfers import FETCHES, OF_TRANSFERS, GroupTransfers
 from zraft.server.identity import Identity
 from zraft.server.outbox import Outbox
 from zraft.server.partitions_port import PartitionsPort
@@ -32,13 +34,16 @@ from zraft.server.stored_groups import StoredGroups
 from zraft.server.topic_service import TopicService
 from zraft.storage.delivery.values import Mark
 from zraft.storage.records import Record
+from zraft.storage.snapshot_format import SnapshotInfo
 from zraft.topics.codec import encode_registry
 from zraft.topics.registry_commands import Placed
 from zraft.topics.registry_values import GroupRecord
 from zraft.transport.messages import (
     Bundle,
     Edge,
+    GroupDigests,
     GroupLeader,
+    GroupVerdict,
     PeerMessage,
     Sender,
     SharedHeartbeat,
@@ -97,6 +102,7 @@ class HostedGroups:
     Args:
         machine: the coordination group's state.
         submit: put a command into the coordination group's log.
+        send_bytes_per_s: what is sent of snapshots and deliveries, to all followers together.
 
     Attributes:
         host: decides for each group.
@@ -115,6 +121,7 @@ class HostedGroups:
         machine: Machine,
         submit: Callable[[Command], None],
         outbox: Outbox,
+        send_bytes_per_s: int,
         log_end: int,
     ) -> None:
         """`log_end`: where the coordination group's log ended when this process started."""
@@ -128,7 +135,10 @@ class HostedGroups:
         self.partitions = hosting.partitions
         self.topics = hosting.topics
         self.snapshots = GroupSnapshots(identity, self.host, hosting.partitions, entropy)
+        self.transfers = GroupTransfers(self.host, send_bytes_per_s, hosting.mark_of)
+        self.digests = GroupComparison(self.host)
         self._identity = identity
+        self._now_ms = 0
         self._stored = hosting.stored
         self._mark_of = hosting.mark_of
         self._machine = machine
@@ -153,6 +163,9 @@ class HostedGroups:
         """Messages about groups of one authenticated peer, in the order they came.
 
         The key of a cluster may be another cluster's too: only who the coordination group knows counts (D-1).
+
+        Raises:
+            DivergedError: the state of a group here is not the majority's (D-26).
         """
         if coordination is None or not coordination.knows(sender.server, sender.instance):
             return
@@ -160,6 +173,12 @@ class HostedGroups:
         for message in messages:
             if isinstance(message, _OF_CORES):
                 of_cores.append(message)
+            elif isinstance(message, OF_TRANSFERS):
+                self.transfers.on_message(sender.server, message, self._now_ms)
+            elif isinstance(message, GroupDigests):
+                self._say(self.digests.on_digests(sender.server, sender.instance, message))
+            elif isinstance(message, GroupVerdict):
+                self.digests.on_verdict(sender.server, message)
             elif isinstance(message, _OF_PARTITIONS):
                 self.bundles_received_total += isinstance(message, Bundle)
                 self.partitions.receive(sender.server, message)
@@ -179,10 +198,14 @@ class HostedGroups:
     def performed(self, task: GroupTask, result: GroupResult, now_ms: int) -> None:
         """The disk of snapshots has done a task."""
         match task:
-            case TakeSnapshot():
-                self.snapshots.performed(task, result, now_ms)
+            case TakeSnapshot(header):
+                if self.snapshots.performed(task, result, now_ms):
+                    assert isinstance(result, SnapshotInfo)
+                    self.transfers.newest[header.group] = result
             case RemoveFiles(group):
                 self._removed(group)
+            case _:
+                self.transfers.performed(task, result, now_ms)
 
     def delivered(self, task: delivery_tasks.Task, result: delivery_tasks.Result) -> None:
         """The disk of deliveries has done a task.
@@ -193,8 +216,15 @@ class HostedGroups:
         if isinstance(task, delivery_tasks.Remove):
             self._removed(task.group)
             return
-        if isinstance(task, delivery_tasks.Open) and isinstance(result, StorageError):
-            raise result
+        if isinstance(task, delivery_tasks.Open):
+            if isinstance(result, StorageError):
+                raise result
+            if isinstance(result, delivery_tasks.Opened) and task.group in self.host.groups:
+                self.transfers.logs[task.group] = result.log
+        if isinstance(task, FETCHES):
+            self.transfers.delivered(task, result, self._now_ms)
+            if not isinstance(task, delivery_tasks.CompleteFetch):
+                return
         self.partitions.performed(task, result)
 
     def refused(self, tasks: Sequence[delivery_tasks.Task]) -> None:
@@ -232,6 +262,7 @@ class HostedGroups:
             applied: how far the coordination group is applied.
             disk_free: no frame of the log is under way.
         """
+        self._now_ms = now_ms
         self._follow_table(coordination, applied)
         if not self.host.groups and not self._has_work:
             return None
@@ -250,14 +281,22 @@ class HostedGroups:
         self._remove_files(effects.forgotten)
         self._report_placed(effects.placed, now_ms)
         writes, syncs = self.snapshots.turn(effects.snapshots, cluster, now_ms, wall_ms)
-        self._compactions += effects.compactions
+        transfers = self.transfers.turn(effects.needs_snapshot, now_ms)
+        self._say(transfers.outgoing)
+        self._say(self.digests.turn(effects.applied))
+        self._compactions += [*effects.compactions, *self.transfers.take_compactions()]
         # A group is opened before anything is appended to it.
         deliveries = [*self._refused, *self._deliveries, *self.partitions.take_tasks(), *syncs]
+        deliveries += transfers.deliveries
         self._refused, self._deliveries = [], []
-        tasks, self._tasks = [*self._tasks, *writes], []
+        tasks, self._tasks = [*self._tasks, *writes, *transfers.tasks], []
         return GroupsShare(
             effects.records, tasks, deliveries, self._take_compactions(), self._due_in(effects.wake_in)
         )
+
+    def _say(self, messages: Iterable[tuple[ServerId, PeerMessage]]) -> None:
+        for to, message in messages:
+            self._outbox.send(to, message)
 
     @property
     def _has_work(self) -> bool:
@@ -270,15 +309,14 @@ class HostedGroups:
             or self._refused
             or self._compactions
             or self._frame_under_way
+            or self.transfers.active
         )
 
     def _due_in(self, wake_in: int | None) -> int | None:
         if self.host.stirred or self.partitions.wants_turn:
             return 0
-        later = self.partitions.wake_in
-        if wake_in is None or later is None:
-            return later if wake_in is None else wake_in
-        return min(wake_in, later)
+        due = [one for one in (wake_in, self.partitions.wake_in, self.transfers.wake_in) if one is not None]
+        return min(due, default=None)
 
     # -- the coordination group's table
 
@@ -328,6 +366,9 @@ class HostedGroups:
 
     def _create(self, row: GroupRecord) -> None:
         group = row.group
+        info = self._stored.newest(group)
+        if info is not None:
+            self.transfers.newest[group] = info
         stored = self._stored.take(group)
         expected = None
         if stored.snapshot is not None:
@@ -342,6 +383,8 @@ class HostedGroups:
         known = group in self.host.groups
         self.host.remove(group)
         self.snapshots.forget(group)
+        self.transfers.forget(group)
+        self.digests.forget(group)
         self._stored.drop(group)
         self._placed.pop(group, None)
         if known:

@@ -16,13 +16,14 @@ from zraft.errors import ConfigError
 from zraft.ids import Instance, ServerId
 from zraft.raft.core import Raft
 from zraft.raft.membership import Membership
+from zraft.raft.messages import MemberRole
 from zraft.server import reconciliation
 from zraft.server.divergence import DigestComparison
 from zraft.server.reconciliation import JoinRequest, Situation, next_step, refusals
 from zraft.transport.messages import Join, MemberReport, NotMember, PeerMessage, Verdict, Welcome
 from zraft.tree.features import LEVEL_OF_MEMBERS
 from zraft.tree.machine import Machine
-from zraft.tree.members import OBSERVER, PARTICIPANT, Wanted
+from zraft.tree.members import OBSERVER, PARTICIPANT, Wanted, WantedMember
 from zraft.tree.txn import FEATURE, MEMBERS, Command
 
 LOOK_INTERVAL_MS: Final = 50
@@ -177,12 +178,13 @@ class MembershipKeeper:
     def _reconcile(self, raft: Raft, machine: Machine, now_ms: int) -> None:
         if not machine.members or not raft.may_change_membership or not _has_applied_the_last(raft, machine):
             return
-        if not self._joins and reconciliation.is_as_wanted(raft.membership, machine.members):
+        wanted = self._wanted(raft, machine, now_ms)
+        if not self._joins and reconciliation.is_as_wanted(raft.membership, wanted):
             return
         situation = Situation(
             self._me,
             raft.membership,
-            machine.members,
+            wanted,
             self._joins,
             self._silences(raft, now_ms),
             # Asked for now: what its last disk had caught up with says nothing of a server's new one (D-1).
@@ -203,6 +205,34 @@ class MembershipKeeper:
             return
         if index is not None:
             self.notices.append(f"membership changes with entry {index}: {step.reason}")
+
+    def _wanted(self, raft: Raft, machine: Machine, now_ms: int) -> Wanted:
+        """Who is to belong for now: who has to leave stays while partitions of topics move away from it (D-18).
+
+        Without it their groups would have lost a disk each before they had another one. It is not waited for who does
+        not answer: what it held is copied from others.
+        """
+        members, groups = raft.membership.members, machine.registry.groups
+        leaving = [server for server in members if server not in machine.members]
+        if not leaving or not groups:
+            return machine.members
+        silences = self._silences(raft, now_ms)
+        wanted = dict(machine.members)
+        for server in leaving:
+            member = members[server]
+            belongs = member.role in (MemberRole.VOTER, MemberRole.OBSERVER)
+            if not belongs or silences.get(server, 0) >= reconciliation.DEAD_AFTER_MS:
+                continue
+            disk = (server, member.instance)
+            if any(disk in record.wanted or disk in record.former for record in groups.values()):
+                wanted[server] = WantedMember(member.voter, member.address)
+                self._tell(
+                    {
+                        server: f"server {server} leaves when the partitions of topics on its disk have moved, or when it "
+                        "is stopped (see `zraft topic describe`)"
+                    }
+                )
+        return wanted
 
     def _silences(self, raft: Raft, now_ms: int) -> dict[ServerId, int]:
         return {

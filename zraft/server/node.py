@@ -37,7 +37,7 @@ from zraft.server.client_connection import ClientConnection
 from zraft.server.client_protocol import ClientProtocol
 from zraft.server.client_tls import ClientTls
 from zraft.server.collector import Collector
-from zraft.server.configured import driver_settings, sasl_users
+from zraft.server.configured import delivery_settings, driver_settings, sasl_users
 from zraft.server.deadlines import Deadlines
 from zraft.server.delivery_reading import ReadDeliveries
 from zraft.server.divergence import DivergedError
@@ -119,7 +119,7 @@ class Node:
         directory = self._directory
         store = SnapshotStore.open(self._fs, directory, COORDINATION_GROUP)
         newest = store.newest
-        files = GroupFiles(self._fs, directory, config)
+        files = GroupFiles(self._fs, directory, delivery_settings(config))
         wal, recovered = Wal.open(
             self._fs,
             directory,

@@ -49,6 +49,7 @@ class PartitionMachine:
         partition, claims: None before the birth.
         error: why it stopped; "" while it has not.
         restored_total: how often a snapshot took the place of the state.
+        restored_offset: the offset of the next delivery in the last one.
     """
 
     def __init__(self, group: GroupId) -> None:
@@ -57,6 +58,7 @@ class PartitionMachine:
         self.claims: Claims | None = None
         self.error = ""
         self.restored_total = 0
+        self.restored_offset = 0
         self._last_stamp: Stamp | None = None
         self._fresh: list[AppliedEntry] = []
 
@@ -157,6 +159,7 @@ class PartitionMachine:
             self._last_stamp = mark.stamp
         self._fresh.clear()
         self.restored_total += 1
+        self.restored_offset = self.next_offset
 
     def digest(self) -> int:
         return int.from_bytes(blake2b(self.snapshot(), digest_size=16).digest())

@@ -34,6 +34,7 @@ from zraft.server.client_connection import ClientConnection, Phase
 from zraft.server.driver import Driver
 from zraft.server.environment import environment, memory
 from zraft.server.statistics import ProcessStatistics
+from zraft.server.topic_administration import topic_metrics, topics_status
 from zraft.transport.link import LinkStatistics
 from zraft.transport.udp import UdpStatistics
 from zraft.wire.monitor import summary_values
@@ -213,6 +214,7 @@ class Report:
             **summary_values("fsynctime", process.fsync.view()),
             **summary_values("election_time", process.elections.view()),
             "feature_level": driver.machine.feature_level,
+            **topic_metrics(driver.machine.registry),
             "raft_members": len(raft.membership.members),
             "raft_voters": len(raft.membership.voters),
             "raft_term": raft.term,
@@ -374,6 +376,7 @@ class Report:
             undigested=driver.machine.undigested,
             settings_differ=tuple(sorted(driver.settings_differ)),
             feature_level=driver.machine.feature_level,
+            topics=topics_status(driver.machine.registry),
             snapshot=self._snapshot(),
             snapshot_received=driver.snapshots.receiver.progress,
             log_bytes=sizes[1],

@@ -34,6 +34,9 @@ class StoredGroups(Protocol):
     def holds(self, group: GroupId) -> bool:
         """Whether it is one of them."""
 
+    def newest(self, group: GroupId) -> SnapshotInfo | None:
+        """Its newest snapshot, while it is not taken."""
+
     def take(self, group: GroupId) -> StoredGroup:
         """What the disk holds of it, which may be nothing; once."""
 
@@ -57,6 +60,10 @@ class RecoveredGroups:
 
     def holds(self, group: GroupId) -> bool:
         return group in self._groups or group in self._snapshots
+
+    def newest(self, group: GroupId) -> SnapshotInfo | None:
+        found = self._snapshots.get(group)
+        return None if found is None else found[0]
 
     def take(self, group: GroupId) -> StoredGroup:
         found = self._snapshots.pop(group, None)

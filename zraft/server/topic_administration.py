@@ -6,6 +6,7 @@ from bisect import bisect_right
 from collections.abc import Callable
 from typing import Final
 
+from zraft.admin.status import TopicsStatus
 from zraft.errors import Code
 from zraft.operator.requests import (
     Done,
@@ -106,6 +107,33 @@ def _description(registry: Registry, topic: Topic, first: int) -> TopicDescripti
         tuple(rows),
         first + PAGE < len(groups),
     )
+
+
+def topics_status(registry: Registry) -> TopicsStatus:
+    """How many of everything."""
+    return TopicsStatus(
+        topics=len(registry.topics),
+        partitions=sum(len(topic.partitions) for topic in registry.topics.values()),
+        partitions_missing=sum(topic.wanted - len(topic.partitions) for topic in registry.topics.values()),
+        partitions_moving=sum(not record.placed for record in registry.groups.values()),
+        partitions_deleting=len(registry.deleting),
+        producers=len(registry.producers) - 1,  # without group 0 itself
+        producers_closed=len(registry.closed),
+    )
+
+
+def topic_metrics(registry: Registry) -> dict[str, int]:
+    """The same under the names of `mntr`."""
+    found = topics_status(registry)
+    return {
+        "topics": found.topics,
+        "topic_partitions": found.partitions,
+        "topic_partitions_missing": found.partitions_missing,
+        "topic_partitions_moving": found.partitions_moving,
+        "topic_partitions_deleting": found.partitions_deleting,
+        "topic_producers": found.producers,
+        "topic_producers_closed": found.producers_closed,
+    }
 
 
 def change(request: TopicChange, submit: Submit, reply: Reply) -> None:

@@ -32,6 +32,9 @@ ANSWERS_WITHIN_MS: Final = 2_000
 RESEND_MS: Final = 250
 """A view or change that nobody confirmed, and a report that repeats what is on its way into the log."""
 
+OUTGOING_MAX: Final = 65_536
+"""Kept for whoever carries it; beyond that it is as lost as anything on its way."""
+
 ToGroup = tuple[GroupId, ViewUpdate | StartRequest]
 
 
@@ -131,6 +134,8 @@ class RegistryKeeper:
 
     def _tell(self) -> None:
         now, sent = self._now_ms, self._sent
+        if len(self._outgoing) > OUTGOING_MAX:
+            self._outgoing.clear()
         for group, update in self._leader.views():
             position, at = sent.get(group, (0, 0))
             if position != update.view.position or now - at >= RESEND_MS:

@@ -180,6 +180,7 @@ class ClientChecks:
                 txn.SETTINGS,
                 txn.FEATURE,
                 txn.MEMBERS,
+                txn.TOPICS,
             ) and outcome.code not in (
                 Code.SESSION_EXPIRED,
                 Code.SESSION_MOVED,

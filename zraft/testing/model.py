@@ -19,10 +19,11 @@ from attrs import evolve, frozen
 
 from zraft.errors import Code
 from zraft.ids import Instance, ServerId, zxid_after
-from zraft.testing import native_model, rights
+from zraft.testing import native_model, rights, topic_model
 from zraft.testing.broken import BrokenPromiseError
 from zraft.testing.native_model import Answer
 from zraft.testing.rights import Acl, Ids
+from zraft.topics.codec import decode_registry
 from zraft.tree import txn
 
 EVENT_CREATED: Final = 1
@@ -168,6 +169,7 @@ class History:
         self.to_tell: list[tuple[str, Acl]] = []
         """What watchers are told of with the next command."""
         self.wills_done = self.wills_dropped = 0
+        self.topics = topic_model.Topics()
         self.outcomes: list[Outcome] = []
         self._zxid_outcome: dict[int, Outcome] = {}
         self._owner: tuple[ServerId, Instance, int] = (ServerId(0), Instance(b""), 0)
@@ -396,6 +398,7 @@ class History:
     def _end(self, session: int) -> None:
         state = self.sessions.pop(session)
         self.ended[session] = self.zxid
+        self.topics.end_session(session, self.zxid)
         hidden = native_model.hidden_ephemerals(self, session)
         for path in sorted([*state.ephemerals, *hidden]):
             if path in hidden:
@@ -406,6 +409,16 @@ class History:
             done = native_model.carry_out(self, state.will)
             self.wills_done += done
             self.wills_dropped += not done
+
+    def _change_topics(self, session: int, command: txn.Command) -> Any:
+        if self.feature_level < topic_model.LEVEL:
+            raise RefusedError(Code.UNIMPLEMENTED)
+        try:
+            return self.topics.change(
+                decode_registry(command[1]), session, self.ids, self.nodes["/"].acl, self.zxid
+            )
+        except topic_model.RefusedError as error:
+            raise RefusedError(error.code) from error
 
     # -- lifetimes (D-12)
     def _is_due(self, node: Version, log_time: int) -> bool:
@@ -437,6 +450,8 @@ class History:
             if self.feature_level < native_model.LEVEL:
                 raise RefusedError(Code.UNIMPLEMENTED)
             return native_model.operation(self, session, command)
+        if opcode == txn.TOPICS:
+            return self._change_topics(session, command)
         if opcode in CREATES:
             return self._create(session, command)
         if opcode == txn.DELETE:

@@ -56,8 +56,8 @@ def answer_to(history: History, session: int, command: txn.Command) -> Answer:
 
 
 def named_by(command: txn.Command, result: Any) -> Any:
-    """The path of a create, the number of an ADD."""
-    return result[0] if command[0] in (txn.CREATE, txn.CREATE2, txn.ADD) else None
+    """The path of a create, the number of an ADD, the id of a topic or producer."""
+    return result[0] if command[0] in (txn.CREATE, txn.CREATE2, txn.ADD, txn.TOPICS) else None
 
 
 def operation(history: History, session: int, command: txn.Command) -> Any:

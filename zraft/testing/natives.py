@@ -14,6 +14,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, Final
 
 from zraft.errors import Code
+from zraft.ids import ProducerId
 from zraft.server.client_connection import Phase
 from zraft.server.errands import Errand
 from zraft.testing.broken import BrokenPromiseError
@@ -21,6 +22,17 @@ from zraft.testing.model import History, Outcome
 from zraft.testing.native_model import LEVEL, Answer, named_by
 from zraft.testing.process import Process
 from zraft.testing.schedule import Schedule
+from zraft.topics.codec import encode_registry
+from zraft.topics.registry_commands import (
+    AlterTopic,
+    CloseProducer,
+    CreateTopic,
+    DeleteTopic,
+    RegisterProducer,
+    RegistryCommand,
+    RetainTopic,
+)
+from zraft.topics.registry_values import Retention
 from zraft.tree import reads, txn
 from zraft.tree.log_reads import LogPage, read_log
 from zraft.tree.outcomes import outcome_of
@@ -39,6 +51,7 @@ ENTRY: Final = "e-"
 LEFT: Final = "left-"
 LOOKED_AT: Final = ("/n", LOG, ORIGIN, "/n/d", *KEYS, *COUNTERS)
 IDS: Final = (("ip", "10.0.0.9"),)
+TOPICS: Final = ("t", "u", "v")
 SIZE: Final = 100
 
 KINDS: Final = (
@@ -183,6 +196,11 @@ class NativeClient:
     # -- commands
     def _write(self) -> None:
         rng = self._rng
+        if self._natives.with_topics and rng.random() < 0.25:
+            self._seq += 1
+            self._flight[self._seq] = (txn.TOPICS, encode_registry(self._of_topics()))
+            self._repeat(self._seq)
+            return
         self._token += 1
         data = b"n%d.%d" % (self._number, self._token)
         roll = rng.random()
@@ -216,6 +234,22 @@ class NativeClient:
         self._seq += 1
         self._flight[self._seq] = command
         self._repeat(self._seq)
+
+    def _of_topics(self) -> RegistryCommand:
+        """Also what is refused: another's producer, a topic that is there or is not, too many partitions."""
+        rng, now = self._rng, self._natives.history.topics.now
+        name = rng.choice(TOPICS)
+        producers = [*now.producers, 1]
+        commands: list[tuple[int, RegistryCommand]] = [
+            (4, RegisterProducer(self.session)),
+            (1, RegisterProducer(self.session + 1)),
+            (2, CloseProducer(ProducerId(rng.choice(producers)))),
+            (4, CreateTopic(name, rng.choice((1, 2, 3, 0)), Retention(rng.choice((None, 10**6))))),
+            (2, AlterTopic(name, rng.randint(2, 5))),
+            (1, RetainTopic(name, Retention(None, rng.randint(1, 10**6)))),
+            (1, DeleteTopic(name)),
+        ]
+        return rng.choices([command for _, command in commands], [weight for weight, _ in commands])[0]
 
     def _repeat(self, seq: int) -> None:
         if seq in self._flight:
@@ -280,8 +314,10 @@ class Natives:
         *,
         clients: int,
         begin_ms: int,
+        with_topics: bool = False,
     ) -> None:
         self.schedule = schedule
+        self.with_topics = with_topics
         self.history = history
         self.kinds: Counter[str] = Counter()
         self.active = clients > 0

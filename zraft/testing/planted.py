@@ -11,6 +11,7 @@ from zraft.testing import (
     planted_members,
     planted_sessions,
     planted_snapshots,
+    planted_topics,
 )
 from zraft.testing.planted_members import differing
 from zraft.testing.planted_registry import PLANTS, Plant, planted
@@ -25,4 +26,5 @@ __all__ = [
     "planted_members",
     "planted_sessions",
     "planted_snapshots",
+    "planted_topics",
 ]

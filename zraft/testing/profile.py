@@ -38,6 +38,7 @@ REAP_INTERVAL_MS: Final = 250
 """How often leaders look for znodes that are to go by themselves."""
 
 CONTAINER_NEVER_USED_MS: Final = 1_200
+TOPICS_DEAD_AFTER_MS: Final = 2_500
 
 
 class Mode(Enum):

@@ -59,6 +59,7 @@ from zraft.testing.profile import (
     RUN_MS,
     SESSION_TIMEOUTS_MS,
     TICK_TIME_MS,
+    TOPICS_DEAD_AFTER_MS,
     Mode,
     Profile,
     roll,
@@ -68,6 +69,8 @@ from zraft.testing.rights import SUPER_CREDENTIALS, digest_of
 from zraft.testing.schedule import Schedule
 from zraft.testing.sockets import Socket
 from zraft.testing.survival import Survival
+from zraft.testing.topics import KINDS as TOPIC_KINDS
+from zraft.testing.topics import TopicGroups
 from zraft.transport import codec
 from zraft.transport.messages import PeerMessage, Sender
 from zraft.tree import image_reader as image_reader_module
@@ -236,6 +239,7 @@ class Simulation:
                 session_timeout_ms_max=SESSION_TIMEOUTS_MS[-1],
                 quota_enforced=int(profile.quota_enforced),
                 container_never_used_ms_max=CONTAINER_NEVER_USED_MS,
+                topics_dead_after_ms=TOPICS_DEAD_AFTER_MS,
             ),
         )
         self.network = Network(
@@ -303,15 +307,25 @@ class Simulation:
         )
         # In every second run, so that the others stay as they were.
         rng = random.Random(f"{name}/natives")
+        clients = rng.choice((0, NATIVE_CLIENTS))
+        topics_rng = random.Random(f"{name}/topics")
+        with_topics = clients > 0 and topics_rng.random() < 0.6
         self.natives = Natives(
             schedule,
             rng,
             self.processes,
             self.history,
-            clients=rng.choice((0, NATIVE_CLIENTS)),
+            clients=clients,
             begin_ms=1_000,
+            with_topics=with_topics,
         )
         self.client_checks.natives = self.natives
+        self.topics: TopicGroups | None = None
+        if with_topics:
+            replication = self._settings.tree.topics_replication
+            self.topics = TopicGroups(
+                schedule, topics_rng, self.processes, self.history, replication=replication
+            )
 
     def _peers_of(self, process: Process) -> Sequence[ServerId]:
         return self.operators.peers_of(process, self._founders)
@@ -352,6 +366,8 @@ class Simulation:
         end_ms = schedule.now_ms + HEAL_MS
         self.say("heal")
         self.operators.active = self.natives.active = False
+        if self.topics is not None:
+            self.topics.heal()
         self.adversary.heal()
         schedule.run_until(schedule.now_ms + CALM_AFTER_MS)
         for client in self.clients:
@@ -396,6 +412,7 @@ class Simulation:
             operations=(
                 *((kind, checks.kinds[kind]) for kind in KINDS),
                 *((kind, self.natives.kinds[kind]) for kind in NATIVE_KINDS),
+                *((kind, self.topics.kinds[kind] if self.topics else 0) for kind in TOPIC_KINDS),
             ),
         )
 
@@ -429,6 +446,8 @@ class Simulation:
                     f"the history at {self.history.zxid:x}, {self.history.position}",
                 )
             self.natives.final(process)
+            if self.topics is not None:
+                self.topics.final(process, self._disks_of_voters())
             if machine.digest() != machine.full_digest():
                 fail("digest", f"S{process.server}: the kept digest is not that of its state")
             settings = {**asdict(self._settings.tree), **self.history.settings}
@@ -459,6 +478,11 @@ class Simulation:
         for path, node in self.history.nodes.items():
             if node.owner and node.owner not in self.history.sessions:
                 fail("ended", f"ephemeral {path} outlives session {node.owner:x}")
+
+    def _disks_of_voters(self) -> dict[int, bytes]:
+        wanted = self.history.wanted or dict.fromkeys(self._founders, (True, ""))
+        shadows = self.raft_checks.shadows
+        return {server: shadows[server].instance for server, (votes, _) in wanted.items() if votes}
 
     def _final_members(self) -> None:
         """The group is what operators want, with the disks that exist; who is not wanted knows it."""

@@ -14,7 +14,7 @@ import msgpack
 from attrs import fields, frozen
 
 from zraft.errors import ProtocolError
-from zraft.ids import INSTANCE_BYTES, SERVER_ID_MAX, SERVER_ID_MIN, GroupId
+from zraft.ids import INSTANCE_BYTES, SERVER_ID_MAX, SERVER_ID_MIN, GroupId, ProducerId
 from zraft.topics.message import DIGEST_BYTES, After, Condition, Message, as_fields, may_change_topics
 from zraft.topics.registry_values import Retention
 from zraft.topics.stamps import TIME_MAX, FinalTime, MessageId, Stamp
@@ -192,8 +192,49 @@ def _retention(value: Any, name: str) -> Retention:
 retention: Final = Form(_retention, lambda value: (value.bytes_min, value.age_ms_max))
 
 
+def _plain_message(value: Any) -> Message | None:
+    """The message, if it is a well-formed one as most are: without conditions of any kind. All the same checks, at once."""
+    if type(value) is not tuple or len(value) != 8:
+        return None
+    mid, dst, payload, its_number, after, condition, depends, partitions = value
+    if (
+        after is not None
+        or condition is not None
+        or partitions is not None
+        or type(mid) is not tuple
+        or type(dst) is not tuple
+        or len(mid) != 2
+        or not 1 <= len(dst) <= DESTINATIONS_MAX
+    ):
+        return None
+    maker, seq = mid
+    if (
+        type(maker) is not int
+        or type(seq) is not int
+        or type(payload) is not bytes
+        or type(its_number) is not int
+        or type(depends) is not int
+        or not 0 <= maker <= NUMBER_MAX
+        or not 1 <= seq <= NUMBER_MAX
+        or len(payload) > PAYLOAD_BYTES_MAX
+        or not 0 <= its_number <= NUMBER_MAX
+        or not 0 <= depends <= TIME_MAX
+        or (len(dst) == 1) != (its_number > 0)
+    ):
+        return None
+    last = 0
+    for one in dst:
+        if type(one) is not int or not last < one <= NUMBER_MAX:
+            return None
+        last = one
+    return Message(MessageId(ProducerId(maker), seq), dst, payload, its_number, None, None, depends)
+
+
 def _message(value: Any, name: str) -> Message:
     """A message, with the rules that hold within one."""
+    plain = _plain_message(value)
+    if plain is not None:
+        return plain
     mid, dst, payload, its_number, after, condition, depends, partitions = array(value, name, 8)
     message = Message(
         message_id.unpack(mid, f"{name}.mid"),
@@ -268,6 +309,8 @@ class _Shape:
     value: type[Any]
     names: tuple[str, ...]
     forms: tuple[Form, ...]
+    checks: tuple[tuple[Unpack, str], ...]
+    """For each field: its check, and what it is called where it is wrong."""
 
 
 class Layouts(Generic[_Value]):
@@ -280,7 +323,10 @@ class Layouts(Generic[_Value]):
         for kind, (value, forms) in shapes.items():
             names = tuple(field.name for field in fields(value))
             assert len(names) == len(forms), f"{value.__name__} has fields {names}, {len(forms)} forms"
-            shape = _Shape(kind, value, names, forms)
+            checks = tuple(
+                (form.unpack, f"{value.__name__}.{name}") for form, name in zip(forms, names, strict=True)
+            )
+            shape = _Shape(kind, value, names, forms, checks)
             self._by_kind[kind] = self._by_class[value] = shape
 
     def pack(self, value: _Value) -> list[Any]:
@@ -305,13 +351,9 @@ class Layouts(Generic[_Value]):
                 f"one of {sorted(self._by_kind)}; a newer release may know it",
                 items[0] if items else items,
             )
-        label = shape.value.__name__
-        array(items, label, len(shape.forms) + 1)
+        array(items, shape.value.__name__, len(shape.forms) + 1)
         made: _Value = shape.value(
-            *[
-                form.unpack(item, f"{label}.{field}")
-                for form, item, field in zip(shape.forms, items[1:], shape.names, strict=True)
-            ]
+            *[unpack(item, label) for (unpack, label), item in zip(shape.checks, items[1:], strict=True)]
         )
         return made
 

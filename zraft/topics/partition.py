@@ -143,7 +143,7 @@ class Partition:
             return Verdict.KNOWN
         if producer in self.view.closed:
             return Verdict.EXPIRED
-        if epoch < self.view.epoch or any(self.view.removed(group) for group in message.destinations):
+        if epoch < self.view.epoch or self.view.any_removed(message.destinations):
             return Verdict.STALE
         if not (self.expects(message, floor) and self.in_turn(message) and self.follows(message, floor)):
             return Verdict.RETRY
@@ -158,7 +158,7 @@ class Partition:
         return (
             self.takes(message)
             and message.mid.seq <= max(row.floor, floor) + self.settings.window
-            and all(group in self.view.groups for group in message.destinations)
+            and self.view.groups.issuperset(message.destinations)
         )
 
     def takes(self, message: Message) -> bool:

@@ -75,6 +75,10 @@ class LoggedView:
     def removed(self, group: GroupId) -> bool:
         return group <= self.position and group not in self.groups
 
+    def any_removed(self, groups: Groups) -> bool:
+        """Whether one of them is."""
+        return not self.groups.issuperset(groups) and any(map(self.removed, groups))
+
     def fits(self, view: AnyView) -> bool:
         """Whether `view` is newer, and begins no later than this one ends. An older one never counts (D-8d)."""
         return view.position > self.position and (isinstance(view, View) or view.base <= self.position)

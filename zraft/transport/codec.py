@@ -164,7 +164,7 @@ _chunk_length: Final = _integer(1, SNAPSHOT_CHUNK_BYTES_MAX)
 _chunk: Final = _binary(0, SNAPSHOT_CHUNK_BYTES_MAX)
 _bundle: Final = _binary(1, BUNDLE_BYTES_MAX)
 _segment_id: Final = _binary(SEGMENT_ID_BYTES, SEGMENT_ID_BYTES)
-_manifest: Final = _binary(0, MANIFEST_BYTES_MAX)
+_manifest: Final = _binary(1, MANIFEST_BYTES_MAX)
 _digest: Final = _binary(DIGEST_BYTES, DIGEST_BYTES)
 
 

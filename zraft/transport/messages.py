@@ -213,10 +213,7 @@ class DeliveryListRequest:
 
 @frozen
 class DeliveryList:
-    """The leader's delivery segments, at least up to where its snapshot `id` stands: a manifest (docs/STORAGE.md).
-
-    Empty if the group has none.
-    """
+    """The leader's delivery segments, at least up to where its snapshot `id` stands: a manifest (docs/STORAGE.md)."""
 
     group: GroupId
     id: bytes

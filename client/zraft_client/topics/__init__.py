@@ -7,6 +7,7 @@ from zraft.topics.merger import MergePosition
 from zraft.topics.producer import Reach
 from zraft.topics.stamps import MessageId, Stamp
 from zraft_client.topics.admin import Topics
+from zraft_client.topics.blocking import BlockingTopics
 from zraft_client.topics.consumer import Consumer, Start
 from zraft_client.topics.errors import (
     ConditionFailedError,
@@ -17,12 +18,15 @@ from zraft_client.topics.errors import (
     ProducerEndedError,
 )
 from zraft_client.topics.merged import MergedConsumer
+from zraft_client.topics.options import Acknowledge, Consumed, Order
 from zraft_client.topics.payloads import Compression, PayloadError
-from zraft_client.topics.producer import Acknowledge, Consumed, Order, Producer, Sent
+from zraft_client.topics.producer import Producer
+from zraft_client.topics.sent import Sent
 from zraft_client.topics.values import Bounds, Metadata, Receipt, Record, Topic
 
 __all__ = [
     "Acknowledge",
+    "BlockingTopics",
     "Bounds",
     "Compression",
     "ConditionFailedError",

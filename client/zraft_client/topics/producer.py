@@ -8,36 +8,36 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
-from enum import Enum
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Final
-
-from attrs import frozen
 
 from zraft.ids import GroupId, ProducerId, ServerId
 from zraft.topics.message import Condition, Message
 from zraft.topics.messages import Reply
-from zraft.topics.partitioner import RoundRobin, by_key
-from zraft.topics.producer import Ended, Ending, Reach
+from zraft.topics.producer import Ended, Reach
 from zraft.topics.producer import Producer as ProducerCore
-from zraft.topics.stamps import MessageId, Stamp
-from zraft_client.calls import Answer, Request
+from zraft.topics.stamps import Stamp
 from zraft_client.client import Session
 from zraft_client.errors import ClientError, ClosedError, FailedError, UnknownOutcomeError
-from zraft_client.subscriptions import Subscription
 from zraft_client.topics import requests
 from zraft_client.topics.directory import Directory
 from zraft_client.topics.dispatch import REFUSED_S, REPEAT_S, Batch, Dispatch
-from zraft_client.topics.errors import (
-    ConditionFailedError,
-    LinkError,
-    NeverDeliveredError,
-    NoTopicError,
-    ProducerEndedError,
-)
+from zraft_client.topics.errors import LinkError, NoTopicError, ProducerEndedError
 from zraft_client.topics.links import Link
+from zraft_client.topics.options import (
+    Acknowledge,
+    Consumed,
+    Destination,
+    Order,
+    Partitioner,
+    default_partitioner,
+    destinations_of,
+    has_all,
+)
 from zraft_client.topics.payloads import Compression, Content, encode_content
 from zraft_client.topics.requests import Refused
+from zraft_client.topics.sent import Sent, error_of_end
+from zraft_client.topics.streams import Stream
 from zraft_client.topics.values import Metadata, Receipt, Record
 from zraft_client.values import ConnectionState
 
@@ -50,152 +50,6 @@ POST_MESSAGES_MAX: Final = 1024
 TABLE_AGE_S: Final = 30.0
 """New partitions are used after so long at the latest."""
 REFRESH_PAUSE_S: Final = 0.1
-
-Place = tuple[str, int]
-"""A topic, and the number of a partition of it."""
-Destination = str | Place
-"""A topic, of which the partitioner chooses the partition, or a partition."""
-Partitioner = Callable[[str, bytes | None, tuple[GroupId, ...]], GroupId]
-"""From a topic's name, a message's key, and the topic's partitions in their order."""
-
-
-class Acknowledge(Enum):
-    """When a message counts as sent."""
-
-    DELIVERED = "delivered"
-    """At all destinations: whatever is sent from then on comes behind it wherever both go."""
-    ACCEPTED = "accepted"
-    """Begun somewhere: it will be delivered at all destinations, whatever breaks, or fail by its condition."""
-
-
-class Order(Enum):
-    """What one producer's messages promise among each other."""
-
-    PARTITION = "partition"
-    """Messages to one and the same partition alone come in order."""
-    FIFO = "fifo"
-    """Each message comes behind the one before, wherever both go."""
-    CAUSAL = "causal"
-    """And behind every record that the program told `saw` of."""
-
-
-@frozen
-class Consumed:
-    """A step of a consumer that the message claims: it counts only if `consumer` has come to exactly `expected` (D-9d).
-
-    `topic` and `partition` must be among the destinations. Of all messages that claim one step, one is delivered.
-    """
-
-    topic: str
-    partition: int
-    consumer: bytes
-    expected: int
-    following: int
-
-
-def default_partitioner() -> Partitioner:
-    """By key; in turn without one."""
-    turns = RoundRobin()
-
-    def choose(topic: str, key: bytes | None, partitions: tuple[GroupId, ...]) -> GroupId:
-        return turns.choose(topic, partitions) if key is None else by_key(key, partitions)
-
-    return choose
-
-
-class Sent:
-    """A message on its way: await it for its receipt. `id` may be named by a later one (`after`)."""
-
-    __slots__ = ("_accepted", "_future", "message")
-
-    def __init__(self, message: Message, loop: asyncio.AbstractEventLoop) -> None:
-        self.message = message
-        self._future: asyncio.Future[Receipt] = loop.create_future()
-        self._accepted: asyncio.Future[None] = loop.create_future()
-        self._future.add_done_callback(_retrieved)
-        self._accepted.add_done_callback(_retrieved)
-
-    @property
-    def id(self) -> MessageId:
-        return self.message.mid
-
-    def done(self) -> bool:
-        return self._future.done()
-
-    def __await__(self) -> Generator[Any, None, Receipt]:
-        return asyncio.shield(self._future).__await__()
-
-    async def accepted(self) -> None:
-        """Until it is certain to be delivered, or to fail by its condition. Raises what the message ended in, if it did."""
-        await asyncio.shield(self._accepted)
-
-    def on_accepted(self, receipt: Receipt | None) -> None:
-        """Called by the producer; with a receipt if that is what counts."""
-        if not self._accepted.done():
-            self._accepted.set_result(None)
-        if receipt is not None and not self._future.done():
-            self._future.set_result(receipt)
-
-    def on_end(self, receipt: Receipt | None, error: ClientError | None) -> None:
-        """Called by the producer."""
-        for future in (self._future, self._accepted):
-            if future.done():
-                continue
-            if error is not None:
-                future.set_exception(error)
-            elif future is self._future:
-                assert receipt is not None, "an end without an error has a receipt"
-                self._future.set_result(receipt)
-            else:
-                self._accepted.set_result(None)
-
-
-def _retrieved(future: asyncio.Future[Any]) -> None:
-    if not future.cancelled():
-        future.exception()  # told by whoever awaits it, by flush, or wanted by nobody
-
-
-class _Stream(Subscription[None]):
-    """The producer's stream to one server."""
-
-    def __init__(
-        self, link: Link, producer: ProducerId, session: Session, floor: int, owner: Producer
-    ) -> None:
-        super().__init__(link.client, 0)
-        self.link = link
-        self.live = False
-        """Whether the server has said, on this connection, that it takes messages."""
-        self._producer = producer
-        self._session = session
-        self._floor = floor
-        self._owner = owner
-
-    def request(self) -> Request[None]:
-        return requests.subscribe_producer(
-            self._producer, self._session.id, self._session.password, self._floor
-        )
-
-    def resubscribed(self) -> None:
-        super().resubscribed()
-        self.live = False
-
-    def acknowledged(self) -> None:
-        super().acknowledged()
-        self.live = True
-        self._owner.on_live(self.link.server)
-
-    def refused(self, error: ClientError) -> None:
-        super().refused(error)
-        self.live = False
-        if not isinstance(error, ClosedError):
-            self._owner.on_stream_refused(self.link.server, error)
-
-    def pushed(self, message: Answer, size: int) -> None:
-        replies, refused = requests.replies_of(self._producer, message)
-        self._owner.on_replies(self.link.server, replies, refused)
-
-    def message(self, answer: Answer) -> None:
-        raise AssertionError("what is pushed is told at once")
 
 
 class Producer:
@@ -231,7 +85,7 @@ class Producer:
         self._dispatch: Dispatch | None = None
         self._session: Session | None = None
         self._floor_zxid = 0
-        self._streams: dict[ServerId, _Stream] = {}
+        self._streams: dict[ServerId, Stream] = {}
         self._sent: dict[int, Sent] = {}
         self._waiting: set[GroupId] = set()
         """Groups of which everything is said again soon."""
@@ -352,7 +206,7 @@ class Producer:
         """
         content = Content(value, key, headers or {})
         payload = encode_content(content, self._compression)
-        names = _destinations(to)
+        names = destinations_of(to)
         await self._until_room(len(payload))
         metadata = await self._table_for(names)
         return self._multicast(metadata, names, key, payload, after, consumed)
@@ -402,7 +256,7 @@ class Producer:
     async def _table_for(self, names: Sequence[Destination]) -> Metadata:
         """A table that has all topics and partitions named."""
         metadata = self._directory.metadata
-        if metadata is None or not _has_all(metadata, names):
+        if metadata is None or not has_all(metadata, names):
             metadata = await self._directory.refresh()
             self._on_table(metadata)
             for name in names:
@@ -512,7 +366,7 @@ class Producer:
             size += length
         stream.link.client.post(requests.produce(stream.id, batch.group, part))
 
-    def _stream_to(self, server: ServerId) -> _Stream:
+    def _stream_to(self, server: ServerId) -> Stream:
         link = self._directory.link_to(server)
         stream = self._streams.get(server)
         if stream is not None and stream.link is link:
@@ -521,7 +375,7 @@ class Producer:
             stream.close()
         core, _ = self._opened()
         assert self._session is not None
-        stream = _Stream(link, core.producer, self._session, self._floor_zxid, self)
+        stream = Stream(link, core.producer, self._session, self._floor_zxid, self)
         self._streams[server] = link.client.subscribe(stream)
         return stream
 
@@ -608,7 +462,7 @@ class Producer:
             metadata = self._directory.metadata
             homes = {} if metadata is None else metadata.homes
             offsets = {homes[group]: offset for group, offset in ended.offsets.items() if group in homes}
-            error = _error_of(ended, conditional=sent.message.condition is not None)
+            error = error_of_end(ended, conditional=sent.message.condition is not None)
             sent.on_end(None if error else Receipt(ended.mid, offsets), error)
         if not self._sent:
             self._idle.set()
@@ -678,45 +532,3 @@ class Producer:
         self._idle.set()
         while self._room:
             self._wake_room()
-
-
-def _destinations(to: Destination | Iterable[Destination]) -> list[Destination]:
-    if isinstance(to, str):
-        return [to]
-    if isinstance(to, tuple) and len(to) == 2 and isinstance(to[0], str) and isinstance(to[1], int):
-        return [(to[0], to[1])]
-    names = list(to)
-    if not names:
-        raise NoTopicError(
-            "a message without destinations; expected a topic, a (topic, partition), or several"
-        )
-    return names
-
-
-def _has_all(metadata: Metadata, names: Sequence[Destination]) -> bool:
-    for name in names:
-        topic = metadata.topics.get(name if isinstance(name, str) else name[0])
-        if topic is None or len(topic.partitions) <= (0 if isinstance(name, str) else name[1]):
-            return False
-    return True
-
-
-def _error_of(ended: Ended, *, conditional: bool) -> ClientError | None:
-    which = f"message {ended.mid.seq} of producer {ended.mid.producer}"
-    match ended.ending:
-        case Ending.DELIVERED:
-            return None
-        case Ending.FAILED:
-            return ConditionFailedError(
-                f"{which}: the consumer has not come to where its condition expects it"
-            )
-        case Ending.DECIDED:
-            if not conditional:
-                return None
-            return UnknownOutcomeError(
-                f"{which}: delivered, or failed by its condition; nobody remembers which", settled=True
-            )
-        case Ending.NEVER:
-            return NeverDeliveredError(f"{which}: a destination was deleted before it arrived")
-        case Ending.UNKNOWN:
-            return UnknownOutcomeError(f"{which}: all its destinations were removed", settled=True)

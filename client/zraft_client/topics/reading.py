@@ -135,7 +135,9 @@ class Reader:
 
     def _done(self, task: asyncio.Task[None]) -> None:
         self._tasks.discard(task)
-        if not task.cancelled() and (error := task.exception()) is not None:
+        if task.cancelled():
+            return  # it, or the loop, is being closed
+        if (error := task.exception()) is not None:
             self.failure = error if isinstance(error, ClientError) else ClientError(f"reading: {error!r}")
             for reading in self._readings.values():
                 reading.cursor.on_failure()

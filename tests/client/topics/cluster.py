@@ -88,7 +88,7 @@ class Group:
             for report in output.reports:
                 command = self.cluster.registry_leader.on_report(report)
                 if command is not None:
-                    self.cluster.log(command)
+                    self.cluster.log_command(command)
             if not output.commands:
                 return
             self.log(output.commands)
@@ -97,7 +97,7 @@ class Group:
         if reply.mid.producer == 0:
             command = self.cluster.registry_leader.on_reply(reply)
             if command is not None:
-                self.cluster.log(command)
+                self.cluster.log_command(command)
         elif reply.mid.producer in self.owners:
             client, number = self.owners[reply.mid.producer]
             client.on_reply(number, reply)
@@ -377,11 +377,11 @@ class TopicCluster(FakeCluster):
     def expire(self, session: int) -> None:
         super().expire(session)
         for producer in sorted(self.registry.owned.get(session, ())):
-            self.log(CloseProducer(producer))
+            self.log_command(CloseProducer(producer))
 
     # -- group 0
 
-    def log(self, command: RegistryCommand) -> Result:
+    def log_command(self, command: RegistryCommand) -> Result:
         return self.registry.apply(command, self.next_zxid())
 
     def command(self, message: Mapping[str, Any], session: int) -> dict[str, Any]:
@@ -416,7 +416,7 @@ class TopicCluster(FakeCluster):
             self.later(self.groups[group])
 
     def _found(self, topic: int) -> None:
-        created = self.log(create_group(topic)).created
+        created = self.log_command(create_group(topic)).created
         assert created is not None
         group = GroupId(created)
         born = self.registry.groups[group].born

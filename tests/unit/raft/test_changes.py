@@ -638,3 +638,14 @@ def test_two_majorities_never_decide_apart() -> None:
 def test_planted_direct_change_lets_two_majorities_decide_apart() -> None:
     with pytest.raises(Violation):
         replace_two_of_three(ReplacesVotersAtOnce)
+
+
+def test_a_new_member_is_sent_the_entry_that_made_it_one_without_anything_else_being_proposed() -> None:
+    """In a group that nobody writes to it would otherwise never be asked where its log ends, nor offered a snapshot."""
+    raft = make_leader(membership_of((1, 2, 3)))
+    index = raft.change_membership(
+        raft.membership.with_member(S4, Member(instance_of(4), MemberRole.LEARNER))
+    )
+    assert index is not None
+    appends = [message for to, message in drain(raft) if to == S4 and isinstance(message, AppendEntries)]
+    assert [entry.index for message in appends for entry in message.entries] == [index]

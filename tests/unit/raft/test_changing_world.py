@@ -39,7 +39,7 @@ def test_random_changes_keep_every_promise_and_end(portion: int) -> None:
 def test_random_changes_together_see_enough() -> None:
     """The fixed seeds contain what the test above is about; else it proves little."""
     seen: Counter[str] = Counter()
-    for seed in range(60):
+    for seed in range(100):
         world = World(seed)
         world.run(STEPS)
         seen += world.seen

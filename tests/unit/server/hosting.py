@@ -22,6 +22,7 @@ from zraft.server.driver_types import DriverSettings, Effects, Identity, Stored
 from zraft.server.hosted_groups import Hosting
 from zraft.storage.delivery.values import beginning
 from zraft.storage.records import Record
+from zraft.storage.snapshot_format import SnapshotInfo
 from zraft.testing.groups.counter import AppendCounter
 from zraft.topics.messages import StartRequest, ViewUpdate
 from zraft.topics.registry import Registry
@@ -131,6 +132,9 @@ class Nothing:
 
     def holds(self, group: GroupId) -> bool:
         return False
+
+    def newest(self, group: GroupId) -> SnapshotInfo | None:
+        return None
 
     def take(self, group: GroupId) -> StoredGroup:
         return StoredGroup(HardState(), Log(archive=lambda lo, hi, bytes_max: ()))

@@ -145,11 +145,16 @@ class Nodes:
             assert node.driver.topics is not None
             node.driver.topics.fetch(client, 1, group, offset, 1 << 20, 0)
             node.schedule()
-            fetched = await self._fetched(client)
-            if not fetched.deliveries:
+            await self._answered(client)
+            if client.refused:
+                # Its files are being opened.
+                assert client.refused[0].kind == "busy", client.refused
+                await asyncio.sleep(0.05)
+            elif not client.fetched[0].deliveries:
                 return found
-            found += [decode_message(message) for _, _, message in fetched.deliveries]
-            offset = fetched.next
+            else:
+                found += [decode_message(message) for _, _, message in client.fetched[0].deliveries]
+                offset = client.fetched[0].next
 
     async def same(self, node: Node, group: GroupId, payloads: list[bytes]) -> None:
         """Wait until exactly these are delivered there."""
@@ -159,10 +164,8 @@ class Nodes:
             assert asyncio.get_running_loop().time() < give_up_at, "it never came"
             await asyncio.sleep(0.05)
 
-    async def _fetched(self, client: Client) -> Fetched:
+    async def _answered(self, client: Client) -> None:
         await self.until(lambda: client.fetched or client.refused)
-        assert not client.refused, client.refused
-        return client.fetched[0]
 
 
 def host_of(node: Node) -> Any:

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import pytest
+
 from tests.unit.server.hosting import DISKS, S1, S2, S3, World, record
 from zraft.groups.settings import GroupSettings
 from zraft.ids import COORDINATION_GROUP, GroupId, Instance
 from zraft.raft.messages import Entry, EntryKind
 from zraft.raft.role import Role
 from zraft.server import delivery_tasks
+from zraft.server.divergence import DivergedError
 from zraft.server.group_tasks import RemoveFiles, TakeSnapshot
 from zraft.storage.records import ForgetRecord
 from zraft.storage.snapshot_format import SnapshotInfo
@@ -236,3 +239,40 @@ def test_idle_groups_make_no_frames_and_a_bounded_number_of_messages() -> None:
     for server in world.servers.values():
         touched = [record for frame in server.frames for record in frame if record.group]
         assert touched == []
+
+
+@pytest.mark.parametrize("leads", [True, False])
+def test_d26_a_server_of_which_one_groups_state_differs_from_the_majoritys_must_stop(leads: bool) -> None:
+    world = _founded(2, GroupSettings(digest_interval=4))
+    leader = world.leader(1)
+    wrong = leader if leads else next(one for one in world.servers.values() if one is not leader)
+    world.write(1, *[b"x"] * 3)
+    world.run(200)
+    assert sum(server.driver.groups.digests.compared_total for server in world.servers.values()) >= 1  # type: ignore[union-attr]
+    wrong.partitions.machines[GroupId(1)]._chain = b"!" * 16
+
+    def go_on() -> None:
+        for number in range(20):
+            world.write(1, b"%d" % number)
+            world.run(50)
+
+    with pytest.raises(DivergedError, match="group 1 on this server differs"):
+        go_on()
+    right = [server for server in world.servers.values() if server is not wrong]
+    points = [dict(server.host.groups[GroupId(1)].digests) for server in right]
+    shared = set(points[0]) & set(points[1])
+    assert shared
+    assert all(points[0][index] == points[1][index] for index in shared)
+
+
+def test_d26_without_a_majority_it_is_an_alarm_and_nobody_stops() -> None:
+    world = _founded(1, GroupSettings(digest_interval=4))
+    for number, server in enumerate(world.servers.values()):
+        server.partitions.machines[GroupId(1)]._chain = b"%d" % number * 16
+    for number in range(10):
+        world.write(1, b"%d" % number)
+        world.run(50)
+    digests = world.leader(1).driver.groups.digests  # type: ignore[union-attr]
+    assert digests.alarms_total >= 1
+    assert "no two of a majority agree" in digests.alarms[0]
+    assert world.counts(1) == [10, 10, 10]

@@ -12,7 +12,7 @@ from zraft.raft.log import Log
 from zraft.raft.membership import Membership
 from zraft.raft.messages import AppendEntriesReply, HardState, HeartbeatReply, Member, MemberRole
 from zraft.raft.settings import RaftSettings
-from zraft.server import membership_keeper
+from zraft.server import membership_keeper, reconciliation
 from zraft.server.membership_keeper import (
     ANSWER_INTERVAL_MS,
     LOOK_INTERVAL_MS,
@@ -20,6 +20,7 @@ from zraft.server.membership_keeper import (
     MembershipKeeper,
 )
 from zraft.server.reconciliation import Step
+from zraft.topics.registry_commands import CreateGroup, CreateTopic, Placed, PlaceGroup
 from zraft.transport.messages import Join, MemberReport, NotMember, Welcome
 from zraft.tree.machine import Machine
 from zraft.tree.members import WantedMember
@@ -189,3 +190,59 @@ def test_why_a_change_waits_is_told_once(monkeypatch: pytest.MonkeyPatch) -> Non
         leader.step()
     assert leader.keeper.notices == ["this waits: why"]
     assert leader.raft.membership_committed
+
+
+def _voter(leader: Leader) -> None:
+    """Server 2 votes."""
+    for _ in range(40):
+        leader.hear("old", match=leader.raft.log.last_index)
+        leader.step()
+        leader.pass_time(50)
+    assert leader.role_of_two() == (MemberRole.VOTER, disk("old"))
+
+
+def _is_taken_out(leader: Leader, *, answers: bool) -> bool:
+    for _ in range(80):
+        if answers or leader.raft.membership.joint:
+            leader.hear("old", match=leader.raft.log.last_index)
+        leader.step()
+        leader.pass_time(50)
+        if TWO not in leader.raft.membership.members or leader.raft.membership.joint:
+            return True
+    return False
+
+
+def test_d18_who_is_removed_leaves_when_the_partitions_on_its_disk_have_moved() -> None:
+    leader = Leader()
+    _voter(leader)
+    registry = leader.machine.registry
+    registry.apply(CreateTopic("t", 1), 101)
+    registry.apply(CreateGroup(101, ((ONE, disk("one")), (TWO, disk("old")))), 102)
+    leader.machine.members = {ONE: WantedMember(True, "h:1")}
+    assert not _is_taken_out(leader, answers=True)
+    assert (
+        leader.keeper.notices.count(
+            "server 2 leaves when the partitions of topics on its disk have moved, or when it is stopped (see `zraft "
+            "topic describe`)"
+        )
+        == 1
+    )
+    registry.apply(PlaceGroup(GroupId(102), ((ONE, disk("one")),)), 103)
+    assert not _is_taken_out(leader, answers=True), "it is on its way"
+    registry.apply(Placed(GroupId(102), ((ONE, disk("one")),)), 104)
+    assert _is_taken_out(leader, answers=True)
+
+
+def test_d18_partitions_of_a_server_that_is_silent_are_not_waited_for() -> None:
+    leader = Leader()
+    _voter(leader)
+    registry = leader.machine.registry
+    registry.apply(CreateTopic("t", 1), 101)
+    registry.apply(CreateGroup(101, ((ONE, disk("one")), (TWO, disk("old")))), 102)
+    leader.machine.members = {ONE: WantedMember(True, "h:1")}
+    keeper = leader.keeper
+    silent = {TWO: reconciliation.DEAD_AFTER_MS}
+    keeper._silences = lambda raft, now_ms: silent  # type: ignore[method-assign]
+    assert keeper._wanted(leader.raft, leader.machine, leader.now) == leader.machine.members
+    silent[TWO] -= 1
+    assert TWO in keeper._wanted(leader.raft, leader.machine, leader.now)

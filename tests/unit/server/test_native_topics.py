@@ -359,3 +359,92 @@ def test_arrays_that_promise_more_than_there_is_cost_nothing(served: Served) -> 
     served.client.raw(packed)
     (answer,) = served.client.settle()
     assert answer["code"] == "BAD_ARGUMENTS"
+
+
+# -- group 0
+
+
+def test_a_topic_is_created_altered_and_deleted_by_writes_that_happen_once(served: Served) -> None:
+    create = {"type": "create_topic", "topic": "orders", "partitions": 2, "seq": 1}
+    first = served.client.one(create)
+    assert first["success"]
+    assert served.registry.topics[first["created"]].wanted == 2
+    again = served.client.one(create)
+    assert {**again, "id": 0} == {**first, "id": 0}
+    refused = served.client.one({"type": "create_topic", "topic": "orders", "partitions": 2, "seq": 2})
+    assert (refused["code"], refused["retriable"]) == ("NODE_EXISTS", False)
+    assert refused["position"] > first["position"]
+    assert served.client.one({"type": "delete_topic", "topic": "orders", "seq": 3})["success"]
+    assert served.client.one({"type": "delete_topic", "topic": "orders"})["code"] == "NO_NODE"
+    assert served.client.one({"type": "alter_topic", "topic": "orders", "partitions": 3})["code"] == "NO_NODE"
+    bad = served.client.one({"type": "create_topic", "topic": "a/b", "partitions": 1})
+    assert bad["code"] == "BAD_ARGUMENTS"
+    assert "letters" in bad["error"]
+
+
+def test_a_topic_may_be_created_without_a_session(served: Served) -> None:
+    nobody = NativeClient(served.server, 2)
+    assert nobody.one({"type": "create_topic", "topic": "orders", "partitions": 1})["success"]
+
+
+def test_a_producer_belongs_to_the_session_that_registers_it_and_only_that_closes_it(served: Served) -> None:
+    register = {"type": "register_producer", "seq": 1}
+    answer = served.client.one(register)
+    producer = answer["created"]
+    assert producer == answer["zxid"]
+    assert served.registry.producers[producer] == served.session
+    assert served.client.one(register)["created"] == producer
+    stranger = NativeClient(served.server, 2)
+    stranger.hello()
+    assert stranger.one({"type": "close_producer", "producer": producer})["code"] == "NO_NODE"
+    assert producer in served.registry.producers
+    nobody = NativeClient(served.server, 3)
+    assert nobody.one({"type": "close_producer", "producer": producer})["code"] == "NO_NODE"
+    assert nobody.one({"type": "register_producer"})["code"] == "BAD_ARGUMENTS"
+    close = {"type": "close_producer", "producer": producer, "seq": 2}
+    first = served.client.one(close)
+    assert first["success"]
+    assert producer not in served.registry.producers
+    # Its answer may have been lost: the repeat gets the same one.
+    assert {**served.client.one(close), "id": 0} == {**first, "id": 0}
+
+
+def test_a_producer_that_is_not_known_here_yet_is_closed_by_nobody(served: Served) -> None:
+    answer = served.client.one({"type": "close_producer", "producer": 2**60})
+    assert answer["code"] == "NO_NODE"
+
+
+def test_a_session_that_ends_takes_its_producers_along(served: Served) -> None:
+    producer = served.client.one({"type": "register_producer"})["created"]
+    served.client.one({"type": "close"})
+    assert producer not in served.registry.producers
+
+
+def test_topics_tell_where_everything_is_and_only_what_is_not_known(served: Served) -> None:
+    created = served.client.one({"type": "create_topic", "topic": "orders", "partitions": 1})["created"]
+    answer = served.client.one({"type": "topics"})
+    (topic,) = answer["topics"]
+    assert topic[:3] == [created, "orders", 1]
+    assert len(answer["digest"]) == 16
+    assert set(answer["servers"]) == {
+        member["server"] for member in served.client.one({"type": "members"})["members"]
+    }
+    again = served.client.one({"type": "topics", "digest": answer["digest"]})
+    assert again["digest"] == answer["digest"]
+    assert "topics" not in again
+    served.client.one({"type": "create_topic", "topic": "more", "partitions": 1})
+    newer = served.client.one({"type": "topics", "digest": answer["digest"]})
+    assert sorted(name for _, name, *_ in newer["topics"]) == ["more", "orders"]
+
+
+def test_groups_are_told_with_their_servers_and_who_should_lead_them(served: Served) -> None:
+    topic = served.client.one({"type": "create_topic", "topic": "orders", "partitions": 1})["created"]
+    for _ in range(200):
+        answer = served.client.one({"type": "topics"})
+        if answer["groups"]:
+            break
+    ((group, of, leader, servers),) = answer["groups"]
+    assert of == topic
+    assert leader in servers
+    assert answer["topics"][0][3] == [group]
+    assert answer["deleting"] == []

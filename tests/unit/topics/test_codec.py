@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from tests.unit.topics.groups import VIEW, A, B, C, P, apply, message, partition, remote, start
 from zraft.errors import ProtocolError
 from zraft.ids import GroupId, Instance, ProducerId, ServerId
-from zraft.topics import codec
+from zraft.topics import codec, layouts
 from zraft.topics.codec import (
     Bundle,
     decode_batch,
@@ -271,3 +271,18 @@ def test_any_bytes_are_a_value_or_a_declared_error(data: bytes) -> None:
     for read in (read_image, read_registry):
         with contextlib.suppress(ProtocolError):
             read([data])
+
+
+def test_a_message_with_nothing_special_is_checked_as_strictly_as_any_other() -> None:
+    """There is a short way for these; what it does not take goes the long one, which says what is wrong."""
+    fields: list[Any] = [(3, 1), (5,), b"x", 1, None, None, 0, None]
+    assert layouts.message.unpack(tuple(fields), "m").destinations == (5,)
+    for at, wrong in (
+        *((0, (3, 0)), (0, (-1, 1)), (0, (True, 1)), (0, (3,)), (1, ()), (1, (0,)), (1, (5, 5))),
+        *((1, (7, 5)), (1, (5, 6)), (1, (b"5",)), (2, "x"), (3, 0), (3, -1), (3, True), (6, -1)),
+        *((6, 2**62 + 1), (6, None), (1, tuple(range(1, 2_000)))),
+    ):
+        changed = [*fields]
+        changed[at] = wrong
+        with pytest.raises(ProtocolError):
+            layouts.message.unpack(tuple(changed), "m")

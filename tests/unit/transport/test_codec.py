@@ -150,7 +150,7 @@ messages: dict[type[Any], st.SearchStrategy[Any]] = {
     Edge: st.builds(Edge, st.binary(min_size=1, max_size=200)),
     GroupLeader: st.builds(GroupLeader, groups, terms, st.integers(1, 254)),
     DeliveryListRequest: st.builds(DeliveryListRequest, groups, snapshot_ids),
-    DeliveryList: st.builds(DeliveryList, groups, snapshot_ids, st.binary(max_size=200)),
+    DeliveryList: st.builds(DeliveryList, groups, snapshot_ids, st.binary(min_size=1, max_size=200)),
     DeliveryRequest: st.builds(
         DeliveryRequest, groups, segment_ids, numbers, st.integers(1, codec.SNAPSHOT_CHUNK_BYTES_MAX)
     ),

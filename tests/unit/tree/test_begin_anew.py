@@ -4,13 +4,18 @@ from __future__ import annotations
 
 import pytest
 
+from tests.unit.tree.level3 import again
 from tests.unit.tree.scenario import Scenario
+from tests.unit.tree.test_topics import everything
 from zraft.errors import Code
 from zraft.ids import EPOCHS_SKIPPED, Instance, ServerId, zxid_anew
+from zraft.topics.codec import encode_registry
+from zraft.topics.message import COORDINATOR
+from zraft.topics.registry_commands import CreateTopic
 from zraft.tree.image import ImageReader, ImageWriter
 from zraft.tree.machine import Machine
 from zraft.tree.members import WantedMember
-from zraft.tree.txn import CREATE, CREATE_TTL, SET_DATA
+from zraft.tree.txn import CREATE, CREATE_TTL, SET_DATA, TOPICS
 
 NEW = (ServerId(2), Instance(b"new disk of two!"))
 MEMBERS = {ServerId(2): WantedMember(True, "b:2"), ServerId(1): WantedMember(True, "a:1")}
@@ -96,3 +101,22 @@ def test_the_image_of_it_is_whole(old: Scenario) -> None:
     read.adopt(reader.finish())
     assert read.image() == machine.image()
     assert read.digest() == read.full_digest() == machine.digest() == machine.full_digest()
+
+
+def test_d18_topics_and_producers_are_left_behind() -> None:
+    """Their groups have founders that the new cluster does not know, and their logs are not in the backup."""
+    old = everything()
+    limits = old.machine.registry.settings
+    begin(old.machine)
+    registry = old.machine.registry
+    for table in ("topics", "names", "groups", "closed", "deleting", "changes", "owned"):
+        assert not getattr(registry, table), table
+    assert set(registry.producers) == {COORDINATOR}
+    assert registry.settings == limits
+    assert old.machine.digest() == old.machine.full_digest()
+    old.next = {NEW: (1, 1)}
+    session = old.new_session(NEW)
+    created = old.run((TOPICS, encode_registry(CreateTopic("t", 1))), session, origin=NEW)
+    assert created.refusal is None
+    assert created.created == old.machine.last_zxid
+    again(old.machine)

@@ -6,6 +6,7 @@ It shares no rule with the product: intervals, positions and staleness are worke
 from __future__ import annotations
 
 from collections import Counter, defaultdict
+from collections.abc import Mapping
 from typing import NoReturn
 
 from attrs import define, field
@@ -279,6 +280,11 @@ class Checks:
                 held.processed.setdefault(one, now_ms)
 
     # The end ----------------------------------------------------------------------------------------------------
+
+    @property
+    def holdings(self) -> Mapping[tuple[int, int], Holding]:
+        """All claims that were ever granted, by partition and epoch."""
+        return self._all
 
     def live(self, group: str, partition: int) -> list[Holding]:
         return self._live[group, partition]

@@ -76,6 +76,12 @@ class GroupsDisk:
             self.forget(group)
         return Opened(directory.instance, directory.boot, recovered, newest)
 
+    @property
+    def directory(self) -> DataDirectory:
+        """Of the start that runs."""
+        assert self._directory is not None
+        return self._directory
+
     def archive(self, group: GroupId) -> Callable[[int, int, int], Sequence[Entry]]:
         """Entries of the group that are not in memory."""
 
@@ -136,7 +142,9 @@ class GroupsDisk:
         """What is left of a group that is gone."""
         store = self._stores.pop(group, None)
         for info in store.infos if store is not None else ():
+            # Durable before the log may lose the word of the group's end (docs/GROUPS.md).
             self.disk.unlink(info.path)
+            self.disk.fsync_directory(info.path.rpartition("/")[0])
 
     def tear(self, records: Sequence[Record] | None, task: SnapshotTask | None) -> None:
         """The power fails while this is being done: nothing of it, a part, or all of it may survive."""

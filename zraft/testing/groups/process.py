@@ -12,6 +12,8 @@ from attrs import define
 from zraft.groups.description import GroupDescription
 from zraft.groups.effects import GroupEffects, GroupMessage, SnapshotTask
 from zraft.groups.host import GroupHost
+from zraft.groups.machine import StateMachine
+from zraft.groups.replica import StoredGroup
 from zraft.groups.settings import GroupSettings
 from zraft.ids import GroupId, Instance, ServerId
 from zraft.raft.snapshot import SnapshotMeta
@@ -23,7 +25,7 @@ from zraft.testing.groups.counter import AppendCounter
 from zraft.testing.groups.disk import GroupsDisk, Opened
 from zraft.testing.profile import Profile
 from zraft.testing.schedule import Schedule
-from zraft.transport.messages import Sender
+from zraft.transport.messages import PeerMessage, Sender
 
 INBOX_MAX: Final = 400
 
@@ -64,7 +66,7 @@ class GroupsProcess:
         schedule: Schedule,
         profile: Profile,
         seed: str,
-        decode: Callable[[bytes], Sequence[GroupMessage]],
+        decode: Callable[[bytes], Sequence[PeerMessage]],
         table: Mapping[GroupId, TableRow],
         disks: Mapping[ServerId, Instance],
         observer: Observer,
@@ -131,6 +133,7 @@ class GroupsProcess:
             settings=self._settings,
             rng=random.Random(f"{self._seed}/host/{self.server}/{self.boots}"),
         )
+        self._begun(opened)
         self._observer.booted(self, opened, in_flight)
         for server, instance in self._disks.items():
             self.host.vouch(server, instance)
@@ -141,6 +144,13 @@ class GroupsProcess:
             elif self._concerns(row) or group in opened.recovered.groups:
                 self.learn(group)
         self._request_turn(self._schedule.now_ms)
+
+    def _begun(self, opened: Opened) -> None:
+        """Its host is there, and has no groups yet."""
+
+    def _machine(self, group: GroupId, stored: StoredGroup) -> StateMachine:
+        """What a group replicates."""
+        return AppendCounter()
 
     def _concerns(self, row: TableRow) -> bool:
         return self.server in row.description.founders or self.server in row.wanted
@@ -153,18 +163,23 @@ class GroupsProcess:
         if row.removed:
             if group in host.groups:
                 host.remove(group)
+                self._gone(group)
         elif group in host.groups or self._concerns(row):
             if group not in host.groups:
                 assert self.opened is not None
                 for server, instance in self._disks.items():
                     host.vouch(server, instance)
-                host.create(row.description, AppendCounter(), self.image.stored(self.opened, group))
+                stored = self.image.stored(self.opened, group)
+                host.create(row.description, self._machine(group, stored), stored)
                 self._observer.created(self, group)
             host.prefer(group, row.preferred)
             host.want_members(group, row.wanted)
             if row.placed and row.wanted.get(self.server) != host.instance:
                 host.retire(group)
         self._request_turn(self._schedule.now_ms)
+
+    def _gone(self, group: GroupId) -> None:
+        """The group is not hosted any more."""
 
     def crash(self) -> None:
         """The process is gone, and what was not fsynced."""
@@ -248,8 +263,8 @@ class GroupsProcess:
             host.persisted()
         while self._inbox:
             sender, data = self._inbox.popleft()
-            host.receive(sender, self._decode(data))
-        effects = host.turn(self._clock.advance(self._schedule.now_ms))
+            self._receive(host, sender, self._decode(data))
+        effects = self._host_turn(host, self._clock.advance(self._schedule.now_ms))
         if host.mistakes:
             # The server drops such a message and lives; here every peer is ours, so somebody is wrong.
             _, mistake = host.mistakes.popleft()
@@ -258,6 +273,12 @@ class GroupsProcess:
         for to, messages in effects.sends.items():
             self._observer.sending(self, to, messages)
         self._carry_out(effects)
+
+    def _receive(self, host: GroupHost, sender: Sender, messages: Sequence[PeerMessage]) -> None:
+        host.receive(sender, messages)  # type: ignore[arg-type]
+
+    def _host_turn(self, host: GroupHost, step: int) -> GroupEffects:
+        return host.turn(step)
 
     def _carry_out(self, effects: GroupEffects) -> None:
         for group in effects.forgotten:

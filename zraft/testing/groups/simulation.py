@@ -117,20 +117,7 @@ class GroupsSimulation:
         self.covers = CoverChecks(self.checks)
         self.counts: Counter[str] = Counter()
         ids = [ServerId(number + 1) for number in range(servers or rng.choice(SERVERS))]
-        self.processes = {
-            server: GroupsProcess(
-                server,
-                self.settings,
-                self.schedule,
-                self.profile,
-                name,
-                self._decode,
-                self.table,
-                self.disks,
-                self,
-            )
-            for server in ids
-        }
+        self.processes = {server: self._process(server, name) for server in ids}
         self._group_count = groups or rng.choice(GROUPS)
         self._next_group = 1
         self._committed_by: dict[tuple[ServerId, int, GroupId], int] = {}
@@ -143,6 +130,19 @@ class GroupsSimulation:
         self.busy = True
         self._faults_until_ms = faults_until_ms
         self.faults = GroupFaults(self, random.Random(f"{name}/faults"), end_ms=faults_until_ms)
+
+    def _process(self, server: ServerId, name: str) -> GroupsProcess:
+        return GroupsProcess(
+            server,
+            self.settings,
+            self.schedule,
+            self.profile,
+            name,
+            self._decode,
+            self.table,
+            self.disks,
+            self,
+        )
 
     # -- the run
     def run(self) -> GroupsReport:
@@ -521,11 +521,11 @@ class GroupsSimulation:
     def _encode(self, messages: Sequence[PeerMessage]) -> bytes:
         return codec.encode_sequence([codec.encode(message) for message in messages])
 
-    def _decode(self, data: bytes) -> Sequence[GroupMessage]:
+    def _decode(self, data: bytes) -> Sequence[PeerMessage]:
         messages, errors = codec.decode_sequence(data)
         if errors:
             raise BrokenPromiseError("codec", str(errors[0]))
-        return messages  # type: ignore[return-value]
+        return messages
 
     def _deliver(self, to: ServerId, sender: Sender, data: bytes) -> None:
         self.processes[to].datagram(sender, data)

@@ -10,6 +10,8 @@ from zraft.claims.values import Mode
 from zraft.errors import ProtocolError
 from zraft.ids import GroupId, ProducerId
 from zraft.raft.messages import Entry, EntryKind
+from zraft.server.delivery_tasks import Append, Task
+from zraft.server.hosted_partition import HostedPartition
 from zraft.server.partition_entries import (
     BatchEntry,
     BirthEntry,
@@ -233,3 +235,20 @@ def test_a_claim_is_granted_with_the_log_time_of_its_entry() -> None:
     (answer,) = machine.take_fresh()[-1].answers
     assert isinstance(answer, Granted)
     assert answer.log_time_ms == machine.log_time_ms == 100
+
+
+def test_deliveries_after_a_restore_are_in_the_tail_though_they_were_applied_in_the_same_turn() -> None:
+    machine, log = filled()
+    hosted = HostedPartition(GROUP)
+    hosted.machine.restore(machine.snapshot())
+    mid = MessageId(PRODUCER, 3)
+    assert machine.partition is not None
+    digest = machine.partition.pending.entries[mid].digest
+    hosted.machine.apply(log.batch(Remote(mid, OTHER, 8, None, 0, digest)))
+    tasks: list[Task] = []
+    hosted.take_applied(tasks)
+    assert (hosted.tail.first, hosted.tail.end, hosted.end) == (2, 3, 3)
+    assert [one.offset for one in hosted.tail.read(2, 1)] == [2]
+    (append,) = tasks
+    assert isinstance(append, Append)
+    assert [one.offset for one in append.deliveries] == [2]

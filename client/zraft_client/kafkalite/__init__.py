@@ -1,0 +1,25 @@
+"""Kafka Lite's client calls on a topic of the cluster (docs/KAFKALITE.md).
+
+`mount_producer` and `mount_consumer_group` are where programs begin.
+"""
+
+from zraft_client.kafkalite.consumers import ConsumerGroup, ConsumerRecord, mount_consumer_group
+from zraft_client.kafkalite.errors import (
+    BrokerDisconnectError,
+    InvalidPartitionIdError,
+    KafkaLiteError,
+    LeaderNotFoundError,
+)
+from zraft_client.kafkalite.producers import LiteProducer, mount_producer
+
+__all__ = [
+    "BrokerDisconnectError",
+    "ConsumerGroup",
+    "ConsumerRecord",
+    "InvalidPartitionIdError",
+    "KafkaLiteError",
+    "LeaderNotFoundError",
+    "LiteProducer",
+    "mount_consumer_group",
+    "mount_producer",
+]

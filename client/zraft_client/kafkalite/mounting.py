@@ -1,0 +1,49 @@
+"""What a mounted producer or consumer group owns: a client of the cluster, and the one topic that Kafka Lite has."""
+
+from __future__ import annotations
+
+from types import TracebackType
+from typing import Any, Final
+
+from zraft_client.blocking import BlockingClient
+from zraft_client.client import Hosts
+from zraft_client.kafkalite.errors import translated
+from zraft_client.topics.blocking import BlockingTopics
+
+TOPIC: Final = "kafka-lite"
+
+
+class Mounted:
+    """A client and the topic; `unmount` ends both. Also a context manager."""
+
+    def __init__(
+        self, server_addr: Hosts, topic: str, partitions: int | None, options: dict[str, Any]
+    ) -> None:
+        with translated():
+            self.client = BlockingClient(server_addr, **options)
+            try:
+                self.topics = BlockingTopics(self.client)
+                self.topic = topic
+                if partitions is None:
+                    self.partitions = len(self.topics.describe(topic).partitions)
+                else:
+                    self.partitions = len(self.topics.ensure(topic, partitions).partitions)
+            except BaseException:
+                self.client.close()
+                raise
+
+    def _end(self) -> None:
+        """Before the client goes."""
+
+    def unmount(self) -> None:
+        """`Unmount`: end the connections. Once or more."""
+        try:
+            self._end()
+            self.topics.close()
+        finally:
+            self.client.close()
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.unmount()

@@ -1,0 +1,85 @@
+"""What a program says to a producer: where messages go, when they count as sent, what they promise among each other."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from enum import Enum
+
+from attrs import frozen
+
+from zraft.ids import GroupId
+from zraft.topics.partitioner import RoundRobin, by_key
+from zraft_client.topics.errors import NoTopicError
+from zraft_client.topics.values import Metadata
+
+Place = tuple[str, int]
+"""A topic, and the number of a partition of it."""
+Destination = str | Place
+"""A topic, of which the partitioner chooses the partition, or a partition."""
+Partitioner = Callable[[str, bytes | None, tuple[GroupId, ...]], GroupId]
+"""From a topic's name, a message's key, and the topic's partitions in their order."""
+
+
+class Acknowledge(Enum):
+    """When a message counts as sent."""
+
+    DELIVERED = "delivered"
+    """At all destinations: whatever is sent from then on comes behind it wherever both go."""
+    ACCEPTED = "accepted"
+    """Begun somewhere: it will be delivered at all destinations, whatever breaks, or fail by its condition."""
+
+
+class Order(Enum):
+    """What one producer's messages promise among each other."""
+
+    PARTITION = "partition"
+    """Messages to one and the same partition alone come in order."""
+    FIFO = "fifo"
+    """Each message comes behind the one before, wherever both go."""
+    CAUSAL = "causal"
+    """And behind every record that the program told `saw` of."""
+
+
+@frozen
+class Consumed:
+    """A step of a consumer that the message claims: it counts only if `consumer` has come to exactly `expected` (D-9d).
+
+    `topic` and `partition` must be among the destinations. Of all messages that claim one step, one is delivered.
+    """
+
+    topic: str
+    partition: int
+    consumer: bytes
+    expected: int
+    following: int
+
+
+def default_partitioner() -> Partitioner:
+    """By key; in turn without one."""
+    turns = RoundRobin()
+
+    def choose(topic: str, key: bytes | None, partitions: tuple[GroupId, ...]) -> GroupId:
+        return turns.choose(topic, partitions) if key is None else by_key(key, partitions)
+
+    return choose
+
+
+def destinations_of(to: Destination | Iterable[Destination]) -> list[Destination]:
+    if isinstance(to, str):
+        return [to]
+    if isinstance(to, tuple) and len(to) == 2 and isinstance(to[0], str) and isinstance(to[1], int):
+        return [(to[0], to[1])]
+    names = list(to)
+    if not names:
+        raise NoTopicError(
+            "a message without destinations; expected a topic, a (topic, partition), or several"
+        )
+    return names
+
+
+def has_all(metadata: Metadata, names: Sequence[Destination]) -> bool:
+    for name in names:
+        topic = metadata.topics.get(name if isinstance(name, str) else name[0])
+        if topic is None or len(topic.partitions) <= (0 if isinstance(name, str) else name[1]):
+            return False
+    return True

@@ -1,0 +1,66 @@
+"""A producer's stream to one server: asked for on every connection, and what is pushed on it."""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+from zraft.ids import ProducerId, ServerId
+from zraft.topics.messages import Reply
+from zraft_client.calls import Answer, Request
+from zraft_client.client import Session
+from zraft_client.errors import ClientError, ClosedError
+from zraft_client.subscriptions import Subscription
+from zraft_client.topics import requests
+from zraft_client.topics.links import Link
+from zraft_client.topics.requests import Refused
+
+
+class StreamOwner(Protocol):
+    """Who produces."""
+
+    def on_live(self, server: ServerId) -> None: ...
+    def on_stream_refused(self, server: ServerId, error: ClientError) -> None: ...
+    def on_replies(self, server: ServerId, replies: list[Reply], refused: list[Refused]) -> None: ...
+
+
+class Stream(Subscription[None]):
+    """The producer's stream to one server."""
+
+    def __init__(
+        self, link: Link, producer: ProducerId, session: Session, floor: int, owner: StreamOwner
+    ) -> None:
+        super().__init__(link.client, 0)
+        self.link = link
+        self.live = False
+        """Whether the server has said, on this connection, that it takes messages."""
+        self._producer = producer
+        self._session = session
+        self._floor = floor
+        self._owner = owner
+
+    def request(self) -> Request[None]:
+        return requests.subscribe_producer(
+            self._producer, self._session.id, self._session.password, self._floor
+        )
+
+    def resubscribed(self) -> None:
+        super().resubscribed()
+        self.live = False
+
+    def acknowledged(self) -> None:
+        super().acknowledged()
+        self.live = True
+        self._owner.on_live(self.link.server)
+
+    def refused(self, error: ClientError) -> None:
+        super().refused(error)
+        self.live = False
+        if not isinstance(error, ClosedError):
+            self._owner.on_stream_refused(self.link.server, error)
+
+    def pushed(self, message: Answer, size: int) -> None:
+        replies, refused = requests.replies_of(self._producer, message)
+        self._owner.on_replies(self.link.server, replies, refused)
+
+    def message(self, answer: Answer) -> None:
+        raise AssertionError("what is pushed is told at once")

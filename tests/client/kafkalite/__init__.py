@@ -1,0 +1,1 @@
+"""Tests of Kafka Lite's calls."""

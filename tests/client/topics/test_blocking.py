@@ -1,0 +1,75 @@
+"""Topics for threads, over a cluster of shipped partitions."""
+
+from __future__ import annotations
+
+import threading
+
+import pytest
+
+from tests.client.topics.conftest import TopicThread
+from zraft_client import BlockingClient
+from zraft_client.topics import BlockingTopics, NoTopicError, Order
+
+
+def test_topics_producers_and_consumers_work_without_a_loop(fake_topics: TopicThread) -> None:
+    with BlockingClient(fake_topics.hosts) as client, BlockingTopics(client) as topics:
+        assert len(topics.create("orders", 3).partitions) == 3
+        assert [topic.name for topic in topics.list()] == ["orders"]
+        with topics.producer(order=Order.CAUSAL) as producer:
+            first = producer.send_soon("orders", b"1", key=b"k")
+            second = producer.send_soon("orders", b"2", key=b"k", after=first)
+            ((place, offset),) = second.result().offsets.items()
+            assert first.done()
+            producer.send([("orders", 0), ("orders", 2)], b"3", headers={"h": b"v"})
+            with topics.consumer("orders", name="me") as consumer, topics.merged("orders") as merged:
+                records = []
+                while len(records) < 4:
+                    records += consumer.poll(10)
+                assert sorted(record.value for record in records) == [b"1", b"2", b"3", b"3"]
+                producer.saw(records[-1])
+                consumer.commit()
+                assert consumer.committed() == consumer.positions()
+                assert set(consumer.lag().values()) == {0}
+                consumer.seek("orders", place[1], offset)
+                assert next(iter(consumer)).value == b"2"
+                ordered = []
+                while len(ordered) < 3:
+                    ordered += merged.poll(10)
+                assert [record.value for record in ordered][-1] == b"3"
+                assert merged.position().last == ordered[-1].stamp
+        assert topics.bounds("orders")[place[1]].end > offset
+        assert len(topics.alter("orders", 4).partitions) == 4
+        topics.delete("orders")
+        with pytest.raises(NoTopicError):
+            topics.describe("orders")
+
+
+def test_many_threads_share_one_producer(fake_topics: TopicThread) -> None:
+    with BlockingClient(fake_topics.hosts) as client, BlockingTopics(client) as topics:
+        topics.ensure("orders", 3)
+        with topics.producer() as producer:
+
+            def work(number: int) -> None:
+                for place in range(20):
+                    producer.send("orders", b"%d/%d" % (number, place))
+
+            threads = [threading.Thread(target=work, args=(number,)) for number in range(4)]
+            for thread in threads:
+                thread.start()
+            for thread in threads:
+                thread.join()
+            producer.flush()
+    assert fake_topics.do(lambda cluster: sum(len(g.deliveries) for g in cluster.groups.values())) == 80
+
+
+def test_closing_twice_or_after_the_client_harms_nothing(fake_topics: TopicThread) -> None:
+    client = BlockingClient(fake_topics.hosts)
+    topics = BlockingTopics(client)
+    topics.create("orders")
+    producer, consumer = topics.producer(), topics.consumer("orders")
+    producer.send("orders", b"x")
+    producer.close()
+    producer.close()
+    client.close()
+    consumer.close()
+    topics.close()

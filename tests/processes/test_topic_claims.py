@@ -1,0 +1,284 @@
+"""Marshal on real processes: consumers that are killed, stopped for longer than their leases, ended and started again, while
+messages keep coming. Afterwards claims are worked out from the partitions' logs, and what was handed out is judged by them.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Final
+
+import pytest
+
+from tests.processes.cluster import ROOT, Cluster, wait_until
+from tests.processes.topics import PATIENT_S, Producers, created, groups_of
+from zraft.claims.commands import Configure
+from zraft.claims.values import Mode
+from zraft.ids import GroupId
+from zraft.raft.messages import Entry
+from zraft.storage.filesystem import ReadOnlyFileSystem
+from zraft.storage.inspection import read_records
+from zraft.storage.records import EntryRecord, TruncateRecord
+from zraft.testing.claims.checks import Checks
+from zraft.testing.topic_chaos.claims import ClaimsJudged, Handed, judge_claims, read_consumer_journal, replay
+from zraft_client import Client
+from zraft_client.topics import Topics
+
+pytestmark = [pytest.mark.processes, pytest.mark.timeout(1800)]
+
+StartCluster = Callable[..., Cluster]
+
+GROUP: Final = "billing"
+TOPIC: Final = "orders"
+HEARTBEAT_MS: Final = 2_000
+QUEUE_MAX: Final = 50
+
+
+class ConsumerProcess:
+    """One client: a process, and after it was killed another one of the same name."""
+
+    def __init__(self, cluster: Cluster, directory: Path, number: int, mode: Mode) -> None:
+        self.client = f"client-{number}"
+        self.journal = directory / f"{self.client}.journal"
+        self._log = directory / f"{self.client}.log"
+        self._cluster = cluster
+        self._mode = mode
+        self._process: subprocess.Popen[bytes] | None = None
+        self._starts = 0
+        self.is_stopped = False
+
+    @property
+    def runs(self) -> bool:
+        return self._process is not None and self._process.poll() is None
+
+    def start(self) -> None:
+        assert not self.runs
+        self._starts += 1
+        command = [sys.executable, "-m", "tests.processes.claims_consumer", "--hosts", self._cluster.hosts()]
+        command += [
+            "--client",
+            self.client,
+            "--group",
+            GROUP,
+            "--topic",
+            TOPIC,
+            "--journal",
+            str(self.journal),
+        ]
+        command += ["--mode", str(int(self._mode)), "--queue-max", str(QUEUE_MAX)]
+        with self._log.open("ab") as log:
+            self._process = subprocess.Popen(
+                command,
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=subprocess.STDOUT,
+                cwd=ROOT,
+                env=self._cluster.environment(1) | {"PYTHONPATH": f"{ROOT}:{ROOT / 'client'}"},
+            )
+
+    def wait_started(self) -> None:
+        """Until it consumes, and ends in good order when it is told to."""
+
+        def started() -> bool:
+            self.require_running()
+            text = self.journal.read_text() if self.journal.exists() else ""
+            return sum(line.startswith("# started") for line in text.splitlines()) == self._starts
+
+        wait_until(started, f"{self.client} to start", PATIENT_S)
+
+    def signal(self, what: signal.Signals) -> None:
+        assert self._process is not None
+        self._process.send_signal(what)
+        self.is_stopped = what is signal.SIGSTOP
+
+    def end(self, how: signal.Signals) -> None:
+        if self.runs:
+            assert self._process is not None
+            self._process.send_signal(signal.SIGCONT)
+            self._process.send_signal(how)
+            code = self._process.wait(PATIENT_S)
+            assert how is signal.SIGKILL or code == 0, (
+                f"{self.client}: exit code {code}: {self._log.read_text()[-3000:]}"
+            )
+        self.is_stopped = False
+
+    def require_running(self) -> None:
+        assert self.runs, f"{self.client} ended by itself: {self._log.read_text()[-3000:]}"
+
+    def handed(self) -> list[Handed]:
+        return read_consumer_journal(self.client, self.journal.read_text()) if self.journal.exists() else []
+
+
+class Crowd:
+    """All consumers of a test; leaving it kills every process."""
+
+    def __init__(self, cluster: Cluster, directory: Path, count: int, mode: Mode) -> None:
+        self.consumers = [ConsumerProcess(cluster, directory, number, mode) for number in range(count)]
+        self.stops = 0
+
+    def __enter__(self) -> Crowd:
+        for one in self.consumers:
+            one.start()
+        for one in self.consumers:
+            one.wait_started()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for one in self.consumers:
+            one.end(signal.SIGKILL)
+
+    def handed(self) -> list[Handed]:
+        return [handed for one in self.consumers for handed in one.handed()]
+
+    def trouble(self, rng: random.Random, rounds: int) -> None:
+        """Each round somebody is killed and started again, stopped for longer than a claim lasts, or ended with release."""
+        for number in range(rounds):
+            one = rng.choice(
+                [consumer for consumer in self.consumers if consumer.runs and not consumer.is_stopped]
+            )
+            match ("kill", "stop", "end", "stay dead")[number % 4]:
+                case "kill":
+                    one.end(signal.SIGKILL)
+                    one.start()
+                case "stop":
+                    one.signal(signal.SIGSTOP)
+                    self.stops += 1
+                    time.sleep(2.5 * HEARTBEAT_MS / 1000)
+                    one.signal(signal.SIGCONT)
+                case "end":
+                    one.end(signal.SIGTERM)
+                    one.start()
+                case _:
+                    one.end(signal.SIGKILL)
+                    time.sleep(2.5 * HEARTBEAT_MS / 1000)
+                    one.start()
+            one.wait_started()
+            time.sleep(rng.uniform(0, 1))
+            for consumer in self.consumers:
+                consumer.require_running()
+
+
+async def configure(cluster: Cluster, partitions: int) -> None:
+    async with Client(cluster.hosts(), timeout_s=PATIENT_S) as client, Topics(client) as topics:
+        port = topics.claims_port()
+        for number in range(partitions):
+            await port.submit(TOPIC, number, Configure(HEARTBEAT_MS))
+
+
+def logs_of(cluster: Cluster, groups: Mapping[int, GroupId]) -> dict[int, list[Entry]]:
+    """The whole log of each partition, of the server that has most of it. No server may run."""
+    logs: dict[int, list[Entry]] = {}
+    for server in cluster.servers.values():
+        entries: dict[GroupId, dict[int, Entry]] = {group: {} for group in groups.values()}
+        for placed in read_records(ReadOnlyFileSystem(), str(server.data)):
+            record = placed.record
+            if isinstance(record, EntryRecord) and record.group in entries:
+                entries[record.group][record.entry.index] = record.entry
+            elif isinstance(record, TruncateRecord) and record.group in entries:
+                log = entries[record.group]
+                for index in [index for index in log if index >= record.from_index]:
+                    del log[index]
+        for partition, group in groups.items():
+            log = [entries[group][index] for index in sorted(entries[group])]
+            if not log or log[0].index != 1:
+                continue  # it was compacted here
+            if len(log) > len(logs.get(partition, [])):
+                logs[partition] = log
+    return logs
+
+
+def taken(journals: list[Handed], mode: Mode) -> int:
+    return len(
+        {
+            (one.partition, one.offset)
+            for one in journals
+            if mode is Mode.AT_MOST_ONCE or one.done_ns is not None
+        }
+    )
+
+
+def run(
+    cluster: Cluster,
+    directory: Path,
+    mode: Mode,
+    *,
+    partitions: int,
+    consumers: int,
+    rounds: int,
+    messages: int,
+) -> ClaimsJudged:
+    places = groups_of(asyncio.run(created(cluster, {TOPIC: partitions})))
+    groups = {number: group for (_, number), group in places.items()}
+    asyncio.run(configure(cluster, partitions))
+    with Producers(cluster, directory) as producers, Crowd(cluster, directory, consumers, mode) as crowd:
+        producer = producers.start("orders", places, seed=3, window=8, pause_ms=20, fanout_max=2)
+        producer.wait_delivered(messages // 4)
+        crowd.trouble(random.Random(f"{mode} {consumers}"), rounds)
+        wait_until(lambda: producer.delivered() >= messages, f"{messages} messages", PATIENT_S)
+        producers.finish()
+        ends = asyncio.run(bounds(cluster))
+        if mode is Mode.AT_LEAST_ONCE:
+            wait_until(
+                lambda: taken(crowd.handed(), mode) >= sum(ends.values()),
+                "everything to be processed",
+                PATIENT_S,
+            )
+        else:
+            wait_until(lambda: asyncio.run(claimed(cluster, ends)), "everything to be claimed", PATIENT_S)
+        for one in crowd.consumers:
+            one.end(signal.SIGTERM)
+        stops = crowd.stops
+        journals = crowd.handed()
+    for number in cluster.servers:
+        cluster.kill(number, signal.SIGTERM)
+    checks = Checks()
+    logs = logs_of(cluster, groups)
+    assert sorted(logs) == sorted(groups), (
+        "a partition's log was compacted on every server: fewer messages, please"
+    )
+    delivered = {number: replay(checks, number, groups[number], log) for number, log in logs.items()}
+    assert delivered == ends
+    return judge_claims(checks, journals, ends, group=GROUP, mode=mode, stops=stops)
+
+
+async def bounds(cluster: Cluster) -> dict[int, int]:
+    async with Client(cluster.hosts(), timeout_s=PATIENT_S) as client, Topics(client) as topics:
+        return {number: one.end for number, one in (await topics.bounds(TOPIC)).items()}
+
+
+async def claimed(cluster: Cluster, ends: Mapping[int, int]) -> bool:
+    """At most once: every partition is claimed to its end, so that nothing is left to give."""
+    async with Client(cluster.hosts(), timeout_s=PATIENT_S) as client, Topics(client) as topics:
+        port = topics.claims_port()
+        seen = await asyncio.gather(*(port.look(TOPIC, number, GROUP) for number in ends))
+    whole = [one.view.whole for one in seen]
+    return all(one is not None and one.claimed >= end for one, end in zip(whole, ends.values(), strict=True))
+
+
+@pytest.mark.parametrize("mode", list(Mode))
+def test_a_few_consumers_share_a_topic_through_kills_stops_and_ends(
+    mode: Mode, start_cluster: StartCluster, tmp_path: Path
+) -> None:
+    """M-5 to M-9: disjoint claims; at most once never twice, at least once nothing lost and little again."""
+    found = run(start_cluster(), tmp_path, mode, partitions=4, consumers=3, rounds=4, messages=200)
+    assert found.handed >= 150
+    assert found.ended.get("expiry", 0) >= 1
+    assert found.ended.get("release", 0) >= 1
+    assert found.claims > 4
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("mode", list(Mode))
+def test_twenty_consumers_share_32_partitions(
+    mode: Mode, start_cluster: StartCluster, tmp_path: Path
+) -> None:
+    found = run(start_cluster(), tmp_path, mode, partitions=32, consumers=20, rounds=24, messages=3000)
+    assert found.handed >= 2500
+    assert found.ended.get("expiry", 0) >= 4
+    assert found.claims >= 50

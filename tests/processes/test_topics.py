@@ -1,0 +1,275 @@
+"""Topics on real servers that are killed: each message once at all its destinations, in one order, from any replica."""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+from collections import Counter, defaultdict
+from collections.abc import Callable, Coroutine, Iterator
+from typing import Any
+
+import pytest
+
+from tests.processes.cluster import Cluster
+from tests.processes.conftest import StartCluster
+from zraft_client import Client, NodeExistsError, NoNodeError
+from zraft_client.claims import ConsumerOptions, Marshaler
+from zraft_client.topics import (
+    ConditionFailedError,
+    Consumed,
+    MergedConsumer,
+    NoTopicError,
+    Order,
+    Record,
+    Start,
+    Topics,
+)
+from zraft_client.topics.consumer import Consumer
+
+pytestmark = [pytest.mark.processes, pytest.mark.timeout(600)]
+
+PATIENT_S = 60.0
+_names = (f"topic-{number}" for number in itertools.count(1))
+
+
+@pytest.fixture(scope="module")
+def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
+    """One cluster for what harms no server."""
+    with Cluster(tmp_path_factory.mktemp("topics")) as cluster:
+        cluster.start_all()
+        yield cluster
+
+
+def with_topics(cluster: Cluster, test: Callable[[Topics], Coroutine[Any, Any, None]]) -> None:
+    async def main() -> None:
+        async with Client(cluster.hosts(), timeout_s=PATIENT_S) as client, Topics(client) as topics:
+            await test(topics)
+
+    asyncio.run(main())
+
+
+async def polled(consumer: Consumer | MergedConsumer, count: int) -> list[Record]:
+    found: list[Record] = []
+    while len(found) < count:
+        more = await consumer.poll(PATIENT_S)
+        assert more, f"{len(found)} of {count} records in {PATIENT_S:g} s"
+        found += more
+    assert len(found) == count, f"{len(found)} records, expected {count}"
+    return found
+
+
+def in_one_order(logs: list[list[Record]]) -> bool:
+    """Whether no two logs contradict each other: the stamps of each ascend, and a message has the same one everywhere."""
+    stamps: dict[Any, Any] = {}
+    for log in logs:
+        if [one.stamp for one in log] != sorted({one.stamp for one in log}):
+            return False
+        for one in log:
+            if stamps.setdefault(one.id, one.stamp) != one.stamp:
+                return False
+    return True
+
+
+def test_a_topic_is_created_filled_by_several_partitions_at_once_read_and_deleted(running: Cluster) -> None:
+    async def test(topics: Topics) -> None:
+        name = next(_names)
+        topic = await topics.create(name, 3)
+        assert len(topic.partitions) == 3
+        with pytest.raises(NodeExistsError):
+            await topics.create(name, 1)
+        async with topics.producer() as producer:
+            receipt = await producer.send((name, 0), b"one", key=b"k")
+            assert receipt.offsets == {(name, 0): 0}
+            await producer.send([(name, 0), (name, 1), (name, 2)], b"three", headers={"h": b"v"})
+        async with topics.consumer(name) as consumer:
+            found = await polled(consumer, 4)
+            assert Counter(one.value for one in found) == {b"one": 1, b"three": 3}
+            assert len({one.stamp for one in found if one.value == b"three"}) == 1
+        bounds = await topics.bounds(name)
+        assert [(one.first, one.end) for one in bounds.values()] == [(0, 2), (0, 1), (0, 1)]
+        await topics.delete(name)
+        with pytest.raises(NoNodeError):
+            await topics.delete(name)
+        async with topics.producer() as producer:
+            with pytest.raises(NoTopicError):
+                await producer.send(name, b"too late")
+
+    with_topics(running, test)
+
+
+def test_offsets_are_stored_and_conditions_take_one_message_per_step(running: Cluster) -> None:
+    async def test(topics: Topics) -> None:
+        name = next(_names)
+        await topics.create(name, 1)
+        async with topics.producer() as producer:
+            for number in range(10):
+                await producer.send_soon(name, b"%d" % number)
+            await producer.flush()
+            step = Consumed(name, 0, b"worker", 0, 4)
+            await producer.send(name, b"result", consumed=step)
+            with pytest.raises(ConditionFailedError):
+                await producer.send(name, b"again", consumed=step)
+        async with topics.consumer(name, name="worker", start=Start.STORED) as consumer:
+            assert await consumer.committed() == {(name, 0): 4}
+            found = await polled(consumer, 7)
+            assert [one.value for one in found] == [*(b"%d" % n for n in range(4, 10)), b"result"]
+            await consumer.commit()
+            assert await consumer.committed() == {(name, 0): 11}
+
+    with_topics(running, test)
+
+
+def test_two_merged_consumers_see_one_order_and_an_idle_partition_stalls_neither(running: Cluster) -> None:
+    """D-17b, D-17d."""
+
+    async def test(topics: Topics) -> None:
+        name = next(_names)
+        await topics.create(name, 3)
+        async with topics.merged(name) as one, topics.merged(name) as other:
+            async with topics.producer() as producer:
+                for number in range(200):
+                    to: Any = (name, number % 2) if number % 3 else [(name, 0), (name, 1)]
+                    await producer.send_soon(to, b"%d" % number)
+                await producer.flush()
+            first, second = await polled(one, 200), await polled(other, 200)
+        assert [record.id for record in first] == [record.id for record in second]
+        assert in_one_order([first])
+
+    with_topics(running, test)
+
+
+def test_partitions_are_added_while_messages_are_sent_and_every_merged_consumer_sees_them_at_one_place(
+    running: Cluster,
+) -> None:
+    async def test(topics: Topics) -> None:
+        name = next(_names)
+        await topics.create(name, 1)
+        async with topics.producer() as producer, topics.merged(name) as one:
+            for number in range(20):
+                await producer.send_soon(name, b"%d" % number)
+            await topics.alter(name, 3)
+            await producer.flush()
+            for number in range(20, 60):
+                await producer.send_soon(name, b"%d" % number)
+            await producer.flush()
+            first = await polled(one, 60)
+            async with topics.merged(name) as other:
+                second = await polled(other, 60)
+        assert [record.id for record in first] == [record.id for record in second]
+        assert {record.partition for record in first} == {0, 1, 2}
+
+    with_topics(running, test)
+
+
+def test_marshals_consumers_share_partitions_and_hand_them_on(running: Cluster) -> None:
+    """M-5, M-8."""
+
+    async def test(topics: Topics) -> None:
+        name = next(_names)
+        await topics.create(name, 2)
+        async with topics.producer() as producer:
+            for number in range(40):
+                await producer.send_soon(name, b"%d" % number)
+            await producer.flush()
+        seen: list[tuple[int, int]] = []
+        done = asyncio.Event()
+
+        async def work(client: str) -> None:
+            marshaler = Marshaler(topics.claims_port(), client, "billing")
+            options = ConsumerOptions(maximum_claims=1, claim_interval_ms=100, poll_ms=50)
+            async with marshaler.consumer([name], options) as consumer:
+                async for message in consumer.consume():
+                    seen.append((message.partition, message.offset))
+                    consumer.commit(message)
+                    if len(seen) == 40:
+                        done.set()
+
+        workers = [asyncio.create_task(work(client)) for client in ("a", "b")]
+        async with asyncio.timeout(PATIENT_S):
+            await done.wait()
+        for worker in workers:
+            worker.cancel()
+        await asyncio.gather(*workers, return_exceptions=True)
+        assert sorted(seen) == [(partition, offset) for partition in range(2) for offset in range(20)]
+
+    with_topics(running, test)
+
+
+def test_every_server_is_killed_in_turn_and_nothing_is_lost_repeated_or_out_of_order(
+    start_cluster: StartCluster,
+) -> None:
+    """The leaders of all partitions among them, while messages to one and to several are under way."""
+    cluster = start_cluster()
+    killed: list[int] = []
+
+    async def test(topics: Topics) -> None:
+        name = next(_names)
+        await topics.create(name, 4)
+        loop = asyncio.get_running_loop()
+        sent: dict[bytes, Any] = {}
+        async with topics.producer() as producer, topics.producer(order=Order.FIFO) as strict:
+            for victim in (1, 2, 3):
+                for number in range(60):
+                    value = b"%d/%d" % (victim, number)
+                    many = [(name, number % 4), (name, (number + 1) % 4)]
+                    sent[value] = await producer.send_soon((name, number % 4) if number % 3 else many, value)
+                    value = b"strict " + value
+                    sent[value] = await strict.send_soon([(name, 0), (name, 3)], value)
+                    if number == 30:
+                        await loop.run_in_executor(None, cluster.kill, victim)
+                        killed.append(victim)
+                await producer.flush()
+                await strict.flush()
+                cluster.start(victim)
+                await loop.run_in_executor(None, cluster.wait_ready)
+            for one in sent.values():
+                await one
+        expected = sum(len(one.message.destinations) for one in sent.values())
+        async with topics.consumer(name) as consumer:
+            found = await polled(consumer, expected)
+            assert await consumer.poll(0.5) == []
+        logs: dict[int, list[Record]] = defaultdict(list)
+        for record in found:
+            logs[record.partition].append(record)
+        for partition, log in logs.items():
+            assert [one.offset for one in log] == list(range(len(log))), partition
+        assert in_one_order(list(logs.values()))
+        assert Counter(one.value for one in found) == Counter(
+            {value: len(one.message.destinations) for value, one in sent.items()}
+        )
+        for log in logs.values():
+            numbers = [one.id.seq for one in log if one.value.startswith(b"strict")]
+            assert numbers == sorted(numbers)
+        async with topics.merged(name) as merged:
+            everything = await polled(merged, len(sent))
+            assert in_one_order([everything, *logs.values()])
+
+    with_topics(cluster, test)
+    assert killed == [1, 2, 3]
+
+
+def test_topics_survive_that_all_servers_are_killed_at_once(start_cluster: StartCluster) -> None:
+    cluster = start_cluster()
+
+    async def fill(topics: Topics) -> None:
+        await topics.create("kept", 2)
+        async with topics.producer() as producer:
+            for number in range(50):
+                await producer.send_soon([("kept", 0), ("kept", 1)], b"%d" % number)
+            await producer.flush()
+
+    async def read(topics: Topics) -> None:
+        async with topics.consumer("kept") as consumer:
+            found = await polled(consumer, 100)
+            assert {one.offset for one in found} == set(range(50))
+        async with topics.producer() as producer:
+            receipt = await producer.send(("kept", 1), b"goes on")
+            assert receipt.offsets == {("kept", 1): 50}
+
+    with_topics(cluster, fill)
+    for number in cluster.servers:
+        cluster.kill(number)
+    for number in cluster.servers:
+        cluster.start(number)
+    cluster.wait_ready()
+    with_topics(cluster, read)

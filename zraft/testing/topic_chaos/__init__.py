@@ -1,0 +1,1 @@
+"""Topics on real servers under faults: what programs wrote down and what every replica gave to read, judged from outside."""
