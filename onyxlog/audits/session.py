@@ -101,6 +101,8 @@ def open_session(settings: SessionSettings) -> SparkSession:
         "spark.sql.warehouse.dir": f"{scratch}/warehouse",
         _SCRATCH: scratch,
         "spark.log.level": "ERROR",
+        # A busy machine may take longer than Spark's 15 s to start an interpreter.
+        "spark.python.authenticate.socketTimeout": "120s",
     }
     if local:
         found |= {"spark.driver.host": LOCAL, "spark.driver.bindAddress": LOCAL}
