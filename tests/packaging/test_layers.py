@@ -223,8 +223,9 @@ ALLOWED: Final[dict[str, tuple[str, ...]]] = {
     ),
     "onyxlog.audits.jobs": (
         *("onyxlog.audits.errors", "onyxlog.audits.measurements", "onyxlog.audits.tables"),
-        "onyxlog.audits.rules",
+        *("onyxlog.audits.costs", "onyxlog.audits.rules"),
     ),
+    "onyxlog.audits.costs": (),
     "onyxlog.audits.report": ("onyxlog.audits",),
     "onyxlog.audit_command": (*SHARED, "onyxlog"),
     "onyxlog.audit_follow_command": (*SHARED, "onyxlog"),

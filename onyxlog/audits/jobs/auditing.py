@@ -10,8 +10,9 @@ from collections.abc import Callable, Mapping, Sequence
 from enum import StrEnum
 from typing import TYPE_CHECKING, Final
 
-from attrs import frozen
+from attrs import evolve, frozen
 
+from onyxlog.audits.costs import Cost, Meter
 from onyxlog.audits.jobs.tables import ROWS
 from onyxlog.audits.rules.check import Check, Rule
 from onyxlog.audits.rules.violation import Violation, order_of
@@ -36,6 +37,7 @@ class CheckResult:
     rows: of all tables that the check reads.
     missing: tables without rows.
     violations: the first ones, sorted; `more`: there are others.
+    cost: if it was asked for.
     """
 
     rule: str
@@ -46,6 +48,7 @@ class CheckResult:
     missing: tuple[str, ...] = ()
     violations: tuple[Violation, ...] = ()
     more: bool = False
+    cost: Cost | None = None
 
 
 Progress = Callable[[int, int, str], None]
@@ -65,6 +68,7 @@ def audit(
     violations_max: int = VIOLATIONS_MAX,
     progress: Progress = no_progress,
     clock: Callable[[], float] = time.perf_counter,
+    meter: Meter | None = None,
 ) -> list[CheckResult]:
     """Every check of the rules, in order.
 
@@ -76,7 +80,9 @@ def audit(
     results = []
     for done, (rule, check) in enumerate(checks):
         progress(done, len(checks), f"{rule.id} {check.promise}")
-        results.append(_result(spark, frames, counts, rule, check, violations_max, clock))
+        measured = None if meter is None else meter.measured()
+        result = _result(spark, frames, counts, rule, check, violations_max, clock)
+        results.append(result if measured is None else evolve(result, cost=measured()))
     progress(len(checks), len(checks), "done")
     return results
 
