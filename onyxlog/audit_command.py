@@ -67,6 +67,7 @@ class _Failed(click.ClickException):
 @click.option(
     "--memory", default="2g", show_default=True, metavar="SIZE", help="Of Spark's JVM, and of each executor."
 )
+@click.option("--costs", is_flag=True, help="Measure CPU time and memory of each check, on this machine.")
 @click.option(
     "--json", "as_json_text", is_flag=True, help="Print the findings for programs instead of a table."
 )
@@ -79,6 +80,7 @@ def audit(
     tables: Path | None,
     master: str,
     memory: str,
+    costs: bool,
     as_json_text: bool,
 ) -> None:
     """Judge what servers, peers and clients wrote down.
@@ -95,7 +97,7 @@ def audit(
             return
         if not paths and not results:
             raise click.UsageError("nothing to audit: expected a PATH, or --results")
-        broken = _audit(paths, names, results, out, tables, master, memory, as_json_text)
+        broken = _audit(paths, names, results, out, tables, master, memory, costs, as_json_text)
     except ZraftError as error:
         raise _Failed(str(error)) from error
     if broken:
@@ -119,6 +121,7 @@ def _audit(
     tables: Path | None,
     master: str,
     memory: str,
+    costs: bool,
     as_json_text: bool,
 ) -> bool:
     from onyxlog.audits.errors import AuditError
@@ -133,7 +136,7 @@ def _audit(
     from onyxlog.audits.running import Asked, run
     from onyxlog.audits.session import SessionSettings, close_session, open_session
 
-    asked = Asked(paths=paths, rules=rules, results=results, tables=tables)
+    asked = Asked(paths=paths, rules=rules, results=results, tables=tables, costs=costs)
     with _bar() as progress, ExitStack() as stack:
         spark = open_session(SessionSettings(master=master, memory=memory))
         stack.callback(close_session, spark)

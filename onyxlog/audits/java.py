@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import atexit
 import os
 import shutil
 import stat
@@ -97,6 +98,7 @@ def _packaged() -> Java | None:
     if version is None or version < OLDEST or os.name != "posix":
         return None
     home = Path(tempfile.mkdtemp(prefix="zraft-java-"))
+    atexit.register(shutil.rmtree, home, ignore_errors=True)
     wrapper = home / "bin" / "java"
     wrapper.parent.mkdir()
     wrapper.write_text(wrapper_script(str(java)))

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 from attrs import frozen
 
+from onyxlog.audits.costs import ProcessMeter
 from onyxlog.audits.figures import figures_of
 from onyxlog.audits.jobs.auditing import VIOLATIONS_MAX, Progress, audit, no_progress
 from onyxlog.audits.jobs.loading import load
@@ -32,6 +33,7 @@ class Asked:
     Attributes:
         paths: data directories, recordings of peers and histories of clients, or directories that hold some.
         results: results files of benchmarks.
+        costs: whether what each check costs is measured.
         tables: where decoded tables go and stay; None: into a directory that is removed again.
     """
 
@@ -40,6 +42,7 @@ class Asked:
     results: tuple[Path, ...] = ()
     tables: Path | None = None
     violations_max: int = VIOLATIONS_MAX
+    costs: bool = False
 
 
 def run(
@@ -66,6 +69,7 @@ def run(
             violations_max=asked.violations_max,
             progress=progress,
             clock=clock,
+            meter=ProcessMeter() if asked.costs else None,
         )
         figures = figures_of(spark, loaded.counts)
     return Findings(

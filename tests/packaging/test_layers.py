@@ -80,6 +80,11 @@ ALLOWED: Final[dict[str, tuple[str, ...]]] = {
         "zraft.testing",
         "zraft.topics",
     ),
+    # says what clients and partitions may say, claims included
+    "zraft.testing.fuzz": (
+        *(*SHARED, *SETTINGS, *STATE, *EDGES, "zraft.claims", "zraft.server", "zraft.testing"),
+        "zraft.topics",
+    ),
     # runs what decides on both sides of a claim
     "zraft.testing.claims": (
         *(*SHARED, "zraft.claims", "zraft_client.claims"),
@@ -218,8 +223,9 @@ ALLOWED: Final[dict[str, tuple[str, ...]]] = {
     ),
     "onyxlog.audits.jobs": (
         *("onyxlog.audits.errors", "onyxlog.audits.measurements", "onyxlog.audits.tables"),
-        "onyxlog.audits.rules",
+        *("onyxlog.audits.costs", "onyxlog.audits.rules"),
     ),
+    "onyxlog.audits.costs": (),
     "onyxlog.audits.report": ("onyxlog.audits",),
     "onyxlog.audit_command": (*SHARED, "onyxlog"),
     "onyxlog.audit_follow_command": (*SHARED, "onyxlog"),

@@ -26,6 +26,7 @@ class Sending:
         self._count: int = arguments.count
         self._pause_s: float = arguments.pause_ms / 1000
         self._places = [(topic, int(n)) for topic, _, n in (one.rpartition("/") for one in arguments.place)]
+        self._fanout_max = min(arguments.fanout_max, len(self._places))
         self._rng = random.Random(f"{arguments.seed} {arguments.name}")
         self._journal = journal
         self._number = 0
@@ -37,8 +38,8 @@ class Sending:
             key = Key(self._name, self._number)
             self._number += 1
             # Half of them to one place, so that the bypass has something to do; the others to two or more.
-            several = self._rng.random() < 0.5
-            count = self._rng.randint(2, len(self._places)) if several and len(self._places) > 1 else 1
+            several = self._rng.random() < 0.5 and self._fanout_max > 1
+            count = self._rng.randint(2, self._fanout_max) if several else 1
             places = self._rng.sample(self._places, count)
             self._journal.sending(key, places, time.monotonic_ns())
             try:
@@ -76,6 +77,7 @@ def parsed() -> argparse.Namespace:
     parser.add_argument("--place", action="append", required=True)
     parser.add_argument("--count", type=int, default=1_000_000)
     parser.add_argument("--window", type=int, default=8)
+    parser.add_argument("--fanout-max", type=int, default=5)
     parser.add_argument("--pause-ms", type=float, default=0.0)
     parser.add_argument("--reach", default=Reach.ALL.value)
     return parser.parse_args()

@@ -138,6 +138,8 @@ class GroupShell:
                 log.error("snapshot of a group failed", problem=problems.pop(0))
         while groups.digests.alarms:
             log.error("states of a group differ", problem=groups.digests.alarms.pop(0))
+        while self._partitions.notices:
+            log.error("partition stopped", problem=self._partitions.notices.popleft())
         for group, index in effects.group_compactions:
             self._wal.compact(group, index)
         for task in effects.group_tasks:

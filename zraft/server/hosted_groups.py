@@ -137,6 +137,7 @@ class HostedGroups:
         self.snapshots = GroupSnapshots(identity, self.host, hosting.partitions, entropy)
         self.transfers = GroupTransfers(self.host, send_bytes_per_s, hosting.mark_of)
         self.digests = GroupComparison(self.host)
+        self._touched: set[GroupId] = set()
         self._identity = identity
         self._now_ms = 0
         self._stored = hosting.stored
@@ -236,6 +237,11 @@ class HostedGroups:
         """Does what arrived since the last turn give one something to do now?"""
         return self.host.stirred or self.partitions.wants_turn or (disk_free and self.host.frame_due)
 
+    def take_touched(self) -> set[GroupId]:
+        """Groups of which something may have changed since this was asked last; some may be gone."""
+        touched, self._touched = self._touched, set()
+        return touched
+
     @property
     def removing(self) -> bool:
         """Files of groups that are gone have to go before any part of the log does: else a start, finding them and no
@@ -268,6 +274,7 @@ class HostedGroups:
             return None
         self.partitions.before(self.host, step, now_ms, wall_ms)
         effects = self.host.turn(step, may_write=disk_free)
+        self._touched.update(effects.touched)
         self._frame_under_way = self._frame_under_way or effects.records is not None
         self.partitions.after(self.host, effects, now_ms, wall_ms)
         for to, messages in effects.sends.items():

@@ -38,6 +38,7 @@ class HostedPartition:
     failure: why they cannot be used; "" while they can.
     leadership: while this server leads it, and it is born.
     birth_term: in which this server proposed a birth.
+    stop_noticed: whether it was told that it stopped.
     counted_bytes: what its tail counts for among all of the server.
     """
 
@@ -55,6 +56,7 @@ class HostedPartition:
         self._appended_index = 0
         self._durable_index = 0
         self.counted_bytes = 0
+        self.stop_noticed = False
 
     # -- what is delivered
 

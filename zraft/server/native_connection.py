@@ -394,6 +394,9 @@ class NativeConnection(ClientConnection):
         elif outcome[2] == Code.BAD_ARGUMENTS and command[0] == ONCE and self._is_forgotten(command):
             why = f"seq {command[1]} is not above the floor that this session has told: it was answered, and is forgotten"
             self._write(answers.encode_error(number, Code.BAD_ARGUMENTS, f"{kind}: {why}"))
+        elif command[0] == ONCE and not answers.is_outcome_of(inner, outcome):
+            why = f"seq {command[1]} is that of another request of this session, and this one was not carried out"
+            self._write(answers.encode_error(number, Code.BAD_ARGUMENTS, f"{kind}: {why}"))
         elif inner[0] == MEMBERS and not outcome[2]:
             self._write(answers.encode_result(number, zxid, {"server": inner[3][0][0]}))
         elif inner[0] == TOPICS:

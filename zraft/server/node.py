@@ -454,9 +454,18 @@ class Node:
 
     def _note(self) -> None:
         """Write down what audits want to know of this server, if there is something."""
-        raft = self.driver.raft
-        if raft is not None:
-            for note in self._journaling.look(raft, self.driver.machine, time.time_ns() // 1_000_000):
+        driver, wall_ms = self.driver, time.time_ns() // 1_000_000
+        if driver.raft is not None:
+            for note in self._journaling.look(driver.raft, driver.machine.digests, wall_ms):
+                self._journal.add(note)
+        if driver.groups is None:
+            return
+        for group in driver.groups.take_touched():
+            replica = driver.groups.host.groups.get(group)
+            if replica is None:
+                self._journaling.forget(group)
+                continue
+            for note in self._journaling.look(replica.raft, replica.digests, wall_ms):
                 self._journal.add(note)
 
     def _write_outputs(self) -> None:

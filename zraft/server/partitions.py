@@ -38,6 +38,8 @@ from zraft.transport.messages import Bundle, Edge, GroupLeader, PeerMessage
 
 BIRTH_AGAIN_MS: Final = 100
 """How long a leader that does not know what its group begins with waits before it looks again."""
+STAND_ASIDE_AGAIN_MS: Final = 1_000
+"""How long a leader that cannot go on waits before it asks the next server to lead."""
 CONTEXT_BITS: Final = 32
 """Numbers of reads: those of a start of this server begin above those of all earlier ones."""
 KEEP_ALL: Final = Retention()
@@ -58,6 +60,7 @@ class Partitions:
 
     Attributes:
         mistakes: messages of other servers that are not understood; the last ones, with their senders.
+        notices: partitions that stopped here, and why; for who reads the log.
     """
 
     def __init__(
@@ -70,6 +73,7 @@ class Partitions:
         self.settings.validate()
         self.hosted: dict[GroupId, HostedPartition] = {}
         self.mistakes: deque[tuple[ServerId, str]] = deque(maxlen=MISTAKES_KEPT_MAX)
+        self.notices: deque[str] = deque(maxlen=MISTAKES_KEPT_MAX)
         self._coordination = coordination
         self._host: GroupHost | None = None
         self._me: ServerId | None = None
@@ -140,7 +144,9 @@ class Partitions:
             return
         if isinstance(result, StorageError):
             if isinstance(task, delivery_tasks.Open | delivery_tasks.Append):
-                hosted.failure = str(result)
+                # What is on this disk contradicts the state (D-26), or is damaged: nothing may be added to either.
+                hosted.failure = hosted.machine.error = str(result)
+                self._stir(task.group)
                 self.topics.wake(task.group)
             return
         match task:
@@ -339,9 +345,14 @@ class Partitions:
 
     def _follow(self, hosted: HostedPartition, replica: Replica) -> None:
         """What was applied to a partition, and whether this server leads it."""
-        raft, leadership = replica.raft, hosted.leadership
+        raft, leadership, stopped = replica.raft, hosted.leadership, hosted.machine.stopped
         entries = hosted.take_applied(self._tasks)
-        leads = raft.role is Role.LEADER and raft.noop_index <= replica.applied_index
+        if stopped and not hosted.stop_noticed:
+            hosted.stop_noticed = True
+            self.notices.append(
+                f"partition of group {hosted.group} stopped on this server: {hosted.machine.error}"
+            )
+        leads = raft.role is Role.LEADER and raft.noop_index <= replica.applied_index and not stopped
         if leadership is not None and not (leads and leadership.term == raft.term):
             leadership.end(raft.leader if raft.leader != raft.server else None)
             leadership = hosted.leadership = None
@@ -356,7 +367,7 @@ class Partitions:
         if leadership is not None:
             for entry in entries:
                 leadership.on_applied(entry)
-        elif leads and hosted.machine.partition is not None and not hosted.machine.stopped:
+        elif leads and hosted.machine.partition is not None:
             hosted.leadership = PartitionLeadership(
                 hosted.machine,
                 self.settings,
@@ -373,6 +384,9 @@ class Partitions:
         hosted, replica = self.hosted.get(group), host.groups.get(group)
         if hosted is None or replica is None:
             return
+        if hosted.failure:
+            self._stand_aside(host, hosted, replica)
+            return
         leadership = hosted.leadership
         if leadership is None:
             if hosted.machine.partition is None:
@@ -388,6 +402,20 @@ class Partitions:
             self._alarms.clear(group)
         else:
             self._alarms.set(group, self._run_ms + max(1, due))
+
+    def _stand_aside(self, host: GroupHost, hosted: HostedPartition, replica: Replica) -> None:
+        """Others have these deliveries unharmed: one of them is to lead. The vote and the log here still count."""
+        if hosted.leadership is not None:
+            self._follow(hosted, replica)
+        if not replica.retired:
+            host.retire(hosted.group)
+        raft = replica.raft
+        if raft.role is not Role.LEADER:
+            return
+        others = sorted(server for server in raft.membership.voters if server != raft.server)
+        if others and not raft.transferring:
+            host.transfer(hosted.group, others[(self._run_ms // STAND_ASIDE_AGAIN_MS) % len(others)])
+        self._alarms.set(hosted.group, self._run_ms + STAND_ASIDE_AGAIN_MS)
 
     def _give_birth(self, host: GroupHost, hosted: HostedPartition, replica: Replica, wall_ms: int) -> None:
         """The first entry of a partition's log that counts, by whoever leads it first; another one would change nothing."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from enum import Enum
 from typing import Final
 
-from attrs import evolve, field, frozen
+from attrs import field, frozen
 
 from zraft.ids import GroupId, ProducerId
 from zraft.topics.stamps import MessageId, Stamp
@@ -102,7 +102,16 @@ class Delivery:
 
 def without_payload(message: Message) -> Message:
     """What is kept of a message that is delivered here."""
-    return evolve(message, payload=b"")
+    return Message(
+        message.mid,
+        message.destinations,
+        b"",
+        message.number,
+        message.after,
+        message.condition,
+        message.depends,
+        message.partitions,
+    )
 
 
 def may_change_topics(message: Message) -> bool:

@@ -20,6 +20,7 @@ from zraft.tree.txn import (
     MULTI,
     PUT,
     SET_DATA,
+    TOPICS,
     TRUNCATE,
     WILL,
     Command,
@@ -159,6 +160,44 @@ def _fields(opcode: int, body: Any) -> dict[str, Any]:
 
 
 _CREATES: Final = frozenset({CREATE2, CREATE_CONTAINER, CREATE_TTL})
+
+
+def is_outcome_of(command: Command, outcome: Outcome) -> bool:
+    """Whether a kept outcome can be that of this command: a client may give one `seq` to two requests, and must not.
+
+    Of two of one form, such as a put and a set, the second gets the first one's answer.
+    """
+    code, body = outcome[2:]
+    opcode = command[0]
+    if opcode == MULTI:
+        if body is None:
+            return bool(code)
+        parts = command[1]
+        return (
+            isinstance(body, tuple)
+            and len(body) == len(parts)
+            and all(isinstance(one, tuple) and len(one) == 2 and isinstance(one[0], int) for one in body)
+            and (bool(code) or all(_is_body(part[0], one[1]) for part, one in zip(parts, body, strict=True)))
+        )
+    if opcode == TOPICS:
+        if body is None:
+            return bool(code)
+        kinds = str if code else (int, type(None))
+        return isinstance(body, tuple) and len(body) == 1 and isinstance(body[0], kinds)
+    return body is None if code else _is_body(opcode, body)
+
+
+def _is_body(opcode: int, body: Any) -> bool:
+    if opcode in (PUT, SET_DATA):
+        return _is_stat(body)
+    if opcode == ADD or opcode in _CREATES:
+        kind = int if opcode == ADD else str
+        return isinstance(body, tuple) and len(body) == 2 and isinstance(body[0], kind) and _is_stat(body[1])
+    return body is None
+
+
+def _is_stat(body: Any) -> bool:
+    return isinstance(body, tuple) and len(body) == len(STAT_NAMES)
 
 
 def _encode_failure(number: int, command: Command, zxid: int, position: int, code: Code, body: Any) -> bytes:

@@ -10,9 +10,9 @@ from collections.abc import Callable, Mapping, Sequence
 from enum import StrEnum
 from typing import TYPE_CHECKING, Final
 
-from attrs import frozen
+from attrs import evolve, frozen
 
-from onyxlog.audits.jobs.keyed import violations_in, violations_of
+from onyxlog.audits.costs import Cost, Meter
 from onyxlog.audits.jobs.tables import ROWS
 from onyxlog.audits.rules.check import Check, Rule
 from onyxlog.audits.rules.violation import Violation, order_of
@@ -37,6 +37,7 @@ class CheckResult:
     rows: of all tables that the check reads.
     missing: tables without rows.
     violations: the first ones, sorted; `more`: there are others.
+    cost: if it was asked for.
     """
 
     rule: str
@@ -47,6 +48,7 @@ class CheckResult:
     missing: tuple[str, ...] = ()
     violations: tuple[Violation, ...] = ()
     more: bool = False
+    cost: Cost | None = None
 
 
 Progress = Callable[[int, int, str], None]
@@ -66,6 +68,7 @@ def audit(
     violations_max: int = VIOLATIONS_MAX,
     progress: Progress = no_progress,
     clock: Callable[[], float] = time.perf_counter,
+    meter: Meter | None = None,
 ) -> list[CheckResult]:
     """Every check of the rules, in order.
 
@@ -77,7 +80,9 @@ def audit(
     results = []
     for done, (rule, check) in enumerate(checks):
         progress(done, len(checks), f"{rule.id} {check.promise}")
-        results.append(_result(spark, frames, counts, rule, check, violations_max, clock))
+        measured = None if meter is None else meter.measured()
+        result = _result(spark, frames, counts, rule, check, violations_max, clock)
+        results.append(result if measured is None else evolve(result, cost=measured()))
     progress(len(checks), len(checks), "done")
     return results
 
@@ -91,14 +96,16 @@ def _result(
     violations_max: int,
     clock: Callable[[], float],
 ) -> CheckResult:
+    # What needs Arrow is imported where it is used: reports of findings need no Spark.
+    from onyxlog.audits.jobs.keyed import violations_in, violations_of
+
     began = clock()
     missing = tuple(name for name in check.tables if not counts.get(name, 0))
     found: list[Violation] = []
-    if len(missing) < len(check.tables):
-        # Without some of its tables a check judges what the others have.
+    verdict = Verdict.NO_DATA
+    if len(missing) < len(check.tables) and not set(missing).intersection(check.needed):
         found = violations_in(violations_of(check, spark, frames, ROWS).limit(violations_max + 1))
-    needed = missing if check.inputs[0].table in missing or len(missing) == len(check.tables) else ()
-    verdict = Verdict.BROKEN if found else Verdict.NO_DATA if needed else Verdict.HOLDS
+        verdict = Verdict.BROKEN if found else Verdict.HOLDS
     return CheckResult(
         rule=rule.id,
         promise=check.promise,

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Final
 from attrs import frozen
 
 from onyxlog.audits.jobs.auditing import Progress, no_progress
-from onyxlog.audits.jobs.frames import frames_of_rows, registered
 from onyxlog.audits.measurements import Measurements
 from onyxlog.audits.tables import TABLES
 
@@ -42,6 +41,8 @@ def load(
     Raises:
         AuditError: nothing of ours is below the paths.
     """
+    from onyxlog.audits.jobs.frames import frames_of_rows, registered
+
     frames = frames_of_rows(
         spark, {"measured_tests": measurements.tests, "measured_trials": measurements.trials}
     )

@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import Final
 
 from onyxlog.audits.errors import AuditError
-from onyxlog.audits.jobs.keyed import VIOLATIONS, as_batch
 from onyxlog.audits.report.findings import Findings, as_json
 from onyxlog.audits.report.page import page
 from onyxlog.audits.report.plots import plots_of
@@ -25,6 +24,8 @@ def write(findings: Findings, directory: Path) -> None:
     """
     import pyarrow as pa
     import pyarrow.parquet as pq
+
+    from onyxlog.audits.jobs.keyed import VIOLATIONS, as_batch
 
     batches = [as_batch(findings.violations)] if findings.violations else []
     try:

@@ -106,6 +106,7 @@ def as_json(findings: Findings) -> dict[str, Any]:
                         "missing": list(check.missing),
                         "violations": len(check.violations),
                         "more": check.more,
+                        "cost": None if check.cost is None else attrs.asdict(check.cost),
                     }
                     for check in result.checks
                 ],

@@ -38,6 +38,7 @@ def show(findings: Findings, console: Console) -> None:
             f"{result.seconds:.1f}",
         )
     console.print(table)
+    _costs(findings, console)
     for result in findings.rules:
         for one in result.violations[:SHOWN_MAX]:
             console.print(Text(one.line(), style="red"), soft_wrap=True)
@@ -53,3 +54,26 @@ def show(findings: Findings, console: Console) -> None:
             style="bold red" if broken else "bold",
         )
     )
+
+
+def _costs(findings: Findings, console: Console) -> None:
+    """What each check cost, if that was measured."""
+    checks = [check for result in findings.rules for check in result.checks if check.cost is not None]
+    if not checks:
+        return
+    table = Table(box=None, pad_edge=False, header_style="bright_black")
+    table.add_column("check")
+    for name in ("rows", "CPU s", "rows per CPU s", "most MB"):
+        table.add_column(name, justify="right")
+    for check in checks:
+        assert check.cost is not None
+        cpu = check.cost.cpu_s
+        rate = f"{check.rows / cpu:,.0f}" if cpu else "-"
+        table.add_row(
+            f"{check.rule} {check.promise}",
+            f"{check.rows:,}",
+            f"{cpu:.2f}",
+            rate,
+            f"{check.cost.peak_mb:,.0f}",
+        )
+    console.print(table)

@@ -80,6 +80,7 @@ class Check:
         suspects: SELECT of the key columns, by their names in the first input, from views with the tables' names; ""
             if every key goes to the judge.
         derived: tables that have to be computed first, in this order.
+        needed: source tables without rows of which nothing can be judged; () if any of `tables` is enough.
     """
 
     promise: str
@@ -87,16 +88,18 @@ class Check:
     judge: Judge
     suspects: str = ""
     derived: tuple[Derived, ...] = ()
+    needed: tuple[str, ...] = ()
 
     def __attrs_post_init__(self) -> None:
         lengths = {(len(each.key), len(each.order)) for each in self.inputs}
-        assert len(lengths) == 1, (
-            f"{self.promise}: inputs must have keys and orders of one length, found {lengths}"
+        assert len(lengths) == 1, f"{self.promise}: keys and orders of inputs differ in length: {lengths}"
+        assert set(self.needed) <= set(self.tables), (
+            f"{self.promise}: needs {self.needed}, reads {self.tables}"
         )
 
     @property
     def tables(self) -> tuple[str, ...]:
-        """Those that must be there for the check to mean anything: source tables, not derived ones."""
+        """Source tables that it reads; those that derived ones are computed from among them."""
         made = {each.name for each in self.derived}
         read = [each.table for each in self.inputs] + [name for each in self.derived for name in each.needs]
         return tuple(dict.fromkeys(name for name in read if name not in made))

@@ -242,6 +242,7 @@ CLAIM_INTERVALS: Final = Rule(
             ),
             _intervals,
             derived=(WHOLE_CLAIMS,),
+            needed=("claims", "entries"),
         ),
     ),
 )

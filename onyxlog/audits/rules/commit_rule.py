@@ -102,6 +102,7 @@ COMMIT_RULE: Final = Rule(
             suspects="SELECT c.server, c.instance, c.`group`, c.`index` FROM events c LEFT ANTI JOIN entries e "
             "ON c.server = e.server AND c.instance = e.instance AND c.`group` = e.`group` AND c.`index` = e.`index` "
             "AND c.term = e.term WHERE c.kind = 'committed'",
+            needed=("events", "entries"),
         ),
     ),
 )

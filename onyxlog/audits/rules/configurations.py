@@ -79,6 +79,7 @@ CONFIGURATIONS: Final = Rule(
                 Input("events", LOG, ("index", 1, "seq"), {"kind": ("became_leader",)}),
             ),
             _voters,
+            needed=("members", "events"),
         ),
     ),
 )

@@ -129,6 +129,7 @@ ELECTION_SAFETY: Final = Rule(
                 Input("hard_states", ("group", "term"), (1, "server", "frame")),
             ),
             _leaders,
+            needed=("events",),
         ),
         Check(
             MAJORITIES,
@@ -137,6 +138,7 @@ ELECTION_SAFETY: Final = Rule(
                 Input("events", LOG, ("index", 1, "seq"), {"kind": ("became_leader",)}),
             ),
             _majorities,
+            needed=("members", "events"),
         ),
     ),
 )

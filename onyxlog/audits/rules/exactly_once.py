@@ -161,6 +161,8 @@ EXACTLY_ONCE: Final = Rule(
             ),
             _logged,
             derived=(COVERED,),
+            suspects="SELECT path FROM covered_writes",
+            needed=("histories", "commands"),
         ),
     ),
 )

@@ -149,6 +149,7 @@ GOSSIP_COMPLETENESS: Final = Rule(
                 Input("onyx_entries", ("tenancy", "peer"), (2, "position")),
             ),
             _ways,
+            needed=("onyx_entries",),
         ),
     ),
 )

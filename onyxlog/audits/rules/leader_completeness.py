@@ -170,6 +170,7 @@ LEADER_COMPLETENESS: Final = Rule(
             ),
             _reach,
             derived=(LEADER_COMMITS,),
+            needed=("events",),
         ),
         Check(
             CONFLICTS,
@@ -179,6 +180,7 @@ LEADER_COMPLETENESS: Final = Rule(
             ),
             _conflicts,
             derived=(LEADER_COMMITS, CONTESTED),
+            needed=("events", "entries"),
         ),
     ),
 )

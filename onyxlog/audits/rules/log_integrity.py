@@ -109,6 +109,13 @@ LOG_INTEGRITY: Final = Rule(
                 Input("entries", LOG, ("frame", "file_offset", "index")),
             ),
             _contiguous,
+            suspects="SELECT DISTINCT server, instance, `group` FROM (SELECT server, instance, `group`, `index`, term, "
+            "position, previous_term, lag(`index`) OVER w AS index_before, lag(term) OVER w AS term_before, "
+            "lag(position + `count`) OVER w AS position_next FROM entries WINDOW w AS "
+            "(PARTITION BY server, instance, `group` ORDER BY frame, file_offset, `index`)) "
+            "WHERE `index` != index_before + 1 OR term < term_before OR position != position_next "
+            "OR term < previous_term UNION SELECT DISTINCT server, instance, `group` FROM truncations",
+            needed=("entries",),
         ),
         Check(
             KEPT,
@@ -119,6 +126,7 @@ LOG_INTEGRITY: Final = Rule(
             ),
             _kept,
             derived=(LEADER_COMMITS,),
+            needed=("events",),
         ),
         Check(
             FILES,

@@ -221,11 +221,22 @@ MULTICAST_INTEGRITY: Final = Rule(
                 Input("deliveries", _MESSAGE, (1, "group", "offset")),
             ),
             _integrity,
+            suspects="SELECT producer, number FROM (SELECT producer, number, payload_digest FROM multicast "
+            "WHERE payload_digest IS NOT NULL AND kind IN ('start', 'remote') AND standing != 'truncated' "
+            "UNION ALL SELECT producer, number, payload_digest FROM deliveries) GROUP BY producer, number "
+            "HAVING min(payload_digest) != max(payload_digest)",
+            needed=("multicast", "deliveries"),
         ),
         Check(
             GENUINE,
             (Input("multicast", _MESSAGE, ("group", "position"), _LOGGED),),
             _genuine,
+            suspects="WITH logged AS (SELECT producer, number, `group`, sender, destinations FROM multicast "
+            "WHERE kind IN ('start', 'remote') AND standing != 'truncated') "
+            "SELECT l.producer, l.number FROM logged l JOIN (SELECT DISTINCT producer, number, destinations FROM logged "
+            "WHERE destinations IS NOT NULL) d ON l.producer = d.producer AND l.number = d.number "
+            "WHERE NOT array_contains(d.destinations, l.`group`) OR NOT array_contains(d.destinations, l.sender)",
+            needed=("multicast",),
         ),
     ),
 )

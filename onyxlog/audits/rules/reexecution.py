@@ -279,6 +279,14 @@ def _entries(tables: Tables) -> list[ReplayedEntryRow]:
     ]
 
 
+def _of_the_fullest_log(tables: Tables) -> list[ReplayedEntryRow]:
+    logs: dict[tuple[int, str], list[ReplayedEntryRow]] = {}
+    for row in _entries(tables):
+        logs.setdefault((row.server, row.instance), []).append(row)
+    spans = {key: (min(r.index for r in rows), -max(r.index for r in rows)) for key, rows in logs.items()}
+    return logs[min(spans, key=lambda key: (spans[key], key))] if spans else []
+
+
 def _states(tables: Tables) -> list[StateRow]:
     boundaries, found = _boundaries(tables), []
     for row in tables.get("snapshots", ()):
@@ -330,6 +338,26 @@ REPLAYED: Final = Derived(
     ),
     rows=_entries,
 )
+REPLAYED_ONCE: Final = Derived(
+    name="entries_replayed_once",
+    row=ReplayedEntryRow,
+    needs=("entry_payloads", "snapshots"),
+    sql=(
+        *REPLAYED.sql,
+        (
+            "fullest_log",
+            "SELECT server, instance FROM (SELECT server, instance, min(`index`) AS first, max(`index`) AS last "
+            "FROM entry_payloads WHERE `group` = 0 AND standing != 'truncated' GROUP BY server, instance) "
+            "ORDER BY first, last DESC, server, instance LIMIT 1",
+        ),
+        (
+            "entries_replayed_once",
+            "SELECT r.* FROM replayed_entries r JOIN fullest_log f ON r.server = f.server AND r.instance = f.instance",
+        ),
+    ),
+    rows=_of_the_fullest_log,
+)
+"""Of one server: that others' logs and states are the same is for S4 and S6."""
 KNOWN_STATES: Final = Derived(
     name="known_states",
     row=StateRow,
@@ -357,13 +385,15 @@ def reexecution(
     def judge(rows: Iterator[Row]) -> Iterator[Violation]:
         yield from replay(rows, load, tuple(make() for make in observers), states=states)
 
+    entries = REPLAYED if states else REPLAYED_ONCE
     return Check(
         promise,
         (
             Input("known_states", _REPLAY, ("index", 0), {"begins": (True,)}),
-            Input("replayed_entries", _REPLAY, ("index", 1)),
+            Input(entries.name, _REPLAY, ("index", 1)),
             Input("known_states", _REPLAY, ("index", 2), {"begins": (False,)}),
         ),
         judge,
-        derived=(REPLAYED, KNOWN_STATES),
+        derived=(entries, KNOWN_STATES),
+        needed=("entry_payloads",),
     )

@@ -86,6 +86,9 @@ REPLICA_DIGESTS: Final = Rule(
                 Input("onyx_entries", ("tenancy", "position"), (1, "seq")),
             ),
             _equal,
+            suspects="SELECT tenancy, position FROM (SELECT tenancy, position, chain, digest FROM replica_digests "
+            "UNION ALL SELECT tenancy, position, chain, digest FROM onyx_entries) GROUP BY tenancy, position "
+            "HAVING min(chain) != max(chain) OR min(digest) != max(digest)",
         ),
         Check(CONTINUOUS, (Input("onyx_entries", _RECORDING, ("seq",)),), _continuous),
         Check(RECOMPUTED, (Input("onyx_entries", _RECORDING, ("seq",)),), _recomputed),

@@ -135,6 +135,16 @@ STAMPS: Final = Rule(
                 Input("deliveries", _MESSAGE, (1, "group", "offset")),
             ),
             _largest,
+            suspects="WITH proposed AS (SELECT producer, number, max(named_struct('t', time, 'g', sender)) AS largest, "
+            "count(DISTINCT sender) AS senders, count(DISTINCT struct(sender, time)) AS times FROM multicast "
+            "WHERE kind = 'remote' AND standing != 'truncated' GROUP BY producer, number), "
+            "final AS (SELECT producer, number, min(named_struct('t', time, 'g', time_group)) AS low, "
+            "max(named_struct('t', time, 'g', time_group)) AS high, max(size(destinations)) AS destinations FROM deliveries "
+            "WHERE size(destinations) > 1 GROUP BY producer, number) "
+            "SELECT p.producer, p.number FROM proposed p LEFT JOIN final f "
+            "ON p.producer = f.producer AND p.number = f.number "
+            "WHERE senders != times OR low < largest OR (senders >= destinations AND (low != largest OR high != largest))",
+            needed=("multicast", "deliveries"),
         ),
     ),
 )

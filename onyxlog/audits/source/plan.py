@@ -26,8 +26,9 @@ from onyxlog.audits.source.history_rows import history_values, is_history
 from onyxlog.audits.source.options import Options
 from onyxlog.audits.source.recording_rows import RECORDED, recording_values
 from onyxlog.audits.source.server_log import ServerLog, Span
-from onyxlog.audits.source.survey import with_committed
+from onyxlog.audits.source.survey import Survey, is_cut, with_committed
 from onyxlog.audits.source.wal_rows import WAL_TABLES, WalPiece, read_wal
+from onyxlog.audits.tables.members import MembershipRow
 from onyxlog.audits.tables.placed import Standing
 from zraft.errors import StorageError
 from zraft.storage.errors import CorruptionError
@@ -200,8 +201,8 @@ def surveyed(
                 ]
             case "members":
                 rows += [
-                    evolve(row, standing=_standing(row.group, row.index, row.term, known))
-                    for row in survey.members
+                    evolve(row, standing=_standing(survey, row, order, known))
+                    for row, order in survey.members
                 ]
     wanted = options.standings
     return RowsPiece(
@@ -216,9 +217,12 @@ def surveyed(
     )
 
 
-def _standing(group: int, index: int, term: int, known: dict[int, Committed]) -> str:
-    judged = known.get(group)
-    held = judged is not None and judged.holds(index, term)
+def _standing(survey: Survey, row: MembershipRow, order: int, known: dict[int, Committed]) -> str:
+    if row.source == "entry" and is_cut(survey.cuts, row.group, row.index, order):
+        return Standing.TRUNCATED.value
+    judged = known.get(row.group)
+    # What a log begins with is of a snapshot, so it is committed whatever is left of it.
+    held = row.source != "entry" or (judged is not None and judged.holds(row.index, row.term))
     return (Standing.COMMITTED if held else Standing.OPEN).value
 
 

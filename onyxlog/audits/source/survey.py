@@ -160,7 +160,8 @@ class Survey:
         self.cuts: list[Cut] = []
         self.hard_states: list[HardStateRow] = []
         self.truncations: list[tuple[TruncationRow, Cut]] = []
-        self.members: list[MembershipRow] = []
+        self.members: list[tuple[MembershipRow, int]] = []
+        """Each with its `order`."""
         self._groups: dict[int, _Group] = {}
         self._proven: dict[int, dict[int, int]] = {}
 
@@ -210,7 +211,8 @@ class Survey:
         if kind == MEMBERSHIP:
             membership = Membership.decode(payload)
             state.configurations.append(Configuration(index, term, membership))
-            self.members.append(self._members_row(group, index, term, membership, "entry", spot))
+            row = self._members_row(group, index, term, membership, "entry", spot)
+            self.members.append((row, self.order))
 
     def take(self, record: Record | BaseRecord, spot: Spot, *, oldest: bool) -> None:
         """Any other record; `oldest`: it stands in the first segment that is read."""
@@ -283,7 +285,8 @@ class Survey:
     def _note_base(self, group: int, meta: SnapshotMeta, source: str, spot: Spot) -> None:
         if meta.index and meta.membership:
             membership = Membership.decode(meta.membership)
-            self.members.append(self._members_row(group, meta.index, meta.term, membership, source, spot))
+            row = self._members_row(group, meta.index, meta.term, membership, source, spot)
+            self.members.append((row, self.order))
 
     def _members_row(
         self, group: int, index: int, term: int, membership: Membership, source: str, spot: Spot

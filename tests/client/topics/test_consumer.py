@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from tests.client.topics.cluster import Fault
 from tests.client.topics.test_producer import run, running
 from zraft_client import BadArgumentsError
 from zraft_client.topics import (
@@ -146,6 +147,34 @@ def test_a_consumer_goes_on_at_another_replica_without_a_gap_or_a_repeat() -> No
                 await cluster.start(victim)
             places = [(one.partition, one.offset) for one in found]
             assert len(set(places)) == len(places) == 60
+
+    run(test())
+
+
+def test_a_consumer_outlives_that_group_0_does_not_answer(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where partitions are is asked anew when a server goes; partitions may be there while nobody answers that."""
+
+    async def test() -> None:
+        monkeypatch.setattr("zraft_client.topics.directory.REFRESH_S", 0.1)
+        async with (
+            running(timeout_s=1, orders=1) as (cluster, topics),
+            topics.consumer("orders", wait_ms=100) as consumer,
+        ):
+            await filled(topics, 3)
+            await polled(consumer, 3)
+            cluster.fault("topics", *[Fault.CUT_BEFORE] * 1_000)
+            for victim in (1, 2, 3):
+                await cluster.stop(victim)
+                await cluster.start(victim)
+            group = cluster.group("orders")
+            group.lead(1)
+            before = len(cluster.requests)
+            # Longer than the client waits for an answer.
+            assert await consumer.poll(1.5) == []
+            assert any(one["type"] == "fetch" for one in cluster.requests[before:])
+            cluster.faults.clear()
+            await filled(topics, 2)
+            assert len(await polled(consumer, 2)) == 2
 
     run(test())
 

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import pytest
+from attrs import evolve
 
 from onyxlog.audits.rules.catalogue import RULES
 from onyxlog.audits.rules.check import Check, judged
@@ -45,6 +46,61 @@ def test_jobs_find_what_pure_rules_find_whatever_was_planted(spark: Any) -> None
             found = judged(check, tables)
             assert found, plant.name
             assert in_order(job_finds(spark, tables, [check])) == in_order(found), plant.name
+
+
+def test_verdicts_tell_what_holds_what_is_broken_and_what_nobody_judged(spark: Any) -> None:
+    from onyxlog.audits.jobs.auditing import Verdict, audit
+    from onyxlog.audits.jobs.frames import frames_of_rows
+
+    tables = {name: rows for name, rows in sound().items() if name not in ("multicast", "claims")}
+    tables["deliveries"][0] = evolve(tables["deliveries"][0], destinations=(999,))
+    told: list[tuple[int, int]] = []
+    results = audit(
+        spark,
+        frames_of_rows(spark, tables),
+        {name: len(rows) for name, rows in tables.items()},
+        [RULES["S16"], RULES["S21"]],
+        violations_max=1,
+        progress=lambda done, of, what: told.append((done, of)),
+        clock=iter(range(100)).__next__,
+    )
+    assert [(one.rule, one.verdict) for one in results] == [
+        ("S16", Verdict.BROKEN),
+        ("S16", Verdict.HOLDS),
+        ("S16", Verdict.HOLDS),
+        ("S16", Verdict.NO_DATA),
+        ("S21", Verdict.NO_DATA),
+    ]
+    assert [len(one.violations) for one in results] == [1, 0, 0, 0, 0]
+    assert results[3].missing == ("multicast",)
+    assert results[0].rows == len(tables["deliveries"])
+    assert results[0].seconds == 1
+    assert told == [(n, 5) for n in range(6)]
+
+
+def test_figures_are_those_of_the_tables(spark: Any) -> None:
+    from onyxlog.audits.figures import figures_of
+    from onyxlog.audits.jobs.frames import frames_of_rows
+
+    tables = sound()
+    tables["entries"] = [evolve(row, wall_time_ms=1_000_000 + 1_000 * row.index) for row in tables["entries"]]
+    tables["events"] = [evolve(row, wall_time_ms=1_000_000 + 100 * row.seq) for row in tables["events"]]
+    tables["onyx_entries"] = [evolve(row, applied_ms=5 + row.seq) for row in tables["onyx_entries"]]
+    frames_of_rows(spark, tables)
+    found = figures_of(spark, {name: len(rows) for name, rows in tables.items()})
+    assert [(reign.term, reign.leader, reign.begins_s) for reign in found.reigns] == [
+        (1, 1, 0.0),
+        (2, 2, 5.0),
+    ]
+    assert set(found.growth) == {"server 1", "server 2", "server 3"}
+    assert found.growth["server 3"][-1][1] == pytest.approx(8 * 50 / 1e6)
+    assert found.positions["server 2"][-1][1] == 8
+    assert found.replicas["peer ga"][-1][1] == 4
+    assert {share.peer: share.redundancy for share in found.shares} == {"ga": 0.5, "gb": 0.5}
+    assert {each.kind: each.count for each in found.latencies}["set"] == 2
+    assert all(each.p50 == pytest.approx(0.5) for each in found.latencies)
+    (gossip,) = found.gossip
+    assert (gossip.peers, gossip.receptions, gossip.first, gossip.redundancy) == (2, 8, 4, 0.5)
 
 
 def everything_planted() -> dict[str, list[Any]]:

@@ -38,6 +38,10 @@ def served(tmp_path_factory: pytest.TempPathFactory) -> Path:
             nodes.start(lost)
             await nodes.until(lambda: all(nodes.leader_of(group) for group in groups))
             await sending.send((groups, b"after %d" % number) for number in range(5))
+            for group in groups:
+                delivered = [one.payload for one in await nodes.fetch(nodes.leader_of(group), group)]
+                for node in nodes.nodes.values():
+                    await nodes.same(node, group, delivered)
 
     asyncio.run(run())
     age(root)
@@ -72,11 +76,12 @@ def test_every_partition_begins_with_a_heartbeat_interval_for_claims(served: Pat
 def test_journals_tell_who_led_by_whose_votes_and_how_far_all_was_committed(served: Path) -> None:
     events = read(served, "events")
     led = [row for row in events if row.kind == "became_leader"]
-    assert len(led) >= 2
-    assert len({row.term for row in led}) == len(led)
+    assert sum(row.group == 0 for row in led) >= 2
+    assert len({row.group for row in led}) == 4
+    assert len({(row.group, row.term) for row in led}) == len(led)
     assert all(row.server in row.votes and len(row.votes) >= 2 for row in led)
-    committed = {(row.index, row.term) for row in events if row.kind == "committed"}
-    logged = {(row.index, row.term) for row in read(served, "entries", group="0")}
+    committed = {(row.group, row.index, row.term) for row in events if row.kind == "committed"}
+    logged = {(row.group, row.index, row.term) for row in read(served, "entries")}
     assert committed
     assert committed <= logged
     boots = Counter(row.server for row in events if row.kind == "opened")
@@ -86,7 +91,8 @@ def test_journals_tell_who_led_by_whose_votes_and_how_far_all_was_committed(serv
 def test_one_directory_alone_proves_what_its_journal_says(served: Path) -> None:
     for server in (1, 2, 3):
         alone = read(served / str(server), "entries", group="0")
-        noted = max(row.index for row in read(served / str(server), "events") if row.kind == "committed")
+        events = read(served / str(server), "events")
+        noted = max(row.index for row in events if row.kind == "committed" and row.group == 0)
         assert max(row.index for row in alone) == noted
 
 
@@ -103,6 +109,7 @@ def test_no_rule_finds_anything_in_what_servers_wrote(served: Path) -> None:
         "events",
     ):
         assert tables[name], name
+    tables["entry_payloads"] = read(served, "entries", entries="live", payloads="true", group="0")
     assert all(-I64_MAX <= row.session <= I64_MAX for row in tables["commands"])
     found = [one.line() for rule in RULES.values() for one in rule.judged(tables)]
     assert found == []

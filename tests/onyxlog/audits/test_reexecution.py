@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
 from attrs import evolve
 
 from onyxlog.audits.rules import reexecution as r
+from onyxlog.audits.rules.catalogue import RULES
 from onyxlog.audits.rules.check import Check, judged
 from onyxlog.audits.rules.violation import Violation
 from onyxlog.audits.tables.snapshots import SnapshotRow
 from tests.onyxlog.audits.executed import NOTED, PLACE, entries, rows
+from tests.onyxlog.audits.reading import read
 from zraft.offline.replay import apply_entry
 from zraft.tree import txn
 from zraft.tree.machine import Machine
@@ -98,6 +101,23 @@ def test_what_follows_a_gap_is_not_judged() -> None:
     planted["events"] = [evolve(row, digest=bytes(16)) for row in planted["events"]]
     planted["entry_payloads"] = [row for row in planted["entry_payloads"] if row.index != 3]
     assert judged(CHECKS[r.STATES], planted) == []
+
+
+def test_snapshots_on_the_disk_are_the_fold_of_the_logs_between_them(generated: Path) -> None:
+    """Each is compared, and each but the last is replayed upon, from its file."""
+    check = next(check for check in RULES["S6"].checks if check.promise == r.STATES)
+    given: dict[str, list[Any]] = {
+        "entry_payloads": read(generated, "entries", entries="live", payloads="true", group="0"),
+        "snapshots": read(generated, "snapshots"),
+        "events": [],
+    }
+    assert len(given["snapshots"]) >= 6
+    assert judged(check, given) == []
+    for at, row in enumerate(given["snapshots"]):
+        spoiled = [*given["snapshots"]]
+        spoiled[at] = evolve(row, digest=bytes(16))
+        found = judged(check, {**given, "snapshots": spoiled})
+        assert [(one.server, one.index, one.file) for one in found] == [(row.server, row.index, row.file)]
 
 
 # Bugs of the state machine itself -----------------------------------------------------------------------------------

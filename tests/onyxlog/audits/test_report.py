@@ -24,8 +24,6 @@ from onyxlog.main import main
 from tests.onyxlog.audits.planted import PLANTS
 from tests.onyxlog.audits.sound import Tables, sound
 
-pytest.importorskip("pyspark", reason="needs the extra `audits`")
-
 
 def findings_of(tables: Tables, ids: tuple[str, ...] = tuple(RULES)) -> Findings:
     rules = [RULES[id] for id in ids]
@@ -83,8 +81,7 @@ def test_the_page_shows_each_rule_with_its_verdict_and_each_violation_with_its_p
 
 
 def test_files_say_the_same_as_the_page(tmp_path: Path) -> None:
-    import pyarrow.parquet as pq
-
+    pq = pytest.importorskip("pyarrow.parquet", reason="needs the extra `audits`")
     from onyxlog.audits.report.files import write
 
     findings = findings_of(PLANTS["two_groups_deliver_in_two_orders"].tables())
@@ -102,8 +99,7 @@ def test_files_say_the_same_as_the_page(tmp_path: Path) -> None:
 
 
 def test_an_audit_without_violations_writes_an_empty_table(tmp_path: Path) -> None:
-    import pyarrow.parquet as pq
-
+    pq = pytest.importorskip("pyarrow.parquet", reason="needs the extra `audits`")
     from onyxlog.audits.report.files import write
 
     write(findings_of(sound()), tmp_path)

@@ -293,6 +293,39 @@ def test_a_repeat_on_another_connection_of_the_session_gives_the_first_answer(se
     assert (again["value"], again["zxid"], again["position"]) == (1, first["zxid"], first["position"])
 
 
+WRITES: list[Map] = [
+    {"type": "put", "key": "k", "value": 1},
+    {"type": "increment", "key": "n"},
+    {"type": "create", "path": "/numbered-", "flags": 2},
+    {"type": "remove", "path": "/never"},
+    {"type": "multi", "operations": [{"type": "put", "key": "m", "value": 1}]},
+    {"type": "multi", "operations": [{"type": "remove", "path": "/never"}]},
+    {"type": "create_topic", "topic": "of-a-test", "partitions": 1},
+    {"type": "create_topic", "topic": "no/name", "partitions": 1},
+    {"type": "will", "parent": None},
+]
+
+
+@pytest.mark.parametrize("first", range(len(WRITES)))
+def test_a_seq_of_another_kind_of_request_is_refused_and_harms_nobody(server: OneServer, first: int) -> None:
+    """A client that counts wrongly must not end its server: the answer kept has another form than its request."""
+    client = NativeClient(server)
+    client.hello()
+    for seq, second in enumerate(WRITES, 1):
+        original = client.one({**WRITES[first], "seq": seq})
+        position = server.driver.machine.position
+        answer = client.one({**second, "seq": seq})
+        assert server.driver.machine.position == position + 1
+        if second is WRITES[first]:
+            assert {**answer, "id": 0} == {**original, "id": 0}
+        elif answer["type"] == "error":
+            assert answer["code"] in ("BAD_ARGUMENTS", original.get("code"))
+        else:
+            # One that has nothing to tell cannot be told apart from another such one.
+            assert answer.keys() == original.keys()
+        assert client.one({"type": "ping"})["success"]
+
+
 def test_a_seq_below_the_floor_is_refused_and_one_far_above_is_to_be_repeated(session: NativeClient) -> None:
     session.put("a", 1, seq=5, floor=5 - 1)
     session.put("a", 1, seq=6, floor=5)

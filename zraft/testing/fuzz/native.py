@@ -13,6 +13,8 @@ from typing import Any, Final
 
 import msgpack
 
+from zraft.claims.codec import encode_command
+from zraft.claims.commands import Heartbeat
 from zraft.errors import Code
 from zraft.server.client_connection import ANSWERS_BYTES_MAX, BACKLOG_BYTES_MAX, Phase
 from zraft.server.native_connection import NativeConnection
@@ -20,14 +22,17 @@ from zraft.testing.broken import BrokenPromiseError
 from zraft.testing.fuzz.mutation import INTEGERS, mutate_bytes
 from zraft.testing.fuzz.one_server import OUTPUT_BYTES_MAX, Client, OneServer
 from zraft.testing.fuzz.outcome import PROMISE, Outcome, Progress
-from zraft.tree.features import LEVEL_OF_NATIVE
+from zraft.testing.fuzz.topics import FuzzedPartitions
+from zraft.tree.features import LEVEL_OF_TOPICS
 
 FIRST_BYTES: Final = frozenset({*range(0x81, 0x90), 0xDE, 0xDF})
 """What a native connection begins with, as documented."""
 
 MESSAGES_PER_STREAM: Final = 24
 STREAMS_PER_SERVER: Final = 1_000
-TURNS_MAX: Final = 2_000
+TURNS_MAX: Final = 6_000
+"""More than a read waits for its floor, unless it says for how long."""
+FLOOD_TURNS_MAX: Final = 500
 CHUNK_BYTES: Final = 256 * 1024
 FLOOD_CHUNKS: Final = 20
 """A few more than a connection may keep."""
@@ -43,6 +48,7 @@ _ANSWERS: Final = {
     "changes": frozenset({"id", "zxid", "changes", "initial", "complete"}),
     "entries": frozenset({"id", "zxid", "entries", "next", "first"}),
     "event": frozenset({"id", "zxid", "kind", "path"}),
+    "replies": frozenset({"id", "zxid", "replies", "refused"}),
 }
 """What each kind of message always has."""
 
@@ -109,9 +115,34 @@ def valid_message(number: int, rng: random.Random) -> dict[str, Any]:
             {"type": "unsubscribe", "subscription": rng.randrange(30)},
             {"type": "credit", "bytes": rng.choice((0, 100, 2**31 - 1))},
             {"type": "auth", "scheme": "digest", "credentials": b"bob:x"},
+            *_about_topics(rng, seq),
         )
     )  # fmt: skip
     return {"id": number, **message}
+
+
+def _about_topics(rng: random.Random, seq: dict[str, Any]) -> tuple[dict[str, Any], ...]:
+    topic, group = {"topic": rng.choice(("a", "b", "no/name"))}, {"group": rng.choice((1, 2, 2**63 - 1))}
+    multicast = [[1, rng.randrange(1, 5)], [1], rng.randbytes(rng.randrange(30)), 1, None, None, 0, None]
+    consumer = {"consumer": rng.choice((b"c", b"\0" * 255))}
+    beat = encode_command(Heartbeat("g", 1, 2, 3))
+    return (
+        {"type": "create_topic", **topic, "partitions": rng.randrange(1, 4), **seq},
+        {"type": "alter_topic", **topic, "partitions": 5, **seq},
+        {"type": "retain_topic", **topic, "retention_bytes": rng.choice((None, 1, 2**62)), **seq},
+        {"type": "delete_topic", **topic, **seq},
+        {"type": "register_producer", **seq},
+        {"type": "close_producer", "producer": rng.choice((1, 2**40)), **seq},
+        {"type": "topics", **rng.choice(({}, {"digest": bytes(16)}))},
+        {"type": "subscribe", "producer": 1, **rng.choice(({}, {"session": 1, "password": bytes(16)}))},
+        {"type": "produce", **group, "floor": 0, "epoch": 0, "messages": [multicast] * rng.randrange(1, 4)},
+        {"type": "fetch", "partitions": [[1, 0, 100], [2, 5, 0]], "wait_ms": rng.choice((0, 50))},
+        {"type": "need", "partitions": [[1, 5]]},
+        {"type": "claim", **group, "command": beat},
+        {"type": "claims", **group, "name": "g"},
+        {"type": "seek", **group, **consumer, "offset": rng.choice((None, 7))},
+        {"type": "offset", **group, **consumer},
+    )
 
 
 def spoiled_message(message: dict[str, Any], rng: random.Random) -> dict[str, Any]:
@@ -143,6 +174,7 @@ class NativeFuzz:
         self._number = 0
         self._peak_bytes = 0
         self._tally: Counter[str] = Counter()
+        self._partitions = FuzzedPartitions(self._rng)
 
     def run(self, count: int, progress: Progress) -> Outcome:
         """Feed `count` messages.
@@ -153,8 +185,9 @@ class NativeFuzz:
         done = 0
         while done < count:
             server = OneServer(self._rng)
-            while server.driver.machine.feature_level < LEVEL_OF_NATIVE:
+            while server.driver.machine.feature_level < LEVEL_OF_TOPICS:
                 server.turn()
+            server.driver.clients.topics = self._partitions = FuzzedPartitions(self._rng)
             honest = _Honest(server)
             self._flood(server)
             honest.work()
@@ -166,6 +199,7 @@ class NativeFuzz:
                 done += fed
                 progress(fed)
             self._tally["servers"] += 1
+            self._tally["requests of partitions"] += self._partitions.asked
         return Outcome("native", self._seed, done, self._peak_bytes, self._tally)
 
     def stream(self) -> tuple[bytes, list[int] | None]:
@@ -188,9 +222,10 @@ class NativeFuzz:
             return bytes([rng.choice(sorted(FIRST_BYTES))]) + rng.randbytes(rng.randrange(200)), None
         if any(message.get("type") in ("auth", "close") for message in messages):
             return stream, None  # a lie ends the connection
-        # Credit is answered only if it cannot be understood.
+        # Credit and messages of producers are answered only if they cannot be understood.
         return stream, [
-            -message["id"] if message.get("type") == "credit" else message["id"] for message in messages
+            -message["id"] if message.get("type") in ("credit", "produce") else message["id"]
+            for message in messages
         ]
 
     def _round(self, server: OneServer) -> int:
@@ -263,6 +298,7 @@ class NativeFuzz:
 
     def _settle(self, server: OneServer, clients: list[Client]) -> None:
         for _ in range(TURNS_MAX):
+            self._partitions.turn()
             server.turn()
             waits = any(
                 client.connection.phase is not Phase.CLOSED
@@ -304,7 +340,7 @@ class NativeFuzz:
             self._look_at(connection)
             server.turn()
         server.stalled = False
-        for _ in range(TURNS_MAX // 4):
+        for _ in range(FLOOD_TURNS_MAX):
             size = server.turn()
             bound = OUTPUT_BYTES_MAX + ANSWERS_BYTES_MAX
             _require(size <= bound, f"flood of {name}: {size} bytes of answers in one turn")
@@ -320,6 +356,8 @@ def held_bytes(connection: Any) -> int:
     size += sum(map(sys.getsizeof, connection.out))
     for waiting in connection.queue:
         size += sys.getsizeof(waiting) + sum(map(sys.getsizeof, waiting[2]))
+    if connection._topics is not None:
+        size += 500 * connection._topics.outstanding
     size += 200 * (connection.waiting_reads + len(connection._floors) + len(connection._ready))
     return size
 

@@ -18,11 +18,15 @@ from zraft.claims.commands import (
 from zraft.claims.values import Mode
 from zraft.errors import ConfigError
 from zraft.ids import GroupId, ServerId
+from zraft.server.delivery_tasks import Append, Sync
 from zraft.server.partition_settings import PartitionsSettings
 from zraft.server.topic_service import Fetched
 from zraft.storage.delivery.settings import Retention
+from zraft.storage.errors import DeliveriesDifferError
 from zraft.topics.codec import decode_message
+from zraft.topics.layouts import to_bytes
 from zraft.topics.messages import Answer
+from zraft.topics.producer import Reach
 
 SMALL_TAIL = PartitionsSettings(tail_bytes_max=2_000)
 
@@ -175,8 +179,6 @@ def test_a_slow_disk_of_deliveries_is_seen_by_nobody_who_follows() -> None:
 
 
 def test_the_log_may_go_as_far_as_deliveries_are_durable_and_no_further() -> None:
-    from zraft.server.delivery_tasks import Sync
-
     cluster, producing = started()
     (group,) = cluster.groups
     fill(cluster, producing, 10)
@@ -236,8 +238,6 @@ def test_all_messages_of_a_turn_are_one_entry_and_those_that_come_meanwhile_a_fe
 
 
 def test_a_producer_that_tells_one_destination_is_told_when_all_have_delivered() -> None:
-    from zraft.topics.producer import Reach
-
     cluster, producing = started(groups=3)
     producing.producer.reach = Reach.ONE
     message = producing.send(*cluster.groups)
@@ -452,3 +452,76 @@ def test_more_requests_than_may_wait_are_refused() -> None:
 def test_a_setting_out_of_its_bounds_is_named(settings: PartitionsSettings, knob: str) -> None:
     with pytest.raises(ConfigError, match=knob):
         settings.validate()
+
+
+# -- what cannot go on
+
+
+def test_d26_a_server_whose_deliveries_contradict_its_state_leaves_the_partition_to_others() -> None:
+    cluster, producing = started()
+    (group,) = cluster.groups
+    fill(cluster, producing, 5)
+    leader = cluster.leader(group)
+    assert leader is not None
+    one = cluster.servers[leader]
+    waiting, reading = Client(), Client()
+    one.partitions.topics.fetch(waiting, 1, group, 5, 1 << 20, 5_000)
+    one.partitions.performed(Append(group, (), 3), DeliveriesDifferError("offset 3 is another one"))
+    cluster.run_until(lambda: cluster.leader(group) not in (None, leader))
+    fill(cluster, producing, 5)
+    assert len(cluster.payloads(group)) == 10
+    applied = one.host.groups[group].applied_index
+    cluster.run(1_000)
+    assert one.host.groups[group].applied_index == applied, "nothing is applied any more"
+    assert cluster.leader(group) != leader, "although it is preferred"
+    assert list(one.partitions.notices) == [
+        f"partition of group {group} stopped on this server: offset 3 is another one"
+    ]
+    assert one.partitions.failures == {group: "offset 3 is another one"}
+    assert one.partitions.statistics().stopped == one.partitions.statistics().failed == 1
+    one.hosted(group).tail.shrink(0)
+    one.partitions.topics.fetch(reading, 2, group, 0, 1 << 20, 0)
+    cluster.run(2)
+    assert [refusal.kind for _, refusal in reading.refused] == ["failed"]
+
+
+def test_an_entry_that_nobody_understands_stops_its_group_and_no_other() -> None:
+    cluster, producing = started(groups=2)
+    group, other = cluster.groups
+    leader = cluster.leader(group)
+    assert leader is not None
+    assert cluster.servers[leader].host.propose(group, to_bytes((7, 1, 0, b"", ())), 1) is not None
+    cluster.run(200)
+    for one in cluster.servers.values():
+        assert one.hosted(group).machine.stopped
+        assert one.hosted(group).leadership is None
+        assert "upgrade this server" in one.partitions.notices[0]
+        assert not one.hosted(other).machine.stopped
+    client = Client()
+    message = producing.producer.multicast([group], b"x")
+    ((_, request),) = producing.producer.requests(message.mid.seq)
+    cluster.servers[leader].partitions.topics.produce(client, 1, group, request)
+    cluster.run(2)
+    ((_, refused),) = client.refused
+    assert refused.kind == "not_leader"
+    assert "upgrade this server" in refused.detail
+    assert producing.send(other).mid
+    cluster.run_until(lambda: bool(cluster.payloads(other)))
+
+
+def test_d12_log_time_goes_on_where_the_last_leadership_left_it() -> None:
+    cluster, _ = started()
+    (group,) = cluster.groups
+    cluster.run(700)
+    (before,) = claim(cluster, Configure(5_000))
+    old = cluster.leader(group)
+    target = next(server for server in DISKS if server != old)
+    for one in cluster.servers.values():
+        one.host.prefer(group, target)
+    cluster.run_until(lambda: cluster.leader(group) == target)
+    (after,) = claim(cluster, Configure(5_000))
+    assert isinstance(before, Accepted)
+    assert isinstance(after, Accepted)
+    assert 700 <= before.log_time_ms <= after.log_time_ms <= before.log_time_ms + 100, (
+        "neither back to nothing nor on by the time in which nobody led"
+    )
