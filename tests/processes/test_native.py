@@ -20,6 +20,7 @@ from zraft.wire.dictionary import decode_entry, entry_path
 
 pytestmark = [pytest.mark.processes, pytest.mark.timeout(300)]
 
+
 def at_level(cluster: Cluster) -> None:
     """Wait until native writes are taken."""
     for number in cluster.running():
