@@ -14,7 +14,7 @@ from zraft.testing.broken import BrokenPromiseError
 from zraft.testing.hosting_simulation import HostingSimulation, HostingStatistics
 
 SEEDS = range(1, 5)
-LONG_SEEDS = range(1_000, 1_150)
+LONG_SEEDS = range(1_000, 1_060)
 
 
 @pytest.mark.timeout(300)

@@ -209,7 +209,8 @@ def test_an_idle_consumer_asks_once_per_wait_and_server() -> None:
             running(1, orders=4) as (cluster, topics),
             topics.consumer("orders", wait_ms=60_000) as consumer,
         ):
-            await consumer.poll(0.05)
+            while cluster.fetches < 4:
+                await consumer.poll(0.02)
             cluster.requests.clear()
             await consumer.poll(0.3)
             assert [one["type"] for one in cluster.requests] == []
