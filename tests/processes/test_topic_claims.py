@@ -144,7 +144,7 @@ class Crowd:
         wait_until(lambda: one.client not in self._owners(), f"claims of {one.client} to end", PATIENT_S)
 
     def trouble(self, rng: random.Random, rounds: int) -> None:
-        """Each round an owner is killed and started again, stopped or left dead until its claims end, or ended in good order."""
+        """Each round an owner is killed and restarted, stopped or left dead until its claims end, or ended in good order."""
         for number in range(rounds):
             held = wait_until(self._owners, "somebody to own a partition", PATIENT_S)
             one = rng.choice([consumer for consumer in self.consumers if consumer.client in held])
