@@ -10,6 +10,7 @@ import signal
 import subprocess
 import sys
 import time
+from collections import Counter
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Final
@@ -51,7 +52,6 @@ class ConsumerProcess:
         self._mode = mode
         self._process: subprocess.Popen[bytes] | None = None
         self._starts = 0
-        self.is_stopped = False
 
     @property
     def runs(self) -> bool:
@@ -95,7 +95,6 @@ class ConsumerProcess:
     def send(self, what: signal.Signals) -> None:
         assert self._process is not None
         self._process.send_signal(what)
-        self.is_stopped = what is signal.SIGSTOP
 
     def end(self, how: signal.Signals) -> None:
         if self.runs:
@@ -106,7 +105,6 @@ class ConsumerProcess:
             assert how is signal.SIGKILL or code == 0, (
                 f"{self.client}: exit code {code}: {self._log.read_text()[-3000:]}"
             )
-        self.is_stopped = False
 
     def require_running(self) -> None:
         assert self.runs, f"{self.client} ended by itself: {self._log.read_text()[-3000:]}"
@@ -118,7 +116,9 @@ class ConsumerProcess:
 class Crowd:
     """All consumers of a test; leaving it kills every process."""
 
-    def __init__(self, cluster: Cluster, directory: Path, count: int, mode: Mode) -> None:
+    def __init__(self, cluster: Cluster, directory: Path, partitions: int, count: int, mode: Mode) -> None:
+        self._cluster = cluster
+        self._partitions = partitions
         self.consumers = [ConsumerProcess(cluster, directory, number, mode) for number in range(count)]
         self.stops = 0
 
@@ -136,12 +136,18 @@ class Crowd:
     def handed(self) -> list[Handed]:
         return [handed for one in self.consumers for handed in one.handed()]
 
+    def _owners(self) -> dict[str, int]:
+        """How many partitions each client has."""
+        return asyncio.run(owners(self._cluster, self._partitions))
+
+    def _wait_expired(self, one: ConsumerProcess) -> None:
+        wait_until(lambda: one.client not in self._owners(), f"claims of {one.client} to end", PATIENT_S)
+
     def trouble(self, rng: random.Random, rounds: int) -> None:
-        """Each round somebody is killed and started again, stopped for longer than a claim lasts, or ended with release."""
+        """Each round an owner is killed and restarted, stopped or left dead until its claims end, or ended in good order."""
         for number in range(rounds):
-            one = rng.choice(
-                [consumer for consumer in self.consumers if consumer.runs and not consumer.is_stopped]
-            )
+            held = wait_until(self._owners, "somebody to own a partition", PATIENT_S)
+            one = rng.choice([consumer for consumer in self.consumers if consumer.client in held])
             match ("kill", "stop", "end", "stay dead")[number % 4]:
                 case "kill":
                     one.end(signal.SIGKILL)
@@ -149,14 +155,14 @@ class Crowd:
                 case "stop":
                     one.send(signal.SIGSTOP)
                     self.stops += 1
-                    time.sleep(2.5 * HEARTBEAT_MS / 1000)
+                    self._wait_expired(one)
                     one.send(signal.SIGCONT)
                 case "end":
                     one.end(signal.SIGTERM)
                     one.start()
                 case _:
                     one.end(signal.SIGKILL)
-                    time.sleep(2.5 * HEARTBEAT_MS / 1000)
+                    self._wait_expired(one)
                     one.start()
             one.wait_started()
             time.sleep(rng.uniform(0, 1))
@@ -209,7 +215,10 @@ def run(
     places = groups_of(asyncio.run(created(cluster, {TOPIC: partitions})))
     groups = {number: group for (_, number), group in places.items()}
     asyncio.run(configure(cluster, partitions))
-    with Producers(cluster, directory) as producers, Crowd(cluster, directory, consumers, mode) as crowd:
+    with (
+        Producers(cluster, directory) as producers,
+        Crowd(cluster, directory, partitions, consumers, mode) as crowd,
+    ):
         producer = producers.start("orders", places, seed=3, window=8, pause_ms=20, fanout_max=2)
         producer.wait_delivered(messages // 4)
         crowd.trouble(random.Random(f"{mode} {consumers}"), rounds)
@@ -236,6 +245,14 @@ def run(
     delivered = {number: replay(checks, number, groups[number], log) for number, log in logs.items()}
     assert delivered == ends
     return judge_claims(checks, journals, ends, group=GROUP, mode=mode, stops=stops)
+
+
+async def owners(cluster: Cluster, partitions: int) -> dict[str, int]:
+    """How many partitions each client of the group has."""
+    async with Client(cluster.hosts(), timeout_s=PATIENT_S) as client, Topics(client) as topics:
+        port = topics.claims_port(timeout_s=PATIENT_S)
+        seen = await asyncio.gather(*(port.look(TOPIC, number, GROUP) for number in range(partitions)))
+    return dict(Counter(one.view.whole.owner.client for one in seen if one.view.whole is not None))
 
 
 async def bounds(cluster: Cluster) -> dict[int, int]:
