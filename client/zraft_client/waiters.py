@@ -7,7 +7,7 @@ from typing import Any, TypeVar
 from zraft.errors import Code
 from zraft_client import requests
 from zraft_client.calls import Answer, Call, Request
-from zraft_client.errors import ClientError, FailedError, NotSentError, WireError
+from zraft_client.errors import ClientError, FailedError, NotSentError, SessionExpiredError, WireError
 from zraft_client.pacing import HostRing
 from zraft_client.subscriptions import Subscriber, Subscription
 
@@ -43,7 +43,12 @@ class SubscriptionWaiter:
     def set_exception(self, error: ClientError) -> None:
         if isinstance(error, NotSentError):
             return  # the connection was lost: it is asked again on the next one
-        if isinstance(error, FailedError) and (error.retriable or error.code is Code.CONNECTION_LOSS):
+        ended = isinstance(error, SessionExpiredError)  # another session may ask, this subscription may not
+        if (
+            isinstance(error, FailedError)
+            and not ended
+            and (error.retriable or error.code is Code.CONNECTION_LOSS)
+        ):
             # A server without a quorum, or that has just started and knows no topics yet: soon it may.
             self._client.again(self._subscription)
             return

@@ -6,6 +6,7 @@ pyarrow, pandas) has to be installed there, and the data has to be at the same p
 
 from __future__ import annotations
 
+import importlib.util
 import os
 import shutil
 import sys
@@ -84,6 +85,11 @@ def open_session(settings: SessionSettings) -> SparkSession:
     local = settings.master.startswith("local")
     if local:
         os.environ.setdefault("SPARK_LOCAL_IP", LOCAL)
+        # Tasks are processes of this machine, but begin in another directory, which matters in a checkout.
+        ours = dict.fromkeys(str(folder.parent) for folder in _folders())
+        os.environ["PYTHONPATH"] = os.pathsep.join([*ours, os.environ.get("PYTHONPATH", "")]).rstrip(
+            os.pathsep
+        )
     scratch = tempfile.mkdtemp(prefix="zraft-audit-")
     logging = Path(scratch, "log4j2.properties")
     logging.write_text(_LOGGING)
@@ -114,28 +120,37 @@ def open_session(settings: SessionSettings) -> SparkSession:
         builder = builder.config(key, value)
     with _quiet_start():
         spark: SparkSession = builder.getOrCreate()
-    # Also for worker processes of this machine, which begin in another directory than a checkout.
-    spark.sparkContext.addPyFile(str(packed(Path(scratch))))
+    if not local:
+        spark.sparkContext.addPyFile(str(packed(Path(scratch))))
     register(spark)
     return spark
 
 
 def packed(directory: Path) -> Path:
-    """Our packages as one archive that Python can import from."""
-    import importlib.util
-
+    """Our packages as one archive that Python can import from: of the same minor version, as Spark wants it anyway."""
     archive = directory / "zraft_audits.zip"
-    with zipfile.ZipFile(archive, "w", zipfile.ZIP_DEFLATED, compresslevel=1) as file:
-        for name in SHIPPED:
-            spec = importlib.util.find_spec(name)
-            if spec is None or not spec.submodule_search_locations:
-                raise AuditError(
-                    f"the package {name} cannot be found, and workers need it; install zraft anew"
-                )
-            top = Path(next(iter(spec.submodule_search_locations)))
-            for path in sorted(top.rglob("*.py")):
-                file.write(path, Path(name, path.relative_to(top)))
+    # Compiled: who imports from an archive could keep nothing that it compiles, and would do it again in every process.
+    try:
+        with zipfile.PyZipFile(str(archive), "w", zipfile.ZIP_DEFLATED) as compiled:
+            for folder in _folders():
+                compiled.writepy(str(folder))
+    except PermissionError:  # compiling leaves its results beside the sources, which are somebody else's
+        with zipfile.ZipFile(archive, "w", zipfile.ZIP_DEFLATED) as plain:
+            for folder in _folders():
+                for path in sorted(folder.rglob("*.py")):
+                    plain.write(path, path.relative_to(folder.parent))
     return archive
+
+
+def _folders() -> list[Path]:
+    """Where our packages are."""
+    found = []
+    for name in SHIPPED:
+        spec = importlib.util.find_spec(name)
+        if spec is None or not spec.submodule_search_locations:
+            raise AuditError(f"the package {name} cannot be found, and workers need it; install zraft anew")
+        found.append(Path(next(iter(spec.submodule_search_locations))))
+    return found
 
 
 @contextmanager

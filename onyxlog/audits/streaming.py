@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import json
 import shutil
+import time
 from collections.abc import Callable, Sequence
 from functools import reduce
 from pathlib import Path
@@ -33,6 +34,10 @@ INDEXES_KEPT: Final = 100_000
 BATCHES_KEPT: Final = 3
 """Of what is left open: the batch under way reads that of the one before."""
 INTERVAL_S: Final = 1.0
+STARTS_MAX: Final = 5
+BEGIN_POLL_S: Final = 0.1
+_WAITS: Final = "Waiting for"
+_TOO_SLOW: Final = "failed to connect back"
 
 
 @frozen
@@ -66,6 +71,12 @@ FOLLOWED: Final = (
     ),
     Followed(
         "events", (("S4", "one state per index"),), ("group", "index"), "index", where="kind = 'digest'"
+    ),
+    Followed(
+        "deliveries",
+        (("S16", "replicas deliver alike"),),
+        ("group", "offset"),
+        "offset",
     ),
     Followed(
         "hard_states",
@@ -116,7 +127,23 @@ def follow(spark: SparkSession, live: Live, *, servers: int, recordings: int = 0
         AuditError: nothing is there to be followed, or the checkpoint is of other paths.
     """
     _check_checkpoint(live)
-    return [_query(spark, live, one, recordings if one.teller == "peer" else servers) for one in live.tables]
+    # One after the other: each brings a process of its own, which on a busy machine takes long to begin.
+    return [_begun(spark, live, one, recordings if one.teller == "peer" else servers) for one in live.tables]
+
+
+def _begun(spark: SparkSession, live: Live, followed: Followed, tellers: int) -> StreamingQuery:
+    """A query that runs, or has ended in its own way.
+
+    Spark gives a process that reads for it ten seconds to begin, and cannot be told otherwise; so this is tried again.
+    """
+    for attempt in range(1, STARTS_MAX + 1):
+        query = _query(spark, live, followed, tellers)
+        while query.isActive and query.lastProgress is None and _WAITS not in query.status["message"]:
+            time.sleep(BEGIN_POLL_S)
+        error = query.exception()
+        if error is None or _TOO_SLOW not in str(error) or attempt == STARTS_MAX:
+            break
+    return query
 
 
 def violations_so_far(spark: SparkSession, checkpoint: Path) -> list[Violation]:

@@ -1,7 +1,7 @@
 """What a peer group writes down for audits if it is asked to: what it applied, what gossip brought, what the log gave.
 
 One file per incarnation, `TENANCY-GROUP.onyx`: MessagePack, a map and then an array per record, each ending in its CRC-32.
-Docs: docs/ONYXLOG.md, "Recordings". Nothing hangs on it: what cannot be written ends the recording, not the group.
+Docs: docs/DATA-SOURCE.md, "Recordings of peers". Nothing hangs on it: what cannot be written ends the recording, not the group.
 """
 
 from __future__ import annotations

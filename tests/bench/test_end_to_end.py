@@ -127,6 +127,41 @@ def test_an_election_is_measured_from_both_beginnings(tmp_path: Path) -> None:
     assert trial.campaigns >= 1
 
 
+@pytest.mark.timeout(600)
+def test_multicast_is_measured_judged_and_genuine(tmp_path: Path) -> None:
+    """A-16, A-18 and 4.9 on real servers: deliveries, accounting, proposals; nobody else is touched."""
+    done = subprocess.run(
+        command(
+            *("multicast", "-s", "3", "--part", "thesis", "--part", "genuine", "--share", "0.5"),
+            *("--messages", "100", "--messages-max", "200", "--seconds", "0", "--window", "32"),
+            *("--out", str(tmp_path)),
+        ),
+        env=ENVIRONMENT,
+        capture_output=True,
+        text=True,
+        timeout=2 * LIMIT_S,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    found = only_run(tmp_path).multicast
+    assert found is not None
+    (cell,) = found.cells
+    assert (cell.reason, cell.messages) == ("", 200)
+    assert cell.delivered == cell.messages + 4 * cell.multicasts
+    assert cell.thesis_records == 3 * cell.messages + 32 * cell.multicasts
+    assert cell.pairs == 10
+    assert cell.counts.commands is not None
+    assert cell.counts.commands >= cell.messages - cell.multicasts + 25 * cell.multicasts
+    assert [(one.fanout, one.per_message, one.commits) for one in found.genuine] == [
+        (1, 0, 1),
+        (2, 2, 2),
+        (5, 20, 2),
+    ]
+    for one in found.genuine:
+        assert [group.addressed for group in one.groups] == [n < one.fanout for n in range(10)]
+        assert all(group.addressed or group.starts + group.remotes == 0 for group in one.groups)
+
+
 def children_of(pid: int) -> list[int]:
     threads = Path(f"/proc/{pid}/task").glob("*/children")
     return [int(child) for thread in threads for child in thread.read_text().split()]

@@ -495,7 +495,8 @@ LOOP_TURNS: Final = 5
 WRITES: Final = frozenset(
     (
         *("put", "delete", "increment", "append", "create", "set", "remove", "multi", "truncate", "will"),
-        *("create_topic", "alter_topic", "delete_topic", "register_producer", "close_producer"),
+        *("create_topic", "alter_topic", "retain_topic", "delete_topic"),
+        *("register_producer", "close_producer"),
     )
 )
 

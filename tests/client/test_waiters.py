@@ -7,7 +7,7 @@ from typing import Any, cast
 import pytest
 
 from zraft.errors import Code
-from zraft_client.errors import ClientError, FailedError, NotSentError
+from zraft_client.errors import ClientError, FailedError, NotSentError, SessionExpiredError
 from zraft_client.waiters import SubscriptionWaiter
 
 
@@ -34,6 +34,10 @@ class Asked:
         (FailedError("this server has no topics yet", Code.UNIMPLEMENTED, retriable=True), ["again"]),
         (FailedError("an old release", Code.UNIMPLEMENTED), ["refused", "forgotten"]),
         (FailedError("no such directory", Code.NO_NODE), ["refused", "forgotten"]),
+        (
+            SessionExpiredError("no such session", Code.SESSION_EXPIRED, retriable=True),
+            ["refused", "forgotten"],
+        ),
         (NotSentError("the connection was lost"), []),
     ],
 )

@@ -80,6 +80,11 @@ ALLOWED: Final[dict[str, tuple[str, ...]]] = {
         "zraft.testing",
         "zraft.topics",
     ),
+    # says what clients and partitions may say, claims included
+    "zraft.testing.fuzz": (
+        *(*SHARED, *SETTINGS, *STATE, *EDGES, "zraft.claims", "zraft.server", "zraft.testing"),
+        "zraft.topics",
+    ),
     # runs what decides on both sides of a claim
     "zraft.testing.claims": (
         *(*SHARED, "zraft.claims", "zraft_client.claims"),

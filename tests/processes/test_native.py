@@ -15,12 +15,10 @@ from tests.certificates import Authority
 from tests.processes.clients import Sessions
 from tests.processes.cluster import Cluster, wait_until
 from tests.processes.native import ConnectionEndedError, Map, RawClient, zatt
+from zraft.tree.features import LEVEL_OF_NATIVE
 from zraft.wire.dictionary import decode_entry, entry_path
 
 pytestmark = [pytest.mark.processes, pytest.mark.timeout(300)]
-
-LEVEL = "3"
-
 
 def at_level(cluster: Cluster) -> None:
     """Wait until native writes are taken."""
@@ -28,9 +26,9 @@ def at_level(cluster: Cluster) -> None:
 
         def risen(number: int = number) -> bool:
             found = cluster.mntr(number)
-            return found is not None and found["feature_level"] == LEVEL
+            return found is not None and int(found["feature_level"]) >= LEVEL_OF_NATIVE
 
-        wait_until(risen, f"feature level {LEVEL} at server {number}")
+        wait_until(risen, f"feature level {LEVEL_OF_NATIVE} at server {number}")
 
 
 @pytest.fixture(scope="module")

@@ -17,7 +17,7 @@ from typing import Final
 import pytest
 
 from tests.processes.cluster import ROOT, Cluster, wait_until
-from tests.processes.topics import PATIENT_S, Producers, created, groups_of
+from tests.processes.topics import PATIENT_S, Producers, created, groups_of, wait_count
 from zraft.claims.commands import Configure
 from zraft.claims.values import Mode
 from zraft.ids import GroupId
@@ -92,7 +92,7 @@ class ConsumerProcess:
 
         wait_until(started, f"{self.client} to start", PATIENT_S)
 
-    def signal(self, what: signal.Signals) -> None:
+    def send(self, what: signal.Signals) -> None:
         assert self._process is not None
         self._process.send_signal(what)
         self.is_stopped = what is signal.SIGSTOP
@@ -147,10 +147,10 @@ class Crowd:
                     one.end(signal.SIGKILL)
                     one.start()
                 case "stop":
-                    one.signal(signal.SIGSTOP)
+                    one.send(signal.SIGSTOP)
                     self.stops += 1
                     time.sleep(2.5 * HEARTBEAT_MS / 1000)
-                    one.signal(signal.SIGCONT)
+                    one.send(signal.SIGCONT)
                 case "end":
                     one.end(signal.SIGTERM)
                     one.start()
@@ -181,9 +181,8 @@ def logs_of(cluster: Cluster, groups: Mapping[int, GroupId]) -> dict[int, list[E
             if isinstance(record, EntryRecord) and record.group in entries:
                 entries[record.group][record.entry.index] = record.entry
             elif isinstance(record, TruncateRecord) and record.group in entries:
-                log = entries[record.group]
-                for index in [index for index in log if index >= record.from_index]:
-                    del log[index]
+                kept = {n: one for n, one in entries[record.group].items() if n < record.from_index}
+                entries[record.group] = kept
         for partition, group in groups.items():
             log = [entries[group][index] for index in sorted(entries[group])]
             if not log or log[0].index != 1:
@@ -193,14 +192,8 @@ def logs_of(cluster: Cluster, groups: Mapping[int, GroupId]) -> dict[int, list[E
     return logs
 
 
-def taken(journals: list[Handed], mode: Mode) -> int:
-    return len(
-        {
-            (one.partition, one.offset)
-            for one in journals
-            if mode is Mode.AT_MOST_ONCE or one.done_ns is not None
-        }
-    )
+def processed(journals: list[Handed]) -> int:
+    return len({(one.partition, one.offset) for one in journals if one.done_ns is not None})
 
 
 def run(
@@ -220,17 +213,15 @@ def run(
         producer = producers.start("orders", places, seed=3, window=8, pause_ms=20, fanout_max=2)
         producer.wait_delivered(messages // 4)
         crowd.trouble(random.Random(f"{mode} {consumers}"), rounds)
-        wait_until(lambda: producer.delivered() >= messages, f"{messages} messages", PATIENT_S)
+        wait_count(producer.delivered, messages, "messages to be delivered")
         producers.finish()
         ends = asyncio.run(bounds(cluster))
         if mode is Mode.AT_LEAST_ONCE:
-            wait_until(
-                lambda: taken(crowd.handed(), mode) >= sum(ends.values()),
-                "everything to be processed",
-                PATIENT_S,
-            )
+            wait_count(lambda: processed(crowd.handed()), sum(ends.values()), "messages to be processed")
         else:
-            wait_until(lambda: asyncio.run(claimed(cluster, ends)), "everything to be claimed", PATIENT_S)
+            wait_count(
+                lambda: asyncio.run(claimed(cluster, ends)), sum(ends.values()), "messages to be claimed"
+            )
         for one in crowd.consumers:
             one.end(signal.SIGTERM)
         stops = crowd.stops
@@ -252,13 +243,15 @@ async def bounds(cluster: Cluster) -> dict[int, int]:
         return {number: one.end for number, one in (await topics.bounds(TOPIC)).items()}
 
 
-async def claimed(cluster: Cluster, ends: Mapping[int, int]) -> bool:
-    """At most once: every partition is claimed to its end, so that nothing is left to give."""
+async def claimed(cluster: Cluster, ends: Mapping[int, int]) -> int:
+    """At most once: how many messages were claimed; all of them, and nothing is left to give."""
     async with Client(cluster.hosts(), timeout_s=PATIENT_S) as client, Topics(client) as topics:
         port = topics.claims_port()
         seen = await asyncio.gather(*(port.look(TOPIC, number, GROUP) for number in ends))
     whole = [one.view.whole for one in seen]
-    return all(one is not None and one.claimed >= end for one, end in zip(whole, ends.values(), strict=True))
+    return sum(
+        min(one.claimed, end) for one, end in zip(whole, ends.values(), strict=True) if one is not None
+    )
 
 
 @pytest.mark.parametrize("mode", list(Mode))
@@ -278,7 +271,7 @@ def test_a_few_consumers_share_a_topic_through_kills_stops_and_ends(
 def test_twenty_consumers_share_32_partitions(
     mode: Mode, start_cluster: StartCluster, tmp_path: Path
 ) -> None:
-    found = run(start_cluster(), tmp_path, mode, partitions=32, consumers=20, rounds=24, messages=3000)
-    assert found.handed >= 2500
+    found = run(start_cluster(), tmp_path, mode, partitions=32, consumers=20, rounds=24, messages=2000)
+    assert found.handed >= 1500
     assert found.ended.get("expiry", 0) >= 4
     assert found.claims >= 50

@@ -14,6 +14,7 @@ from tests.processes.cluster import Cluster
 from tests.processes.conftest import StartCluster
 from zraft_client import Client, NodeExistsError, NoNodeError
 from zraft_client.claims import ConsumerOptions, Marshaler
+from zraft_client.kafkalite import mount_consumer_group, mount_producer
 from zraft_client.topics import (
     ConditionFailedError,
     Consumed,
@@ -193,6 +194,22 @@ def test_marshals_consumers_share_partitions_and_hand_them_on(running: Cluster) 
         assert sorted(seen) == [(partition, offset) for partition in range(2) for offset in range(20)]
 
     with_topics(running, test)
+
+
+def test_kafka_lites_calls_work_over_real_servers(running: Cluster) -> None:
+    """K-4, K-5."""
+    topic = next(_names)
+    with mount_producer(running.hosts(), topic=topic, partitions=3, timeout_s=PATIENT_S) as producer:
+        assert [producer.add_message(1, b"%d" % number) for number in range(3)] == [0, 1, 2]
+        for number in range(30):
+            producer.add_message_soon(number % 3, b"more")
+        producer.flush()
+    with mount_consumer_group(running.hosts(), 2, topic=topic, timeout_s=PATIENT_S) as group:
+        assert group.consume([1, 2], 0, 3) == {1: [b"0", b"1", b"2"], 2: [b"more"] * 3}
+        found = 0
+        while found < 33:
+            found += sum(len(one.messages) for one in group.poll(PATIENT_S))
+        assert found == 33
 
 
 def test_every_server_is_killed_in_turn_and_nothing_is_lost_repeated_or_out_of_order(

@@ -7,15 +7,17 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 from tests.processes.cluster import ROOT, Cluster, wait_until
 from zraft.ids import GroupId
 from zraft.testing.topic_chaos.journal import Key, Outcome, Sent, key_of, read_journal
 from zraft.testing.topic_chaos.oracles import Judged, Place, Read, Reading, judge
 from zraft_client import Client, ClientError
+from zraft_client.calls import Request
 from zraft_client.topics import Metadata, Topics, requests
 from zraft_client.topics.payloads import decode_content
 from zraft_client.topics.requests import Refused
@@ -23,6 +25,18 @@ from zraft_client.topics.requests import Refused
 PATIENT_S: Final = 180.0
 FETCH_BYTES: Final = 1 << 20
 ASK_S: Final = 10.0
+
+
+def wait_count(count: Callable[[], int], wanted: int, what: str) -> None:
+    """Until `count` is at least `wanted`, however slow the machine is: what is given up is a standstill."""
+
+    def more(before: int) -> int | None:
+        found = count()
+        return found if found > before else None
+
+    reached = count()
+    while reached < wanted:
+        reached = wait_until(partial(more, reached), f"{reached + 1} of {wanted} {what}", PATIENT_S)
 
 
 class ProducerProcess:
@@ -70,13 +84,12 @@ class ProducerProcess:
 
     def wait_delivered(self, more: int, *, places: frozenset[Place] | None = None) -> None:
         """Until so many more than now are told."""
-        wanted = self.delivered(places) + more
 
-        def reached() -> bool:
+        def count() -> int:
             assert self.process.poll() is None, f"{self.name} ended: {self._log.read_text()[-3000:]}"
-            return self.delivered(places) >= wanted
+            return self.delivered(places)
 
-        wait_until(reached, f"{wanted} messages of {self.name} to be delivered", PATIENT_S)
+        wait_count(count, count() + more, f"messages of {self.name} to be delivered")
 
     def kill(self) -> None:
         self.process.kill()
@@ -148,7 +161,8 @@ async def leader_of(cluster: Cluster, group: GroupId) -> int | None:
         host = str(cluster.servers[number].address)
         try:
             async with Client(host, timeout_s=ASK_S) as client:
-                return not isinstance(await client.ask(requests.offset(group, b"nobody")), Refused)
+                asked: Request[Any] = requests.offset(group, b"nobody")
+                return not isinstance(await client.ask(asked), Refused)
         except ClientError:
             return False
 

@@ -163,7 +163,7 @@ class Administration:
                 # The leader's: who has just created a topic wants to see it.
                 self._as_leader(raft, reply, lambda: answer(driver.machine.registry, request))
             case TopicCreate() | TopicAlter() | TopicRetain() | TopicDelete():
-                change(request, driver.submit, reply)
+                change(driver.machine.feature_level, request, driver.submit, reply)
             case _:
                 assert_never(request)
 

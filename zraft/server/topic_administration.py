@@ -136,8 +136,11 @@ def topic_metrics(registry: Registry) -> dict[str, int]:
     }
 
 
-def change(request: TopicChange, submit: Submit, reply: Reply) -> None:
-    """Into the log, and answered when it is applied here."""
+def change(level: int, request: TopicChange, submit: Submit, reply: Reply) -> None:
+    """Into the log, and answered when it is applied here; not below the feature level that topics need."""
+    if level < LEVEL_OF_TOPICS:
+        reply(Refused(_NEEDS_LEVEL, retriable=True))  # a young cluster has it in a second
+        return
     if isinstance(request, TopicCreate) and not is_topic_name(request.name):
         reply(Refused(_why(Refusal.BAD_NAME, request.name[:TOPIC_NAME_BYTES_MAX])))
         return
@@ -145,13 +148,9 @@ def change(request: TopicChange, submit: Submit, reply: Reply) -> None:
 
     def done(result: object) -> None:
         if not isinstance(result, Result):
-            known = {Code.UNIMPLEMENTED: _NEEDS_LEVEL, Code.OPERATION_TIMEOUT: _UNKNOWN}
             code = result if isinstance(result, Code) else Code.SYSTEM_ERROR
-            reply(
-                Refused(
-                    known.get(code, f"the cluster answered {code.name}"), retriable=code is Code.UNIMPLEMENTED
-                )
-            )
+            known = _UNKNOWN if code is Code.OPERATION_TIMEOUT else f"the cluster answered {code.name}"
+            reply(Refused(known))
         elif result.refusal is None:
             reply(Done(text))
         else:

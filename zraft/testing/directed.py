@@ -120,7 +120,7 @@ class Scene:
         self.simulation = simulation = Simulation(
             seed, profile=evolve(roll(seed, Mode.ALL), **calm), trace=trace
         )
-        simulation.adversary.active = False
+        simulation.adversary.active = simulation.natives.active = False
         self.network = simulation.network
         self.schedule = simulation.schedule
         self.processes = simulation.processes

@@ -280,6 +280,11 @@ class HostingSimulation:
             self._cut.add((one, other))
         elif roll < 0.03:
             self._cut.clear()
+        elif roll < 0.032:
+            # The whole site.
+            for one_of_all in self.servers.values():
+                if one_of_all.up:
+                    one_of_all.crash()
 
     # -- what must be so
 

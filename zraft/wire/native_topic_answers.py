@@ -54,7 +54,11 @@ def encode_topics(
     """Where everything is. `known` is the digest of what the client has: that is not sent again."""
     rows = {
         "topics": [
-            (topic.topic, topic.name, topic.wanted, topic.partitions, topic.adding) for topic in topics
+            (
+                *(topic.topic, topic.name, topic.wanted, topic.partitions, topic.adding),
+                *(topic.retention.bytes_min, topic.retention.age_ms_max),
+            )
+            for topic in topics
         ],
         "groups": list(groups),
         "deleting": list(deleting),

@@ -28,7 +28,9 @@ from zraft.topics.registry_commands import (
     CreateTopic,
     DeleteTopic,
     RegisterProducer,
+    RetainTopic,
 )
+from zraft.topics.registry_values import Retention
 from zraft.topics.stamps import TIME_MAX
 from zraft.tree.txn import TOPICS, Command
 from zraft.wire.native_fields import (
@@ -188,21 +190,36 @@ def _partitions(message: Message) -> int:
 
 
 def _create(message: Message) -> Command:
-    return TOPICS, encode_registry(CreateTopic(_topic(message), _partitions(message)))
+    return TOPICS, encode_registry(CreateTopic(_topic(message), _partitions(message), _retention(message)))
 
 
 def _alter(message: Message) -> Command:
     return TOPICS, encode_registry(AlterTopic(_topic(message), _partitions(message)))
 
 
+def _retain(message: Message) -> Command:
+    return TOPICS, encode_registry(RetainTopic(_topic(message), _retention(message)))
+
+
+def _retention(message: Message) -> Retention:
+    return Retention(_limit(message, "retention_bytes"), _limit(message, "retention_age_ms"))
+
+
+def _limit(message: Message, name: str) -> int | None:
+    return None if message.get(name) is None else integer(message, name, None, 0, INT64_MAX)
+
+
 def _delete(message: Message) -> Command:
     return TOPICS, encode_registry(DeleteTopic(_topic(message)))
 
 
+_RETENTION_FIELDS: Final = frozenset({"retention_bytes", "retention_age_ms"})
+
 WRITES: Final[dict[str, tuple[Callable[[Message], Command], frozenset[str]]]] = {
     REGISTER_PRODUCER: (_register, frozenset()),
     CLOSE_PRODUCER: (_close, frozenset({"producer"})),
-    "create_topic": (_create, frozenset({"topic", "partitions"})),
+    "create_topic": (_create, frozenset({"topic", "partitions"}) | _RETENTION_FIELDS),
+    "retain_topic": (_retain, frozenset({"topic"}) | _RETENTION_FIELDS),
     "alter_topic": (_alter, frozenset({"topic", "partitions"})),
     "delete_topic": (_delete, frozenset({"topic"})),
 }

@@ -66,16 +66,23 @@ class Topics:
     # -- changes
 
     async def create(
-        self, name: str, partitions: int = 1, *, wait: bool = True, timeout_s: float | None = None
+        self,
+        name: str,
+        partitions: int = 1,
+        *,
+        retention_bytes: int | None = None,
+        retention_age_ms: int | None = None,
+        wait: bool = True,
+        timeout_s: float | None = None,
     ) -> Topic:
-        """Create a topic; by default until all its partitions are there.
+        """Create a topic; by default until all its partitions are there. Without a retention it keeps everything.
 
         Raises:
             NodeExistsError: there is one of this name.
             BadArgumentsError: the name, or the number of partitions.
             DeadlineError: it is created, and its partitions are not there yet.
         """
-        await self._client.ask(requests.create_topic(name, partitions))
+        await self._client.ask(requests.create_topic(name, partitions, retention_bytes, retention_age_ms))
         return await self._until_complete(name, timeout_s) if wait else await self.describe(name)
 
     async def ensure(self, name: str, partitions: int = 1, *, timeout_s: float | None = None) -> Topic:
@@ -99,6 +106,15 @@ class Topics:
         """
         await self._client.ask(requests.alter_topic(name, partitions))
         return await self._until_complete(name, timeout_s) if wait else await self.describe(name)
+
+    async def retain(
+        self, name: str, *, retention_bytes: int | None = None, retention_age_ms: int | None = None
+    ) -> None:
+        """How much of each partition is kept from now on: more than so much, younger than that; None: everything.
+
+        Raises NoNodeError.
+        """
+        await self._client.ask(requests.retain_topic(name, retention_bytes, retention_age_ms))
 
     async def delete(self, name: str) -> None:
         """Delete a topic: it takes nothing any more; what was begun is delivered. Raises NoNodeError."""

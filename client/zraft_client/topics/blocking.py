@@ -211,8 +211,18 @@ class BlockingTopics(_Blocking):
     def describe(self, name: str) -> Topic:
         return self._run(lambda: self._topics.describe(name))
 
-    def create(self, name: str, partitions: int = 1, *, wait: bool = True) -> Topic:
-        return self._run(lambda: self._topics.create(name, partitions, wait=wait))
+    def create(self, name: str, partitions: int = 1, **options: Any) -> Topic:
+        """Options are those of `Topics.create`."""
+        return self._run(lambda: self._topics.create(name, partitions, **options))
+
+    def retain(
+        self, name: str, *, retention_bytes: int | None = None, retention_age_ms: int | None = None
+    ) -> None:
+        self._run(
+            lambda: self._topics.retain(
+                name, retention_bytes=retention_bytes, retention_age_ms=retention_age_ms
+            )
+        )
 
     def ensure(self, name: str, partitions: int = 1) -> Topic:
         return self._run(lambda: self._topics.ensure(name, partitions))

@@ -12,7 +12,7 @@ from zraft.errors import Code
 from zraft.ids import GroupId, ServerId
 from zraft_client.calls import Request
 from zraft_client.client import Client
-from zraft_client.errors import BadArgumentsError, ClosedError, DeadlineError
+from zraft_client.errors import BadArgumentsError, DeadlineError, FailedError
 from zraft_client.pacing import delay_s
 from zraft_client.topics import requests
 from zraft_client.topics.errors import LinkError, NoTopicError
@@ -24,6 +24,8 @@ T = TypeVar("T")
 
 ATTEMPT_S: Final = 10.0
 """One server may take so long over one question before another one is asked."""
+REFRESH_S: Final = 2.0
+"""What waits for something else gives group 0 so long to tell where things are."""
 
 
 class Directory:
@@ -52,7 +54,9 @@ class Directory:
         """As of now. Callers at the same time share one question, unless it was asked before they came."""
         running = self._refreshing
         if running is not None and not running.done():
-            await asyncio.shield(running)  # it may be of a moment before this call
+            await asyncio.wait(
+                (running,)
+            )  # it may be of a moment before this call, and its failure is not ours
             if self._refreshing is not running and self._refreshing is not None:
                 return await asyncio.shield(self._refreshing)
         self._refreshing = asyncio.get_running_loop().create_task(self._ask())
@@ -156,17 +160,18 @@ class Directory:
                     self.not_there(group, server)
             attempt += 1
             if attempt % 4 == 0:
-                await self._refresh_quietly(deadline - loop.time())
+                await self.refresh_quietly(min(REFRESH_S, deadline - loop.time()))
             await asyncio.sleep(
                 min(delay_s(min(attempt, 4), self.client.rng), max(0.0, deadline - loop.time()))
             )
         raise DeadlineError(f"group {group}: no leader answered within {timeout_s:g} s; the last: {why}")
 
-    async def _refresh_quietly(self, timeout_s: float) -> None:
+    async def refresh_quietly(self, timeout_s: float | None = None) -> None:
+        """Refresh if group 0 answers in time; partitions may well be there while it does not."""
         try:
-            async with asyncio.timeout(max(0.01, timeout_s)):
+            async with asyncio.timeout(max(0.01, REFRESH_S if timeout_s is None else timeout_s)):
                 await self.refresh()
-        except (TimeoutError, ClosedError):
+        except (TimeoutError, FailedError):
             return
 
     async def close(self) -> None:

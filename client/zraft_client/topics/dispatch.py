@@ -17,6 +17,7 @@ from zraft.ids import GroupId
 from zraft.topics.message import Message
 from zraft.topics.messages import Answer, Reply, StartRequest
 from zraft.topics.producer import Ended, Producer
+from zraft.topics.stamps import MessageId
 
 REPEAT_S: Final = 1.0
 REPEAT_S_MAX: Final = 8.0
@@ -59,6 +60,8 @@ class Dispatch:
         self._heap: list[tuple[float, int]] = []
         self._held: set[int] = set()
         """Messages that wait here, because one must be decided first that has no destination in common (D-17a)."""
+        self._behind: dict[MessageId, list[int]] = {}
+        """Numbers of messages that are to come behind another one."""
 
     def __len__(self) -> int:
         return len(self._states)
@@ -67,6 +70,8 @@ class Dispatch:
         """A message that the producer has just numbered."""
         self._states[message.mid.seq] = _State(now, message, self._repeat_s)
         self.pending_bytes += len(message.payload)
+        if message.after is not None:
+            self._behind.setdefault(message.after.mid, []).append(message.mid.seq)
         heapq.heappush(self._heap, (now, message.mid.seq))
 
     @property
@@ -102,7 +107,7 @@ class Dispatch:
     def again(self, group: GroupId, now: float) -> None:
         """Whoever is asked for this group now may not have heard what was said before."""
         for seq, state in self._states.items():
-            if state.due > now and any(to == group for to, _ in self.producer.requests(seq)):
+            if now < state.due < NEVER and group in state.message.destinations:
                 self._set_due(seq, state, now)
 
     def on_reply(self, reply: Reply, now: float) -> list[Ended]:
@@ -129,13 +134,12 @@ class Dispatch:
             self._held.discard(one.mid.seq)
             if state is not None:
                 self.pending_bytes -= len(state.message.payload)
-        decided = {one.mid for one in ended}
-        for seq, state in self._states.items():
-            # It was asked to wait for that one.
-            after = state.message.after
-            if after is not None and after.mid in decided and state.waits:
-                state.waits = 0
-                self._set_due(seq, state, now)
+        for one in ended:
+            for seq in self._behind.pop(one.mid, ()):
+                state = self._states.get(seq)
+                if state is not None and state.waits:  # it was asked to wait for that one
+                    state.waits = 0
+                    self._set_due(seq, state, now)
         for seq in [seq for seq in self._held if self.producer.requests(seq)]:
             self._held.discard(seq)
             self._set_due(seq, self._states[seq], now)

@@ -203,7 +203,8 @@ class Reader:
 
     async def _look_again(self) -> None:
         """Where partitions are may have changed, and whether there are any."""
-        metadata = await self._directory.refresh()
+        await self._directory.refresh_quietly()
+        metadata = await self._directory.known()
         table = metadata.table
         for group, reading in list(self._readings.items()):
             if group not in metadata.placements and table.removed(group):

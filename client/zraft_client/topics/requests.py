@@ -70,8 +70,21 @@ def _nothing(_: Answer) -> None:
     return None
 
 
-def create_topic(name: str, partitions: int) -> Request[int]:
-    return Request({"type": "create_topic", "topic": name, "partitions": partitions}, Kind.WRITE, _created)
+def create_topic(
+    name: str, partitions: int, retention_bytes: int | None = None, retention_age_ms: int | None = None
+) -> Request[int]:
+    fields = {"type": "create_topic", "topic": name, "partitions": partitions}
+    return Request(fields | _retention(retention_bytes, retention_age_ms), Kind.WRITE, _created)
+
+
+def retain_topic(name: str, retention_bytes: int | None, retention_age_ms: int | None) -> Request[None]:
+    fields: dict[str, Any] = {"type": "retain_topic", "topic": name}
+    return Request(fields | _retention(retention_bytes, retention_age_ms), Kind.WRITE, _nothing)
+
+
+def _retention(size: int | None, age_ms: int | None) -> dict[str, Any]:
+    found = {"retention_bytes": size, "retention_age_ms": age_ms}
+    return {name: limit for name, limit in found.items() if limit is not None}
 
 
 def alter_topic(name: str, partitions: int) -> Request[None]:
@@ -108,8 +121,8 @@ def topics(known: Metadata | None) -> Request[Metadata]:
             table = Table(position, epoch, known.table.groups, known.table.deleting)
             return Metadata(table, known.topics, known.placements, servers, digest)
         found = [
-            Topic(number, name, wanted, tuple(partitions), tuple(adding))
-            for number, name, wanted, partitions, adding in answer["topics"]
+            Topic(number, name, wanted, tuple(partitions), tuple(adding), size, age_ms)
+            for number, name, wanted, partitions, adding, size, age_ms in answer["topics"]
         ]
         placements = {
             GroupId(group): Placement(ServerId(leader) if leader else None, tuple(replicas))

@@ -15,13 +15,19 @@ from zraft_client.topics.errors import NoTopicError
 
 @frozen
 class Topic:
-    """A topic: `partitions` are its groups in their order, `wanted` how many there are to be."""
+    """A topic: `partitions` are its groups in their order, `wanted` how many there are to be.
+
+    Of each partition what has `retention_bytes` behind it may be removed, and what is older than `retention_age_ms`; None:
+    that is no reason.
+    """
 
     id: int
     name: str
     wanted: int
     partitions: tuple[GroupId, ...]
     adding: tuple[GroupId, ...] = ()
+    retention_bytes: int | None = None
+    retention_age_ms: int | None = None
 
     @property
     def is_complete(self) -> bool:

@@ -9,6 +9,7 @@ from onyxlog.audits.errors import AuditError
 from onyxlog.audits.source.directories import Found
 from onyxlog.audits.source.file_tables import FilePiece, journal_bytes
 from onyxlog.audits.source.growing_files import GrowingFiles
+from onyxlog.audits.source.live_deliveries import LiveDeliveries
 from onyxlog.audits.source.live_logs import LiveLogs
 from onyxlog.audits.source.options import Options
 from onyxlog.audits.source.plan import SURVEYED, Piece, file_pieces
@@ -45,6 +46,8 @@ def follow(options: Options, found: Found, fs: FileSystem | None = None) -> Foll
                 f"table {name}: {', '.join(options.paths)}: no data directory of a server is there"
             )
         return LiveLogs(options, found.servers, reader)
+    if name == "deliveries":
+        return LiveDeliveries(options, found.servers, reader)
 
     def pieces_now() -> Sequence[FilePiece]:
         return [piece for piece in file_pieces(options, found, reader) if isinstance(piece, FilePiece)]

@@ -42,4 +42,4 @@ class DeliveryRow(Placed):
     payload: bytes | None = None
 
 
-DELIVERIES: Final = Table("deliveries", DeliveryRow, "what partitions delivered", streams=False)
+DELIVERIES: Final = Table("deliveries", DeliveryRow, "what partitions delivered")

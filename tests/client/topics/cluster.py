@@ -299,6 +299,9 @@ class TopicConnection(FakeConnection):
             self.answer(message["id"], {})
         elif kind == "topics":
             self.cluster.requests.append(message)
+            if self.cluster.fault_of(kind) is Fault.CUT_BEFORE:
+                self.cut()
+                return
             query: Any = decode_request(message)
             self.push(read_topics(self, message["id"], query.query.digest))  # type: ignore[arg-type]
         else:

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from tests.client.topics.cluster import Fault
 from tests.client.topics.test_producer import run, running
 from zraft_client import BadArgumentsError
 from zraft_client.topics import (
@@ -150,6 +151,34 @@ def test_a_consumer_goes_on_at_another_replica_without_a_gap_or_a_repeat() -> No
     run(test())
 
 
+def test_a_consumer_outlives_that_group_0_does_not_answer(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where partitions are is asked anew when a server goes; partitions may be there while nobody answers that."""
+
+    async def test() -> None:
+        monkeypatch.setattr("zraft_client.topics.directory.REFRESH_S", 0.1)
+        async with (
+            running(timeout_s=1, orders=1) as (cluster, topics),
+            topics.consumer("orders", wait_ms=100) as consumer,
+        ):
+            await filled(topics, 3)
+            await polled(consumer, 3)
+            cluster.fault("topics", *[Fault.CUT_BEFORE] * 1_000)
+            for victim in (1, 2, 3):
+                await cluster.stop(victim)
+                await cluster.start(victim)
+            group = cluster.group("orders")
+            group.lead(1)
+            before = len(cluster.requests)
+            # Longer than the client waits for an answer.
+            assert await consumer.poll(1.5) == []
+            assert any(one["type"] == "fetch" for one in cluster.requests[before:])
+            cluster.faults.clear()
+            await filled(topics, 2)
+            assert len(await polled(consumer, 2)) == 2
+
+    run(test())
+
+
 def test_a_deleted_topic_is_told_after_its_records() -> None:
     async def test() -> None:
         async with running(orders=1) as (_, topics), topics.consumer("orders", wait_ms=50) as consumer:
@@ -180,7 +209,8 @@ def test_an_idle_consumer_asks_once_per_wait_and_server() -> None:
             running(1, orders=4) as (cluster, topics),
             topics.consumer("orders", wait_ms=60_000) as consumer,
         ):
-            await consumer.poll(0.05)
+            while cluster.fetches < 4:
+                await consumer.poll(0.02)
             cluster.requests.clear()
             await consumer.poll(0.3)
             assert [one["type"] for one in cluster.requests] == []

@@ -12,7 +12,7 @@ import pytest
 from tests.client.topics.cluster import Fault, Group, TopicCluster, topic_cluster
 from zraft.topics.commands import ViewChanged
 from zraft.topics.producer import Reach
-from zraft_client import Client, EncodingError, NodeExistsError, UnknownOutcomeError
+from zraft_client import Client, EncodingError, NodeExistsError, NoNodeError, UnknownOutcomeError
 from zraft_client.topics import (
     Acknowledge,
     ConditionFailedError,
@@ -28,11 +28,13 @@ from zraft_client.topics.payloads import decode_content
 
 
 @asynccontextmanager
-async def running(servers: int = 3, **topics_of: int) -> AsyncIterator[tuple[TopicCluster, Topics]]:
+async def running(
+    servers: int = 3, *, timeout_s: float = 20, **topics_of: int
+) -> AsyncIterator[tuple[TopicCluster, Topics]]:
     """A cluster with these topics (name=partitions), and a client of it."""
     async with (
         topic_cluster(servers) as cluster,
-        Client(cluster.hosts, timeout_s=20) as client,
+        Client(cluster.hosts, timeout_s=timeout_s) as client,
         Topics(client) as topics,
     ):
         for name, partitions in topics_of.items():
@@ -366,6 +368,20 @@ def test_topics_are_listed_described_and_created_once() -> None:
             await topics.delete("a")
             with pytest.raises(NoTopicError):
                 await topics.describe("a")
+
+    run(test())
+
+
+def test_retention_is_said_at_the_creation_and_afterwards() -> None:
+    async def test() -> None:
+        async with running() as (_, topics):
+            topic = await topics.create("a", retention_bytes=1_000)
+            assert (topic.retention_bytes, topic.retention_age_ms) == (1_000, None)
+            await topics.retain("a", retention_age_ms=60_000)
+            topic = await topics.describe("a")
+            assert (topic.retention_bytes, topic.retention_age_ms) == (None, 60_000)
+            with pytest.raises(NoNodeError):
+                await topics.retain("b")
 
     run(test())
 

@@ -327,6 +327,8 @@ def test_a_connection_that_ends_is_dropped_and_is_told_nothing_any_more(served: 
         ({"type": "create_topic", "topic": "a"}, "partitions"),
         ({"type": "create_topic", "topic": "a" * 2_000, "partitions": 1}, "topic"),
         ({"type": "close_producer", "producer": 0}, "producer"),
+        ({"type": "create_topic", "topic": "a", "partitions": 1, "retention_bytes": -1}, "retention_bytes"),
+        ({"type": "retain_topic", "topic": "a", "retention_age_ms": "1h"}, "retention_age_ms"),
         ({"type": "topics", "digest": "text"}, "digest"),
         ({"type": "fetch", "partitions": [[GROUP, 0, 9]], "wait": 1}, "unknown field"),
         ({"type": "subscribe", "producer": 1, "path": "/"}, "producer"),

@@ -129,6 +129,7 @@ def _about_topics(rng: random.Random, seq: dict[str, Any]) -> tuple[dict[str, An
     return (
         {"type": "create_topic", **topic, "partitions": rng.randrange(1, 4), **seq},
         {"type": "alter_topic", **topic, "partitions": 5, **seq},
+        {"type": "retain_topic", **topic, "retention_bytes": rng.choice((None, 1, 2**62)), **seq},
         {"type": "delete_topic", **topic, **seq},
         {"type": "register_producer", **seq},
         {"type": "close_producer", "producer": rng.choice((1, 2**40)), **seq},

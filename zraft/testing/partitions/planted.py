@@ -5,21 +5,19 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, Final
 
+from attrs import evolve
+
 from zraft.groups.replica import Replica
 from zraft.raft.messages import Entry
 from zraft.raft.role import Role
 from zraft.server.delivery_tail import DeliveryTail
 from zraft.server.hosted_partition import HostedPartition
 from zraft.server.partition_entries import BirthEntry, decode_entry
-from zraft.server.partition_leadership import PartitionLeadership
 from zraft.server.partition_machine import AppliedEntry, PartitionMachine
 from zraft.server.partitions import Partitions
-from zraft.server.quorum_reads import QuorumReads
 from zraft.server.topic_requests import TopicRequests
 from zraft.storage.delivery.values import Delivery
 from zraft.testing.planted_registry import Patch, Plants
-from zraft.topics.leader import PartitionLeader
-from zraft.topics.messages import Report
 
 PLANTS: Final = Plants[None]()
 plant = PLANTS.plant
@@ -100,8 +98,6 @@ def frontier_of_the_end() -> Sequence[Patch]:
     original = HostedPartition.fetched
 
     def fetched(self: HostedPartition, offset: int, found: Any) -> Any:
-        from attrs import evolve
-
         return evolve(original(self, offset, found), frontier=self.frontier())
 
     return [(HostedPartition, "fetched", fetched)]
@@ -110,29 +106,3 @@ def frontier_of_the_end() -> Sequence[Patch]:
 @plant("D-17d", "nobody who waits learns that the frontier moved, and need is not passed on")
 def need_ignored() -> Sequence[Patch]:
     return [(TopicRequests, "need", lambda self, group, time: None)]
-
-
-@plant("D-8e", "a report that is lost is not said again")
-def reported_once() -> Sequence[Patch]:
-    original = PartitionLeader._report
-
-    def report(self: PartitionLeader) -> None:
-        told: Report | None = self._reported
-        original(self)
-        if told is not None and self._reports and self._reports[-1] == told:
-            self._reports.pop()
-
-    return [(PartitionLeader, "_report", report)]
-
-
-@plant("D-12", "log time is that of the server's own clock")
-def log_time_of_process() -> Sequence[Patch]:
-    return [(PartitionLeadership, "log_time_ms", lambda self, run_ms: run_ms)]
-
-
-@plant("6.4", "a read is answered without a quorum round")
-def read_at_once() -> Sequence[Patch]:
-    def begin(self: QuorumReads[Any], run_ms: int) -> int | None:
-        return None
-
-    return [(QuorumReads, "begin", begin)]

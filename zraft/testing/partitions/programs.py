@@ -157,13 +157,29 @@ class Merging(Deaf):
 
 
 class Claiming(Deaf):
-    """Claims that were granted, most of them for nobody."""
+    """Claims that were granted, most of them for nobody; and offsets, of which a read shows what was stored before it."""
 
     def __init__(self) -> None:
         self.granted: list[tuple[str, int]] = []
         self.answers = 0
         self.refusals = 0
-        self.offsets = 0
+        self.reads = 0
+        self._number = 0
+        self._stored: dict[tuple[GroupId, bytes], int] = {}
+        self._seeks: dict[int, int] = {}
+        self._asked: dict[int, int] = {}
+
+    def seek(self, service: TopicService, group: GroupId, consumer: bytes) -> None:
+        """Store a higher number than before."""
+        self._number += 1
+        self._seeks[self._number] = self._number
+        service.seek(self, self._number, group, consumer, self._number)
+
+    def ask(self, service: TopicService, group: GroupId, consumer: bytes) -> None:
+        """Read it; what is known to be stored by now must be there."""
+        self._number += 1
+        self._asked[self._number] = self._stored.get((group, consumer), 0)
+        service.offset_of(self, self._number, group, consumer)
 
     def on_claim(self, id: int, answer: Answer | View) -> None:
         self.answers += 1
@@ -171,7 +187,14 @@ class Claiming(Deaf):
             self.granted.append((f"g{answer.claim.attempt % 3}", answer.claim.epoch))
 
     def on_offset(self, id: int, offset: Offset) -> None:
-        self.offsets += 1
+        key = offset.group, offset.consumer
+        if id in self._seeks:
+            self._stored[key] = max(self._stored.get(key, 0), self._seeks.pop(id))
+            return
+        self.reads += 1
+        least = self._asked.pop(id)
+        if (offset.offset or 0) < least:
+            raise BrokenPromiseError("read", f"{offset}; {least} was stored before it was asked for (6.4)")
 
     def on_refused(self, id: int, refusal: TopicRefusal) -> None:
         self.refusals += 1

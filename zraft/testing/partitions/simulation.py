@@ -272,6 +272,11 @@ class PartitionsSimulation(GroupsSimulation):
         return self.schedule.now_ms
 
     def _service_of_leader(self, group: GroupId) -> TopicService | None:
+        led = self._services_of_leaders(group)
+        return led[-1] if led else None
+
+    def _services_of_leaders(self, group: GroupId) -> list[TopicService]:
+        """Of all who believe to lead it, the one with the highest term last."""
         led = [
             (process.host.groups[group].raft.term, process.server, process)
             for process in self._servers()
@@ -279,7 +284,7 @@ class PartitionsSimulation(GroupsSimulation):
             and group in process.host.groups
             and process.host.groups[group].raft.role is Role.LEADER
         ]
-        return max(led)[2].partitions.topics if led else None
+        return [process.partitions.topics for _, _, process in sorted(led)]
 
     def _services(self, group: GroupId) -> list[tuple[ServerId, TopicService]]:
         return [
@@ -305,12 +310,13 @@ class PartitionsSimulation(GroupsSimulation):
             commands += [Heartbeat(held, epoch, rng.randint(1, 100), 0), Release(held, epoch, 0)]
         match rng.randint(0, 3):
             case 0:
-                service.seek(self.claiming, 1, group, b"c%d" % number, number)
+                self.claiming.seek(service, group, b"c%d" % (number % 2))
             case 1:
-                service.offset_of(self.claiming, 2, group, b"c%d" % number)
-                service.claims_view(self.claiming, 3, group, name)
+                for belief in self._services_of_leaders(group):
+                    self.claiming.ask(belief, group, b"c%d" % (number % 2))
+                service.claims_view(self.claiming, 0, group, name)
             case _:
-                service.claim(self.claiming, 4, group, rng.choice(commands))
+                service.claim(self.claiming, 0, group, rng.choice(commands))
 
     # -- what is seen
 
@@ -404,6 +410,7 @@ class PartitionsSimulation(GroupsSimulation):
             "messages": (self._sent, 80),
             "messages to several groups": (several, 20),
             "answers to claims": (self.claiming.answers, 5),
+            "reads of offsets": (self.claiming.reads, 3),
             "faults": (sum(self.faults.counts.values()), 3),
             "entries": (self.entries, 100),
         }

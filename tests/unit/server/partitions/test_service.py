@@ -507,3 +507,21 @@ def test_an_entry_that_nobody_understands_stops_its_group_and_no_other() -> None
     assert "upgrade this server" in refused.detail
     assert producing.send(other).mid
     cluster.run_until(lambda: bool(cluster.payloads(other)))
+
+
+def test_d12_log_time_goes_on_where_the_last_leadership_left_it() -> None:
+    cluster, _ = started()
+    (group,) = cluster.groups
+    cluster.run(700)
+    (before,) = claim(cluster, Configure(5_000))
+    old = cluster.leader(group)
+    target = next(server for server in DISKS if server != old)
+    for one in cluster.servers.values():
+        one.host.prefer(group, target)
+    cluster.run_until(lambda: cluster.leader(group) == target)
+    (after,) = claim(cluster, Configure(5_000))
+    assert isinstance(before, Accepted)
+    assert isinstance(after, Accepted)
+    assert 700 <= before.log_time_ms <= after.log_time_ms <= before.log_time_ms + 100, (
+        "neither back to nothing nor on by the time in which nobody led"
+    )

@@ -1,0 +1,30 @@
+"""What a session ships and where its tasks look for our packages; without Spark."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from onyxlog.audits import session
+from onyxlog.audits.errors import AuditError
+
+
+def test_the_archive_holds_all_that_tasks_import(tmp_path: Path) -> None:
+    archive = session.packed(tmp_path)
+    code = (
+        "import sys; sys.path.insert(0, sys.argv[1]); import onyxlog.audits.source.plan as plan, zraft.storage.wal as wal;"
+        "print(plan.__file__, wal.__file__)"
+    )
+    said = subprocess.run(
+        [sys.executable, "-c", code, str(archive)], capture_output=True, text=True, check=True, cwd=tmp_path
+    )
+    assert said.stdout.count(str(archive)) == 2
+
+
+def test_a_package_that_is_missing_is_named(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setattr(session, "SHIPPED", ("onyxlog", "no_such_package"))
+    with pytest.raises(AuditError, match="no_such_package"):
+        session.packed(tmp_path)

@@ -1,0 +1,84 @@
+"""An audit that follows: what it judges, what it is begun with and when beginning is tried again; without Spark."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from onyxlog.audits import streaming
+from onyxlog.audits.errors import AuditError
+from onyxlog.audits.rules.catalogue import RULES
+from onyxlog.audits.streaming import FOLLOWED, Live, follow, followed_tables
+from onyxlog.audits.tables import TABLES
+
+
+def live(tmp_path: Path, *paths: str) -> Live:
+    return Live(
+        paths=paths, checkpoint=tmp_path / "checkpoint", on_violations=lambda _: None, tables=FOLLOWED[:1]
+    )
+
+
+def test_what_is_followed_are_checks_of_the_rules_over_tables_that_grow() -> None:
+    known = {(rule.id, check.promise): check for rule in RULES.values() for check in rule.checks}
+    for followed in FOLLOWED:
+        assert TABLES[followed.table].streams
+        columns = {column.name for column in TABLES[followed.table].columns}
+        assert {*followed.key, followed.position} <= columns
+        for promise in followed.promises:
+            assert followed.table in [one.table for one in known[promise].inputs]
+            # A key that is closer than the check's would part rows that belong together.
+            (keys,) = {one.key for one in known[promise].inputs if one.table == followed.table}
+            assert set(followed.key) <= set(keys)
+
+
+def test_only_what_is_there_is_followed() -> None:
+    assert {one.table for one in followed_tables(3, 0)} == {one.table for one in FOLLOWED} - {
+        "replica_digests"
+    }
+    assert {one.table for one in followed_tables(0, 2)} == {"replica_digests"}
+
+
+class Query:
+    """What a query of Spark shows of itself."""
+
+    def __init__(self, error: str | None) -> None:
+        self._error = error
+        self.isActive = error is None
+        self.lastProgress = None
+        self.status = {"message": "Waiting for data to arrive"}
+
+    def exception(self) -> Exception | None:
+        return None if self._error is None else Exception(self._error)
+
+
+@pytest.mark.parametrize(
+    ("errors", "begun"),
+    [
+        ([None], 1),
+        (["Python worker failed to connect back.", "Python worker failed to connect back.", None], 3),
+        (["corrupt at offset 7", None], 1),
+        (["Python worker failed to connect back."] * 9, streaming.STARTS_MAX),
+    ],
+)
+def test_a_process_that_was_too_slow_to_begin_is_tried_again_and_nothing_else(
+    errors: list[str | None], begun: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made: list[Query] = []
+
+    def query(*_: Any) -> Query:
+        made.append(Query(errors[len(made)]))
+        return made[-1]
+
+    monkeypatch.setattr(streaming, "_query", query)
+    assert follow(None, live(tmp_path, "/data"), servers=3) == [made[-1]]  # type: ignore[arg-type, comparison-overlap]
+    assert len(made) == begun
+
+
+def test_a_checkpoint_of_another_audit_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(streaming, "_query", lambda *_: Query(None))
+    follow(None, live(tmp_path, "/one", "/two"), servers=3)  # type: ignore[arg-type]
+    follow(None, live(tmp_path, "/two", "/one"), servers=3)  # type: ignore[arg-type]
+    with pytest.raises(AuditError, match="checkpoint of an audit of /one, /two"):
+        follow(None, live(tmp_path, "/three"), servers=3)  # type: ignore[arg-type]

@@ -1,0 +1,105 @@
+"""Topics for operators: their level rolls in, the command line changes them, members come and go (D-5, D-18)."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from tests.processes.cluster import wait_until
+from tests.processes.members import GrowingCluster
+from tests.processes.test_upgrade import RollingCluster
+from zraft.operator.requests import TopicDescribe, TopicDescription
+
+pytestmark = [pytest.mark.processes, pytest.mark.timeout(300)]
+
+StartCluster = Callable[..., GrowingCluster]
+BUSY = {"ZRAFT_RAFT__ELECTION_TIMEOUT_TICKS": "1000"}
+"""One leader for all of a test, also on a machine that does much else."""
+
+
+class TopicCluster(RollingCluster):
+    """Servers that announce one level less than topics need."""
+
+    def __init__(self, directory: Path, *, servers: int = 3, env: dict[str, str] | None = None) -> None:
+        super().__init__(directory, servers=servers, env=env)
+        self.settings = dict.fromkeys(self.settings, ("features_max=3",))
+
+    def topic(self, *arguments: str) -> str:
+        """What `zraft topic …` prints."""
+        done = self.zraft("topic", *arguments, "--timeout", "60", timeout_s=120)
+        assert done.returncode == 0, done.stdout + done.stderr
+        return done.stdout
+
+    def described(self, name: str) -> TopicDescription:
+        return self.operate(TopicDescribe(name), TopicDescription)
+
+    def holders(self, name: str) -> set[int]:
+        """All servers that are to hold a partition; empty while any is on its way."""
+        rows = self.described(name).partitions
+        if any(row.state == "moving" for row in rows):
+            return set()
+        return {server for row in rows for server in row.servers}
+
+    def groups(self, number: int) -> int:
+        return int((self.mntr(number) or {}).get("groups", -1))
+
+
+def test_d5_topics_come_with_their_level_and_operators_change_them(start_cluster: StartCluster) -> None:
+    """Directories and snapshots of level 3 are read on; each server is upgraded by itself."""
+    cluster = start_cluster(kind=TopicCluster, **BUSY)
+    assert isinstance(cluster, TopicCluster)
+    wait_until(lambda: cluster.level() == 3, "level 3")
+    refused = cluster.zraft("topic", "create", "orders", "--timeout", "2")
+    assert refused.returncode == 1
+    assert "topics need feature level 4" in refused.stderr
+    for number in list(cluster.servers):
+        assert cluster.level() == 3
+        cluster.roll(number)
+    wait_until(lambda: cluster.level() == 4, "the level to rise")
+    assert cluster.setting("topics_replication") == 3
+
+    printed = cluster.topic("create", "orders", "--partitions", "4", "--retain-age", "7d")
+    assert printed.splitlines()[-1] == "4 partitions take messages"
+    rows = cluster.described("orders").partitions
+    assert [(row.number, row.servers) for row in rows] == [(n, (1, 2, 3)) for n in range(4)]
+    assert {row.preferred for row in rows} == {1, 2, 3}, "leaders are spread"
+    wait_until(lambda: all(cluster.groups(n) == 4 for n in cluster.servers), "replicas on all servers")
+
+    # The change is itself a message to old and new partitions: it ends when all of them have delivered it.
+    printed = cluster.topic("alter", "orders", "--partitions", "6", "--retain-size", "1GiB")
+    assert printed.splitlines()[-1] == "6 partitions take messages"
+    (line,) = [json.loads(one) for one in cluster.topic("list", "--json").splitlines()]
+    assert (line["partitions"], line["retention_bytes"], line["retention_age_ms"]) == (6, 2**30, 604_800_000)
+    assert "topic orders is deleted" in cluster.topic("delete", "orders")
+    assert cluster.topic("list", "--json") == ""
+    wait_until(lambda: all(cluster.groups(n) == 0 for n in cluster.servers), "the partitions to go")
+    cluster.wait_equal_digests()
+
+
+def test_d18_partitions_follow_the_members(start_cluster: StartCluster) -> None:
+    """A server that joins takes its share; one that is removed gives its partitions away before it leaves."""
+    cluster = start_cluster(kind=TopicCluster, **BUSY)
+    assert isinstance(cluster, TopicCluster)
+    for number in list(cluster.servers):
+        cluster.roll(number)
+    wait_until(lambda: cluster.level() == 4, "the level to rise")
+    cluster.topic("create", "t", "--partitions", "4")
+    assert cluster.holders("t") == {1, 2, 3}
+
+    cluster.settings[4] = ()
+    cluster.place(4)
+    cluster.add(4)
+    cluster.start(4)
+    wait_until(lambda: cluster.holders("t") == {1, 2, 3, 4}, "server 4 to take its share")
+    wait_until(lambda: cluster.groups(4) == 3, "its replicas")
+
+    leader = wait_until(cluster.leader, "a leader")
+    leaving = next(n for n in (1, 2, 3) if n != leader)
+    cluster.remove(leaving)
+    others = {1, 2, 3, 4} - {leaving}
+    wait_until(lambda: cluster.holders("t") == others, "its partitions to move")
+    wait_until(lambda: leaving not in cluster.listing(), "the member to leave")
+    assert all(row.servers == tuple(sorted(others)) for row in cluster.described("t").partitions)

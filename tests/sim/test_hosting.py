@@ -1,0 +1,72 @@
+"""Whole servers with partitions of topics, whose power fails at any moment (docs/GROUPS.md, "In a server")."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from zraft.errors import StorageError
+from zraft.server.group_receiving import GroupReceiver
+from zraft.server.partitions import Partitions
+from zraft.testing.broken import BrokenPromiseError
+from zraft.testing.hosting_simulation import HostingSimulation, HostingStatistics
+
+SEEDS = range(1, 5)
+LONG_SEEDS = range(1_000, 1_060)
+
+
+@pytest.mark.timeout(300)
+def test_what_was_delivered_survives_power_failures_once_and_in_one_order_on_every_replica() -> None:
+    seen = [HostingSimulation(seed).run() for seed in SEEDS]
+    total = HostingStatistics(*(sum(values) for values in zip(*map(_values, seen), strict=True)))
+    assert total.decided == 120 * len(SEEDS)
+    assert total.deliveries >= 150 * len(SEEDS)
+    assert total.crashes >= 3 * len(SEEDS)
+    assert total.snapshots >= 15 * len(SEEDS)
+    assert total.installed >= len(SEEDS), "images and deliveries went from server to server"
+    assert total.compared >= 5 * len(SEEDS), "members compared their states (D-26)"
+
+
+def _values(one: HostingStatistics) -> tuple[int, ...]:
+    return one.decided, one.deliveries, one.crashes, one.snapshots, one.installed, one.refused, one.compared
+
+
+@pytest.mark.long
+@pytest.mark.timeout(1800)
+def test_the_same_over_many_seeds() -> None:
+    for seed in LONG_SEEDS:
+        try:
+            HostingSimulation(seed).run()
+        except (BrokenPromiseError, StorageError, AssertionError) as error:
+            raise AssertionError(f"seed {seed}: {error}") from error
+
+
+def _image_does_not_wait(monkeypatch: pytest.MonkeyPatch) -> None:
+    """D-13: an image is written before what its group delivered is durable."""
+    monkeypatch.setattr(Partitions, "cut_index", lambda self, group: 1 << 60)
+
+
+def _image_without_deliveries(monkeypatch: pytest.MonkeyPatch) -> None:
+    """D-13: an image from another server is taken over without the deliveries under it."""
+
+    def skip(self: GroupReceiver, transfer: Any, now_ms: int) -> None:
+        transfer.delivered_end = 1 << 60
+        self._complete(transfer)
+
+    monkeypatch.setattr(GroupReceiver, "_ask_for_list", skip)
+
+
+@pytest.mark.timeout(300)
+@pytest.mark.parametrize("plant", [_image_does_not_wait, _image_without_deliveries])
+def test_planted_bugs_are_caught(
+    monkeypatch: pytest.MonkeyPatch, plant: Callable[[pytest.MonkeyPatch], None]
+) -> None:
+    plant(monkeypatch)
+    for seed in range(1, 25):
+        try:
+            HostingSimulation(seed).run()
+        except (BrokenPromiseError, StorageError, AssertionError, LookupError):
+            return
+    pytest.fail("nobody noticed")
