@@ -22,7 +22,10 @@ _PAGE: Final = os.sysconf("SC_PAGE_SIZE")
 
 @frozen
 class Cost:
-    """`peak_mb`: the most that was resident at once, of all processes together, every SAMPLE_S."""
+    """`peak_mb`: the most that was resident at once, of all processes together, every SAMPLE_S.
+
+    Pages that processes share are counted in each of them.
+    """
 
     cpu_s: float
     peak_mb: float

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from datetime import UTC, datetime
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -101,6 +103,27 @@ def test_figures_are_those_of_the_tables(spark: Any) -> None:
     assert all(each.p50 == pytest.approx(0.5) for each in found.latencies)
     (gossip,) = found.gossip
     assert (gossip.peers, gossip.receptions, gossip.first, gossip.redundancy) == (2, 8, 4, 0.5)
+
+
+def test_an_audit_goes_from_directories_to_findings(spark: Any, generated: Path, tmp_path: Path) -> None:
+    """Logs with truncations, and snapshots that are replayed upon; tables stay where they were asked for."""
+    from onyxlog.audits.running import Asked, run
+
+    spark.conf.unset("spark.sql.execution.arrow.maxRecordsPerBatch")
+    asked = Asked(paths=(str(generated),), rules=(RULES["S2"], RULES["S6"]), tables=tmp_path, costs=True)
+    findings = run(spark, asked, now=lambda: datetime(2026, 1, 1, tzinfo=UTC))
+    assert {check.promise: check.verdict.value for one in findings.rules for check in one.checks} == {
+        "equal index and term, equal entry and predecessor": "holds",
+        "a log has no gap and its terms do not go back": "holds",
+        "nothing committed is truncated": "no data",
+        "files are whole": "holds",
+        "states are the fold of the log": "holds",
+    }
+    assert findings.counts["truncations"] > 0
+    assert findings.counts["snapshots"] == 6
+    assert findings.began == "2026-01-01 00:00:00+00:00"
+    assert all(check.cost is not None for one in findings.rules for check in one.checks)
+    assert spark.read.parquet(str(tmp_path / "entries")).count() == findings.counts["entries"]
 
 
 def everything_planted() -> dict[str, list[Any]]:
