@@ -50,6 +50,7 @@ _COMMANDS: Final = Layouts[Command](
         5: (commands.ViewChanged, (layouts.view,)),
         6: (commands.Seek, (layouts.consumer, layouts.optional(number))),
     },
+    quick={2: layouts.plain_proposal(commands.Remote)},
 )
 _MESSAGES: Final = Layouts[GroupMessage](
     "message between groups",
@@ -62,6 +63,7 @@ _MESSAGES: Final = Layouts[GroupMessage](
         6: (messages.Need, (layouts.asked_time,)),
         7: (messages.ViewUpdate, (layouts.view,)),
     },
+    quick={1: layouts.plain_proposal(messages.Propose)},
 )
 _EDGE: Final = Layouts[Report | StartRequest | Reply](
     "message of a group to group 0 or to a producer",

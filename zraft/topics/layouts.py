@@ -36,6 +36,12 @@ Unpack = Callable[[Any, str], Any]
 """Checks one decoded field and gives its typed value; the name is for the error only."""
 
 
+_Value = TypeVar("_Value")
+
+Quick = Callable[[tuple[Any, ...]], Any]
+"""The value of an array with its kind, or None: then its forms say what it is, or what is wrong with it."""
+
+
 @frozen
 class Form:
     """How a field is packed (None: as it is) and unpacked."""
@@ -255,6 +261,47 @@ def _message(value: Any, name: str) -> Message:
     return message
 
 
+def plain_proposal(kind: Callable[..., _Value]) -> Quick:
+    """Reads the fields of a proposal (`kind` is its class) if they are well-formed: all the same checks, at once.
+
+    A message to k partitions is k - 1 of these in each of their logs, and so half of what a busy server decodes.
+    """
+
+    def read(items: tuple[Any, ...]) -> _Value | None:
+        if len(items) != 8:
+            return None
+        _, mid, sender, time, void, floor, its_digest, value = items
+        if type(mid) is not tuple or len(mid) != 2:
+            return None
+        maker, seq = mid
+        if (
+            type(maker) is not int
+            or type(seq) is not int
+            or type(sender) is not int
+            or type(time) is not int
+            or type(floor) is not int
+            or type(its_digest) is not bytes
+            or not (void is None or void is True or void is False)
+            or not 0 <= maker <= NUMBER_MAX
+            or not 1 <= seq <= NUMBER_MAX
+            or not 1 <= sender <= NUMBER_MAX
+            or not 1 <= time <= NUMBER_MAX
+            or not 0 <= floor <= NUMBER_MAX
+            or len(its_digest) != DIGEST_BYTES
+        ):
+            return None
+        carried = None
+        if value is not None:
+            carried = _plain_message(value)
+            if carried is None:
+                return None
+        return kind(
+            MessageId(ProducerId(maker), seq), GroupId(sender), time, void, floor, its_digest, carried
+        )
+
+    return read
+
+
 def _after(value: Any, name: str) -> After:
     mid, dst = array(value, name, 2)
     return After(message_id.unpack(mid, name), destinations.unpack(dst, name))
@@ -300,8 +347,6 @@ def _view(value: Any, name: str) -> AnyView:
 
 view: Final = Form(_view, pack_view)
 
-_Value = TypeVar("_Value")
-
 
 @frozen
 class _Shape:
@@ -316,8 +361,15 @@ class _Shape:
 class Layouts(Generic[_Value]):
     """Some classes as arrays `[kind, field, ...]`. Numbers of kinds are never used again."""
 
-    def __init__(self, what: str, shapes: dict[int, tuple[type[Any], tuple[Form, ...]]]) -> None:
+    def __init__(
+        self,
+        what: str,
+        shapes: dict[int, tuple[type[Any], tuple[Form, ...]]],
+        quick: dict[int, Quick] | None = None,
+    ) -> None:
+        """`quick`: by kind, what reads most arrays of it faster, and nothing that the forms would refuse."""
         self._what = what
+        self._quick = quick or {}
         self._by_kind: dict[int, _Shape] = {}
         self._by_class: dict[type[Any], _Shape] = {}
         for kind, (value, forms) in shapes.items():
@@ -344,6 +396,11 @@ class Layouts(Generic[_Value]):
             ProtocolError: the kind is unknown, or a field is missing, of another type or out of range.
         """
         items = array(value, name or self._what)
+        quick = self._quick.get(items[0]) if items and type(items[0]) is int else None
+        if quick is not None:
+            read: _Value | None = quick(items)
+            if read is not None:
+                return read
         shape = self._by_kind.get(items[0]) if items and type(items[0]) is int else None
         if shape is None:
             raise wrong(

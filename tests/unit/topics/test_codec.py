@@ -28,7 +28,7 @@ from zraft.topics.codec import (
     encode_message,
     encode_registry,
 )
-from zraft.topics.commands import Advance, Batch, Command, Seek, Settled, Start, ViewChanged
+from zraft.topics.commands import Advance, Batch, Command, Remote, Seek, Settled, Start, ViewChanged
 from zraft.topics.image import partition_image, read_image, state_digest
 from zraft.topics.message import COORDINATOR, After, Condition
 from zraft.topics.messages import (
@@ -286,3 +286,27 @@ def test_a_message_with_nothing_special_is_checked_as_strictly_as_any_other() ->
         changed[at] = wrong
         with pytest.raises(ProtocolError):
             layouts.message.unpack(tuple(changed), "m")
+
+
+def test_a_proposal_is_checked_as_strictly_on_the_short_way() -> None:
+    """What is not well-formed in the usual way goes by the forms of its fields, which say what is wrong."""
+    plain = message(4, A, B)
+    usual: list[Any] = [2, (3, 1), 5, 9, None, 0, bytes(16), None]
+    quick = layouts.plain_proposal(Remote)
+    assert quick(tuple(usual)) == Remote(MessageId(ProducerId(3), 1), GroupId(5), 9, None, 0, bytes(16))
+    for one in (remote(plain, B, 5, void=True), remote(plain, B, 5, whole=False)):
+        batch = Batch(1, (one,))
+        assert decode_batch(encode_batch(batch)) == batch
+    for at, wrong in (
+        *((1, (3, 0)), (1, (-1, 1)), (1, (True, 1)), (1, (3,)), (1, 3), (2, 0), (2, "5"), (2, True)),
+        *((3, 0), (3, None), (3, 2**63), (4, 1), (4, 0), (5, -1), (5, None), (6, bytes(15)), (6, "x" * 16)),
+        *((7, ()), (7, b""), (7, 0)),
+    ):
+        changed = [*usual]
+        changed[at] = wrong
+        assert quick(tuple(changed)) is None, (at, wrong)
+    assert quick(tuple(usual[:-1])) is None
+    assert quick((*usual, None)) is None
+    special = [*usual]
+    special[7] = tuple(layouts.as_fields(FULL))
+    assert quick(tuple(special)) is None, "what has conditions goes the long way"

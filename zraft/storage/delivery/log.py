@@ -304,9 +304,8 @@ class DeliveryLog:
             self._close_tail()
             place = self.missing(shipped)
             own = self._segments.written()
-            needed = wanted(own, shipped)
-            if needed:
-                self._segments.replace(joined(own, shipped, place), needed, parts)
+            if shipped.end.offset > own.end.offset:
+                self._segments.replace(joined(own, shipped, place), wanted(own, shipped), parts)
                 self._index = max(self._index, self.end.index)
                 self._note_durable()
 

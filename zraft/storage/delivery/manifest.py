@@ -213,9 +213,10 @@ def joined(own: Manifest, shipped: Manifest, at: Mark | None) -> Manifest:
     Args:
         at: where our own deliveries reach `seam(own, shipped)`; None if they do not, so that nothing of ours stays.
     """
-    needed = wanted(own, shipped)
-    if not needed:
+    if shipped.end.offset <= own.end.offset:
         return own
+    # Of a list whose deliveries all went by retention only the place where it goes on is left.
+    needed = wanted(own, shipped)
     if at is None:
         return Manifest(own.group, shipped.start_of(len(shipped.segments) - len(needed)), needed)
     kept = [segment for segment in own.segments if segment.first < at.offset]

@@ -57,7 +57,7 @@ def receiver(upto: int) -> tuple[SimulatedDisk, DeliveryLog]:
 
 
 @pytest.mark.parametrize("have", [0, 1, 30, 60, 99])
-@pytest.mark.parametrize("cut", [0, 40, 80])
+@pytest.mark.parametrize("cut", [0, 40, 80, 100])
 def test_a_server_has_everything_afterwards_whatever_it_had(have: int, cut: int) -> None:
     source = donor(cut=cut)
     disk, log = receiver(have)
