@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import errno
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 
 from zraft.errors import StorageError
 from zraft.storage.errors import DiskFullError, FsyncError, WriteError
@@ -69,7 +69,8 @@ def make_directories(fs: FileSystem, path: str) -> None:
             pass
     parent = path.rpartition("/")[0] or ("/" if path.startswith("/") else ".")
     make_directories(fs, parent)
-    with writing(path):
+    with writing(path), suppress(FileExistsError):
+        # Snapshots and deliveries of a group are below one directory, and each has a thread: the other one was faster.
         fs.mkdir(path)
     sync_directory(fs, parent)
 
