@@ -7,6 +7,8 @@ import random
 from types import SimpleNamespace
 from typing import Any
 
+import pytest
+
 from zraft.testing.chaos.client import Client
 from zraft.testing.chaos.run import _mistakes
 from zraft.testing.checkers.history import Disconnected, Kind, Operation, Outcome
@@ -67,3 +69,18 @@ def test_a_client_that_ends_by_an_error_is_a_violation_and_one_that_was_cancelle
     found = _mistakes(workers, [None, RuntimeError("handler is closed"), asyncio.CancelledError()])
     assert [violation.checker for violation in found] == ["protocol", "progress"]
     assert "handler is closed" in found[1].found
+
+
+def test_a_session_that_was_left_is_asked_after_in_the_end(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A run that ends while its client is away would not know that the session expired, and see its lock held twice."""
+    asked: list[int] = []
+
+    async def connect(one: Client, only: int | None = None) -> None:
+        asked.append(one.session)
+
+    monkeypatch.setattr(Client, "connect", connect)
+    left, never = client(), client()
+    left.session = 5
+    for one in (left, never):
+        asyncio.run(one.settle())
+    assert asked == [5]

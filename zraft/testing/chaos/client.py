@@ -252,6 +252,13 @@ class Client:
         """Leave without closing the session."""
         await self._drop()
 
+    async def settle(self) -> None:
+        """Learn what became of a session that was left: without that, nobody knows whether another may hold its lock."""
+        if self._writer is None and self.session:
+            with suppress(TimeoutError):
+                async with asyncio.timeout(OPERATION_S):
+                    await self.connect()
+
     # -- answers
 
     def _dispatch(self, received: Sequence[Received]) -> None:

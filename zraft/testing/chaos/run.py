@@ -214,6 +214,7 @@ class ChaosRun:
             await asyncio.gather(watching, striking, return_exceptions=True)
         extra += _mistakes(self._workers, ends)
         for worker in self._workers:
+            await worker.client.settle()
             await worker.client.close()
         trees, digests = await self._end(servers, addresses)
         histories = [worker.client.records for worker in self._workers] + [r.records for r in self._readers]

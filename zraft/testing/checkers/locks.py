@@ -25,6 +25,8 @@ from zraft.testing.checkers.history import (
 
 LOCK: Final = "/lock"
 FENCE: Final = "/fence"
+LIVED: Final = (Kind.CREATE, Kind.SET, Kind.DELETE, Kind.MULTI_SET, Kind.CLOSE)
+"""What only a session can do that has not ended."""
 
 
 def check_locks(histories: Sequence[Sequence[Record]]) -> list[Violation]:
@@ -49,10 +51,11 @@ def _exclusive(histories: Sequence[Sequence[Record]]) -> list[Violation]:
                         changes[record.path].append(record)
                     elif record.outcome is Outcome.UNKNOWN:
                         unsure[record.path].append(record)
-    # When a session ended is not known by zxid, but every write of it is before: the last one bounds it from below.
+    # When a session ended is not known by zxid, but every write of it is before, and its close: the last one bounds it from
+    # below.
     last_write: dict[int, int] = defaultdict(int)
     for one in operations(histories):
-        if one.outcome is Outcome.OK and one.kind in (Kind.CREATE, Kind.SET, Kind.DELETE, Kind.MULTI_SET):
+        if one.outcome is Outcome.OK and one.kind in LIVED:
             last_write[one.session] = max(last_write[one.session], one.zxid)
     for path, rows in changes.items():
         holder: Operation | None = None

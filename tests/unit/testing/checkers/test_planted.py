@@ -213,6 +213,14 @@ def test_a_holder_whose_session_writes_on_after_another_took_its_lock_is_caught(
     )
 
 
+def test_a_holder_whose_session_is_closed_after_another_took_its_lock_is_caught() -> None:
+    """Closed at last, it counted as one that had ended."""
+    closed = op(Kind.CLOSE, "/", (9, 10), client=1, zxid=15)
+    assert "two holders" in verdict(check_locks, [lock(1, (0, 1), 10), closed], [lock(2, (4, 5), 12)])
+    earlier = op(Kind.CLOSE, "/", (2, 3), client=1, zxid=11)
+    assert not verdict(check_locks, [lock(1, (0, 1), 10), earlier], [lock(2, (4, 5), 12)])
+
+
 def fence(client: int, holding: str, zxid: int) -> Record:
     return wrote("/f/fence", (zxid, zxid + 1), holding, client=client, zxid=zxid)
 
