@@ -52,7 +52,11 @@ class Journaling:
         self._seen.pop(group, None)
 
     def look(self, raft: Raft, digests: Iterable[tuple[int, int]], wall_ms: int) -> Iterator[Note]:
-        """What is to be noted of a group now; nearly always nothing. `digests`: the newest of its state, by index."""
+        """What is to be noted of a group now; nearly always nothing. `digests`: the newest of its state, by index.
+
+        Whoever cannot write one down takes no more of them: it comes again with the next look, before all that is newer.
+        A leadership whose end was lost would seem to commit what its successor did.
+        """
         group = raft.group
         seen = self._seen.get(group)
         if seen is None:
@@ -61,16 +65,17 @@ class Journaling:
         if led != seen.led:
             if seen.led:
                 yield Note(Kind.STEPPED_DOWN, group, seen.led, raft.log.last_index, wall_ms)
+                seen.led = 0
             if led:
                 votes = tuple(map(int, raft.elected_by))
                 yield Note(Kind.BECAME_LEADER, group, led, raft.noop_index, wall_ms, votes)
-            seen.led = led
+                seen.led = led
         interval_ms = COMMIT_INTERVAL_MS if group == COORDINATION_GROUP else GROUP_COMMIT_INTERVAL_MS
         if raft.commit_index > seen.committed and wall_ms - seen.committed_at >= interval_ms:
             index = min(raft.commit_index, raft.log.last_index)
-            seen.committed, seen.committed_at = index, wall_ms
             yield Note(Kind.COMMITTED, group, raft.log.term_at(index), index, wall_ms)
+            seen.committed, seen.committed_at = index, wall_ms
         for index, digest in digests:
             if index > seen.digest_index:
-                seen.digest_index = index
                 yield Note(Kind.DIGEST, group, 0, index, wall_ms, (), digest.to_bytes(DIGEST_BYTES, "big"))
+                seen.digest_index = index

@@ -15,7 +15,7 @@ import random
 import resource
 import signal
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any, Final
 
 import structlog
@@ -62,7 +62,7 @@ from zraft.server.wal_thread import WalThread
 from zraft.storage.directory import DataDirectory
 from zraft.storage.errors import DiskFullError
 from zraft.storage.filesystem import RealFileSystem
-from zraft.storage.journal import JournalHeader, JournalWriter
+from zraft.storage.journal import JournalHeader, JournalWriter, Note
 from zraft.storage.settings import WalSettings
 from zraft.storage.snapshot_format import SnapshotInfo
 from zraft.storage.snapshots import SnapshotStore
@@ -456,8 +456,7 @@ class Node:
         """Write down what audits want to know of this server, if there is something."""
         driver, wall_ms = self.driver, time.time_ns() // 1_000_000
         if driver.raft is not None:
-            for note in self._journaling.look(driver.raft, driver.machine.digests, wall_ms):
-                self._journal.add(note)
+            self._write_down(self._journaling.look(driver.raft, driver.machine.digests, wall_ms))
         if driver.groups is None:
             return
         for group in driver.groups.take_touched():
@@ -465,8 +464,12 @@ class Node:
             if replica is None:
                 self._journaling.forget(group)
                 continue
-            for note in self._journaling.look(replica.raft, replica.digests, wall_ms):
-                self._journal.add(note)
+            if not self._write_down(self._journaling.look(replica.raft, replica.digests, wall_ms)):
+                driver.groups.touch_again(group)
+
+    def _write_down(self, notes: Iterator[Note]) -> bool:
+        """Whether the disk took them all; what it refused, and what would follow, is looked at again."""
+        return all(map(self._journal.add, notes))
 
     def _write_outputs(self) -> None:
         for connection, data, close in self.driver.clients.flush(now_ms()):

@@ -1,7 +1,7 @@
 """What a server notes of itself beside its log, for audits: leaderships, commits, digests of its state.
 
 `<data>/journal/` holds a few files that grow by one small record at a time. They are evidence, nothing else: no server reads
-them, nothing waits for them, none is synced, and what cannot be written is left out and counted. Bytes: docs/STORAGE.md,
+them, nothing waits for them, none is synced; of what cannot be written the caller is told. Bytes: docs/STORAGE.md,
 "Journal".
 """
 
@@ -81,7 +81,11 @@ class PlacedNote:
 
 
 class JournalWriter:
-    """Adds notes; never raises. `on_error` is told when the disk begins to refuse, with None when it takes them again."""
+    """Adds notes; never raises.
+
+    `on_error` is told when the disk begins to refuse, with None when it takes them again; `lost_total` counts what it
+    refused.
+    """
 
     def __init__(
         self,
@@ -106,8 +110,8 @@ class JournalWriter:
         self._failing = False
         self.lost_total = 0
 
-    def add(self, note: Note) -> None:
-        """Write a note. Costs a write of some fifty bytes, which goes to the page cache."""
+    def add(self, note: Note) -> bool:
+        """Write a note; False if the disk refuses it. Costs a write of some fifty bytes, which goes to the page cache."""
         self._seq += 1
         try:
             if self._file is None or self._size >= self._file_bytes_max:
@@ -121,10 +125,11 @@ class JournalWriter:
             if not self._failing:
                 self._failing = True
                 self._on_error(error)
-            return
+            return False
         if self._failing:
             self._failing = False
             self._on_error(None)
+        return True
 
     def close(self) -> None:
         if self._file is not None:

@@ -9,6 +9,7 @@ from zraft.raft.core import Raft
 from zraft.raft.log import Log
 from zraft.raft.membership import Membership
 from zraft.raft.messages import HardState, Member
+from zraft.raft.role import Role
 from zraft.raft.settings import RaftSettings
 from zraft.server.journaling import GROUP_COMMIT_INTERVAL_MS, Journaling
 from zraft.storage.journal import Kind, Note
@@ -85,3 +86,23 @@ def test_a_leader_that_steps_down_says_so() -> None:
     list(journaling.look(raft, (), 0))
     raft._become_follower(5, None)
     assert [(note.kind, note.term) for note in journaling.look(raft, (), 0)] == [(Kind.STEPPED_DOWN, 1)]
+
+
+def test_what_was_not_written_down_comes_again_before_what_is_newer() -> None:
+    """A full disk once swallowed the end of a leadership: then the old leader seemed to commit its successor's entries."""
+    raft, journaling = alone(), Journaling()
+    run(raft)
+    refused = journaling.look(raft, ((1, 7),), 5_000)
+    assert next(refused).kind is Kind.BECAME_LEADER
+    refused.close()
+    taken = journaling.look(raft, ((1, 7),), 6_000)
+    assert next(taken).kind is Kind.BECAME_LEADER
+    assert next(taken).kind is Kind.COMMITTED
+    taken.close()
+    assert [note.kind for note in journaling.look(raft, ((1, 7),), 7_000)] == [Kind.COMMITTED, Kind.DIGEST]
+    assert list(journaling.look(raft, ((1, 7),), 8_000)) == []
+    raft.role = Role.FOLLOWER  # as after a message of a later term
+    lost = journaling.look(raft, (), 9_000)
+    assert next(lost).kind is Kind.STEPPED_DOWN
+    lost.close()
+    assert [note.kind for note in journaling.look(raft, (), 9_100)][:1] == [Kind.STEPPED_DOWN]

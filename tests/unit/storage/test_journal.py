@@ -92,12 +92,12 @@ class FullDisk(RealFileSystem):
 def test_a_full_disk_loses_notes_says_so_once_and_stops_nobody(tmp_path: Path) -> None:
     disk, said = FullDisk(), list[OSError | None]()
     writer = JournalWriter(disk, str(tmp_path), HEADER, on_error=said.append)
-    writer.add(NOTES[0])
+    assert writer.add(NOTES[0])
     disk.full = True
-    writer.add(NOTES[1])
-    writer.add(NOTES[1])
+    assert not writer.add(NOTES[1])
+    assert not writer.add(NOTES[1])
     disk.full = False
-    writer.add(NOTES[2])
+    assert writer.add(NOTES[2])
     writer.close()
     (path,) = (tmp_path / "journal").iterdir()
     assert read(path.read_bytes()) == [NOTES[0], NOTES[2]]
