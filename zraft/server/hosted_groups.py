@@ -156,6 +156,8 @@ class HostedGroups:
         self._refused: list[delivery_tasks.Task] = []
         self._compactions: list[tuple[GroupId, int]] = []
         self._tasks: list[GroupTask] = []
+        self._stirred = True
+        """Something was given to this object since its last turn, or is left of that."""
         self.bundles_sent_total = self.bundles_received_total = self.edges_sent_total = 0
 
     # -- what happened
@@ -170,6 +172,7 @@ class HostedGroups:
         """
         if coordination is None or not coordination.knows(sender.server, sender.instance):
             return
+        self._stirred = True
         of_cores: list[GroupMessage] = []
         for message in messages:
             if isinstance(message, _OF_CORES):
@@ -194,10 +197,12 @@ class HostedGroups:
         """The frame of which these groups' records were a part, if they were, is durable."""
         if self._frame_under_way:
             self._frame_under_way = False
+            self._stirred = True
             self.host.persisted()
 
     def performed(self, task: GroupTask, result: GroupResult, now_ms: int) -> None:
         """The disk of snapshots has done a task."""
+        self._stirred = True
         match task:
             case TakeSnapshot(header):
                 if self.snapshots.performed(task, result, now_ms):
@@ -214,6 +219,7 @@ class HostedGroups:
         Raises:
             StorageError: what this server's state stands on is damaged or missing: it must not go on.
         """
+        self._stirred = True
         if isinstance(task, delivery_tasks.Remove):
             self._removed(task.group)
             return
@@ -230,17 +236,29 @@ class HostedGroups:
 
     def refused(self, tasks: Sequence[delivery_tasks.Task]) -> None:
         """The disk of deliveries has no room for these: nothing is applied until it takes them, in this order."""
+        self._stirred = True
         self._refused = list(tasks)
         self.host.hold(bool(tasks))
 
     def wants_turn(self, *, disk_free: bool) -> bool:
         """Does what arrived since the last turn give one something to do now?"""
+        if self._rests:
+            return False
         return self.host.stirred or self.partitions.wants_turn or (disk_free and self.host.frame_due)
+
+    @property
+    def _rests(self) -> bool:
+        """A server without groups, to which nobody said anything of any: as good as all of ZooKeeper's users."""
+        return not (self._stirred or self.host.groups or self.partitions.wants_turn)
 
     def take_touched(self) -> set[GroupId]:
         """Groups of which something may have changed since this was asked last; some may be gone."""
         touched, self._touched = self._touched, set()
         return touched
+
+    def touch_again(self, group: GroupId) -> None:
+        """It was taken, and is to be given once more."""
+        self._touched.add(group)
 
     @property
     def removing(self) -> bool:
@@ -270,7 +288,7 @@ class HostedGroups:
         """
         self._now_ms = now_ms
         self._follow_table(coordination, applied)
-        if not self.host.groups and not self._has_work:
+        if self._rests:
             return None
         self.partitions.before(self.host, step, now_ms, wall_ms)
         effects = self.host.turn(step, may_write=disk_free)
@@ -297,9 +315,9 @@ class HostedGroups:
         deliveries += transfers.deliveries
         self._refused, self._deliveries = [], []
         tasks, self._tasks = [*self._tasks, *writes, *transfers.tasks], []
-        return GroupsShare(
-            effects.records, tasks, deliveries, self._take_compactions(), self._due_in(effects.wake_in)
-        )
+        compactions = self._take_compactions()
+        self._stirred = self._has_work
+        return GroupsShare(effects.records, tasks, deliveries, compactions, self._due_in(effects.wake_in))
 
     def _say(self, messages: Iterable[tuple[ServerId, PeerMessage]]) -> None:
         for to, message in messages:
@@ -345,6 +363,7 @@ class HostedGroups:
         if registry.revision == self._revision:
             return
         self._revision = registry.revision
+        self._stirred = True
         rows = registry.groups
         for group, row in rows.items():
             if self._seen.get(group) is not row:
