@@ -16,9 +16,10 @@ from zraft.topics.stamps import MessageId, Stamp
 from zraft_client.blocking import BlockingClient
 from zraft_client.errors import ClosedError, ForkedError
 from zraft_client.topics.admin import Topics
-from zraft_client.topics.consumer import RECORDS_MAX, Consumer, Partition
+from zraft_client.topics.consumer import Consumer, Partition
 from zraft_client.topics.merged import MergedConsumer
 from zraft_client.topics.options import Consumed, Destination
+from zraft_client.topics.polling import RECORDS_MAX
 from zraft_client.topics.producer import Producer
 from zraft_client.topics.sent import Sent
 from zraft_client.topics.values import Bounds, Receipt, Record, Topic

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import AsyncIterator, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from enum import Enum
 from typing import Any, Final
 
@@ -19,6 +19,7 @@ from zraft_client.topics import requests
 from zraft_client.topics.bounds import bounds_of
 from zraft_client.topics.directory import Directory
 from zraft_client.topics.errors import NoTopicError, OffsetGoneError
+from zraft_client.topics.polling import RECORDS_MAX, Polling
 from zraft_client.topics.reading import Reader
 from zraft_client.topics.records import record_of
 from zraft_client.topics.requests import Part
@@ -27,8 +28,6 @@ from zraft_client.topics.values import Record
 BUFFERED_MAX: Final = 4096
 BUFFER_BYTES_MAX: Final = 8 * 1024 * 1024
 """Per partition; a fetch under way may overdraw it once."""
-RECORDS_MAX: Final = 500
-"""Of one poll, unless it asks for another number."""
 
 Partition = tuple[str, int]
 
@@ -126,7 +125,7 @@ class _Cursor:
         return None
 
 
-class Consumer:
+class Consumer(Polling):
     """Some partitions, of `Topics.consumer`. Use it as an async context manager, or `open` and `close`.
 
     Args:
@@ -147,6 +146,7 @@ class Consumer:
         wait_ms: int | None = None,
         bytes_max: int | None = None,
     ) -> None:
+        super().__init__()
         self._directory = directory
         self._what = _listed(what)
         self._name = name.encode() if isinstance(name, str) else name
@@ -164,8 +164,6 @@ class Consumer:
         self._reader = Reader(directory, **options)
         self._cursors: dict[Partition, _Cursor] = {}
         self._turn = 0
-        self._arrival = asyncio.Event()
-        self._closed = False
 
     async def __aenter__(self) -> Consumer:
         await self.open()
@@ -212,35 +210,7 @@ class Consumer:
             NoTopicError: a topic was deleted, and everything of it was read.
             PayloadError: a compressed value is damaged; it is passed over by the next poll.
         """
-        loop = asyncio.get_running_loop()
-        deadline = loop.time() + timeout_s
-        while True:
-            self._arrival.clear()
-            found = self._taken(limit)
-            if found:
-                return found
-            self._raise_failure()
-            left = deadline - loop.time()
-            if left <= 0:
-                return []
-            try:
-                async with asyncio.timeout(left):
-                    await self._arrival.wait()
-            except TimeoutError:
-                return self._taken(limit)
-
-    def __aiter__(self) -> AsyncIterator[Record]:
-        return self._iterate()
-
-    async def _iterate(self) -> AsyncIterator[Record]:
-        """Records for ever, until it is closed."""
-        while not self._closed:
-            try:
-                found = await self.poll(60.0, limit=1)
-            except ClosedError:
-                return
-            for record in found:
-                yield record
+        return await self._polled(timeout_s, limit)
 
     def _taken(self, limit: int) -> list[Record]:
         """A few of each partition in turn, so that a busy one starves nobody."""
@@ -264,10 +234,6 @@ class Consumer:
         for cursor in self._cursors.values():
             if cursor.error is not None and not cursor.paused:
                 raise cursor.error
-
-    def on_arrival(self) -> None:
-        """Called by cursors: there is something to look at."""
-        self._arrival.set()
 
     # -- offsets
 

@@ -7,7 +7,6 @@ partitions of the topic join at the same place for everybody.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
 from typing import Final
 
 from zraft.ids import GroupId, ServerId
@@ -16,6 +15,7 @@ from zraft_client.errors import BadArgumentsError, ClientError, ClosedError
 from zraft_client.topics import requests
 from zraft_client.topics.directory import Directory
 from zraft_client.topics.errors import LinkError, NoTopicError, OffsetGoneError
+from zraft_client.topics.polling import RECORDS_MAX, Polling
 from zraft_client.topics.reading import Reader
 from zraft_client.topics.records import record_of
 from zraft_client.topics.requests import Part
@@ -25,7 +25,6 @@ BUFFERED_MAX: Final = 4096
 NEED_S: Final = 0.02
 """Between two questions to idle partitions while a message waits for them."""
 NEED_S_MAX: Final = 0.5
-RECORDS_MAX: Final = 500
 
 
 class _Cursor:
@@ -70,7 +69,7 @@ class _Cursor:
         self._owner.on_arrival()
 
 
-class MergedConsumer:
+class MergedConsumer(Polling):
     """One topic in one order, of `Topics.merged`. Use it as an async context manager, or `open` and `close`.
 
     Args:
@@ -86,15 +85,14 @@ class MergedConsumer:
         position: MergePosition | None = None,
         wait_ms: int = 1_000,
     ) -> None:
+        super().__init__()
         self.topic = topic
         self._directory = directory
         self._begin = position
         self._merger: Merger | None = None
         self._reader = Reader(directory, wait_ms=wait_ms)
         self._cursors: dict[GroupId, _Cursor] = {}
-        self._arrival = asyncio.Event()
         self._needing: asyncio.Task[None] | None = None
-        self._closed = False
 
     async def __aenter__(self) -> MergedConsumer:
         await self.open()
@@ -139,10 +137,6 @@ class MergedConsumer:
             self._cursors[group] = _Cursor(self, merger, group)
         self._reader.add([self._cursors[group] for group in new])
 
-    def on_arrival(self) -> None:
-        """Called by cursors: something was read."""
-        self._arrival.set()
-
     # -- records
 
     async def poll(self, timeout_s: float = 0.0, *, limit: int = RECORDS_MAX) -> list[Record]:
@@ -154,34 +148,7 @@ class MergedConsumer:
             OffsetGoneError: retention removed what would be next.
             NoTopicError: the topic was deleted.
         """
-        loop = asyncio.get_running_loop()
-        deadline = loop.time() + timeout_s
-        while True:
-            self._arrival.clear()
-            found = self._taken(limit)
-            if found:
-                return found
-            self._raise_failure()
-            left = deadline - loop.time()
-            if left <= 0:
-                return []
-            try:
-                async with asyncio.timeout(left):
-                    await self._arrival.wait()
-            except TimeoutError:
-                return self._taken(limit)
-
-    def __aiter__(self) -> AsyncIterator[Record]:
-        return self._iterate()
-
-    async def _iterate(self) -> AsyncIterator[Record]:
-        while not self._closed:
-            try:
-                found = await self.poll(60.0, limit=1)
-            except ClosedError:
-                return
-            for record in found:
-                yield record
+        return await self._polled(timeout_s, limit)
 
     def position(self) -> MergePosition:
         """Where another one goes on behind what was given so far."""
