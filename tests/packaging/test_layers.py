@@ -68,7 +68,10 @@ ALLOWED: Final[dict[str, tuple[str, ...]]] = {
         *("zraft.claims", "zraft.groups", "zraft.topics"),
         *("zraft.operator.protocol", "zraft.operator.requests"),
     ),
-    "zraft.testing": (*SHARED, *SETTINGS, *STATE, *EDGES, "zraft.groups", "zraft.server", "zraft.topics"),
+    "zraft.testing": (
+        *(*SHARED, *SETTINGS, *STATE, *EDGES),
+        *("zraft.claims", "zraft.groups", "zraft.server", "zraft.topics"),
+    ),
     # whole servers of partitions, whose consumers claim
     "zraft.testing.partitions": (
         *SHARED,
@@ -89,7 +92,7 @@ ALLOWED: Final[dict[str, tuple[str, ...]]] = {
     "zraft.testing.claims": (
         *(*SHARED, "zraft.claims", "zraft_client.claims"),
         *("zraft.testing.broken", "zraft.testing.planted_registry", "zraft.testing.schedule"),
-        "zraft.testing.seed_runs",
+        *("zraft.testing.seed_command", "zraft.testing.seed_runs"),
     ),
     # judges what real servers did, by what they and their consumers wrote down
     "zraft.testing.topic_chaos": (

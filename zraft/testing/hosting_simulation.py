@@ -19,11 +19,10 @@ from zraft.raft.role import Role
 from zraft.server.driver import ERRAND_BYTES
 from zraft.server.driver_types import DriverSettings
 from zraft.server.errands import Errand
-from zraft.server.topic_service import Fetched, Offset, TopicRefusal
 from zraft.testing.broken import BrokenPromiseError
 from zraft.testing.hosting_server import HostingServer
+from zraft.testing.topic_clients import Remembering
 from zraft.topics.codec import decode_message, encode_registry
-from zraft.topics.messages import Reply
 from zraft.topics.producer import Ended, Ending, Producer
 from zraft.topics.registry_commands import CreateTopic, RegisterProducer, RegistryCommand
 from zraft.topics.stamps import MessageId
@@ -68,28 +67,6 @@ class HostingStatistics:
     compared: int = 0
 
 
-class _Client:
-    """The producer's connection to one boot of a server, or a consumer's."""
-
-    def __init__(self) -> None:
-        self.replies: list[Reply] = []
-        self.fetched: list[Fetched] = []
-        self.refused: list[TopicRefusal] = []
-
-    def on_reply(self, id: int, reply: Reply) -> None:
-        self.replies.append(reply)
-
-    def on_fetched(self, id: int, fetched: Fetched) -> None:
-        self.fetched.append(fetched)
-
-    def on_claim(self, id: int, answer: object) -> None: ...
-
-    def on_offset(self, id: int, offset: Offset) -> None: ...
-
-    def on_refused(self, id: int, refusal: TopicRefusal) -> None:
-        self.refused.append(refusal)
-
-
 class HostingSimulation:
     """One run."""
 
@@ -101,7 +78,7 @@ class HostingSimulation:
         self._flying: list[tuple[int, ServerId, Sender, list[PeerMessage]]] = []
         self._cut: set[tuple[ServerId, ServerId]] = set()
         self._calm = True
-        self._clients: dict[tuple[ServerId, int], _Client] = {}
+        self._clients: dict[tuple[ServerId, int], Remembering] = {}
         self.statistics = HostingStatistics()
 
     def run(self) -> HostingStatistics:
@@ -257,7 +234,7 @@ class HostingSimulation:
                 server = self._leads(group)
                 if server is None or server.partitions is None:
                     continue
-                client = self._clients.setdefault((server.server, server.boots), _Client())
+                client = self._clients.setdefault((server.server, server.boots), Remembering())
                 server.partitions.topics.produce(client, 1, group, request)
 
     def _hear(self, producer: Producer, ended: dict[MessageId, Ended]) -> None:
@@ -338,9 +315,9 @@ class HostingSimulation:
                     found.append(((*stamp,), message.mid, message.payload))
         return found
 
-    def _fetch(self, server: HostingServer, group: GroupId, offset: int) -> _Client:
+    def _fetch(self, server: HostingServer, group: GroupId, offset: int) -> Remembering:
         """Answered, or of a process that died before it could."""
-        client = _Client()
+        client = Remembering()
         self._until(lambda: server.partitions is not None and group in server.partitions.hosted, "a replica")
         assert server.partitions is not None
         boots = server.boots

@@ -16,10 +16,9 @@ from zraft.raft.role import Role
 from zraft.server.driver import ERRAND_BYTES
 from zraft.server.errands import Errand
 from zraft.server.node import Node
-from zraft.server.topic_service import Fetched, Offset, TopicRefusal
+from zraft.testing.topic_clients import Remembering
 from zraft.topics.codec import decode_message, encode_registry
 from zraft.topics.message import Message
-from zraft.topics.messages import Reply
 from zraft.topics.producer import Ended, Producer
 from zraft.topics.registry_commands import CreateTopic, RegisterProducer, RegistryCommand
 from zraft.tree.features import LEVEL_OF_TOPICS
@@ -141,7 +140,7 @@ class Nodes:
         found: list[Message] = []
         offset = 0
         while True:
-            client = Client()
+            client = Remembering()
             assert node.driver.topics is not None
             node.driver.topics.fetch(client, 1, group, offset, 1 << 20, 0)
             node.schedule()
@@ -164,7 +163,7 @@ class Nodes:
             assert asyncio.get_running_loop().time() < give_up_at, "it never came"
             await asyncio.sleep(0.05)
 
-    async def _answered(self, client: Client) -> None:
+    async def _answered(self, client: Remembering) -> None:
         await self.until(lambda: client.fetched or client.refused)
 
 
@@ -183,35 +182,13 @@ class _Handle:
         self._take(data)
 
 
-class Client:
-    """A connection."""
-
-    def __init__(self) -> None:
-        self.replies: list[Reply] = []
-        self.fetched: list[Fetched] = []
-        self.refused: list[TopicRefusal] = []
-
-    def on_reply(self, id: int, reply: Reply) -> None:
-        self.replies.append(reply)
-
-    def on_fetched(self, id: int, fetched: Fetched) -> None:
-        self.fetched.append(fetched)
-
-    def on_claim(self, id: int, answer: object) -> None: ...
-
-    def on_offset(self, id: int, offset: Offset) -> None: ...
-
-    def on_refused(self, id: int, refusal: TopicRefusal) -> None:
-        self.refused.append(refusal)
-
-
 class Sending:
     """A producer that sends everything again every now and then, to whoever leads, until it is decided."""
 
     def __init__(self, nodes: Nodes, producer: Producer) -> None:
         self._nodes = nodes
         self._producer = producer
-        self._clients: dict[int, Client] = {}
+        self._clients: dict[int, Remembering] = {}
         self.ended: list[Ended] = []
 
     @classmethod
@@ -254,7 +231,7 @@ class Sending:
                         node = self._nodes.leader_of(group)
                     except LookupError:
                         continue
-                    client = self._clients.setdefault(id(node), Client())
+                    client = self._clients.setdefault(id(node), Remembering())
                     assert node.driver.topics is not None
                     node.driver.topics.produce(client, 1, group, request)
                     node.schedule()

@@ -10,87 +10,38 @@ A seed and a commit decide the whole run. See docs/CLAIMS.md.
 
 from __future__ import annotations
 
-import multiprocessing
 import os
 from collections import Counter
 from functools import partial
 
 import click
-from rich.console import Console
-from rich.table import Table
 
 from zraft.testing.claims.planted import PLANTS, planted
 from zraft.testing.claims.running import PLANTED_SEEDS_MAX, emptiness, run_planted, run_seed
 from zraft.testing.claims.simulation import Report
-from zraft.testing.seed_runs import Result
-
-console = Console(highlight=False)
+from zraft.testing.seed_command import Searched, console, reports_of, search_plants, show_figures, verdict
 
 
-def _range(start: int, seeds: int, jobs: int, partitions: int | None, consumers: int | None) -> int:
+def _range(seeds: range, jobs: int, partitions: int | None, consumers: int | None) -> int:
     """Run a range of seeds; the exit code."""
-    reports: list[Report] = []
-    failed: list[Result[Report]] = []
     run = partial(run_seed, partitions=partitions, consumers=consumers)
     size = "" if partitions is None else f" --partitions {partitions}"
     size += "" if consumers is None else f" --consumers {consumers}"
-    with multiprocessing.get_context("fork").Pool(jobs) as pool:
-        for result in pool.imap_unordered(run, range(start, start + seeds)):
-            if result.report is not None:
-                reports.append(result.report)
-                continue
-            failed.append(result)
-            console.print(f"[red]seed {result.seed}[/red] {result.checker}: {result.reason[:600]}")
-            console.print(f"    python -m zraft.testing.claims --seed {result.seed}{size}")
-    if reports:
-        _summary(reports)
-    empty = emptiness(reports)
-    for line in empty:
-        console.print(f"[red]too little seen[/red]: {line}")
-    if failed:
-        console.print(f"[red]{len(failed)} of {seeds} seeds failed[/red]: {sorted(r.seed for r in failed)}")
-    elif not empty:
-        console.print(f"[green]no promise broken[/green] in seeds {start} to {start + seeds - 1}")
-    return 1 if failed or empty else 0
+    reports, failed = reports_of(run, seeds, jobs, f"python -m zraft.testing.claims{size}")
+    _summary(reports)
+    return verdict(seeds, failed, emptiness(reports))
 
 
 def _summary(reports: list[Report]) -> None:
-    table = Table(title=f"{len(reports)} seeds")
-    for column in ("per seed", "mean", "least", "most"):
-        table.add_column(column, justify="left" if column == "per seed" else "right")
-    for name in ("partitions", "consumers", "messages", "faults", "leader_changes"):
-        numbers = [getattr(report, name) for report in reports]
-        mean = sum(numbers) / len(numbers)
-        table.add_row(name.replace("_", " "), f"{mean:.1f}", str(min(numbers)), str(max(numbers)))
-    console.print(table)
+    show_figures(reports, ("partitions", "consumers", "messages", "faults", "leader_changes"))
     seen: Counter[str] = Counter()
     for report in reports:
         seen.update(dict(report.seen))
     console.print("seen: " + ", ".join(f"{what} {number}" for what, number in sorted(seen.items())))
 
 
-def _search(start: int, name: str) -> tuple[str, Result[Report] | None, int]:
+def _search(start: int, name: str) -> Searched[Report]:
     return name, *run_planted(name, range(start, start + PLANTED_SEEDS_MAX))
-
-
-def _planted(names: list[str], start: int, jobs: int) -> int:
-    """Search a seed that notices each planted bug; the exit code."""
-    table = Table(title="planted bugs")
-    for column in ("bug", "flaw", "seed", "seeds", "caught by"):
-        table.add_column(column, overflow="fold")
-    missed = 0
-    with multiprocessing.get_context("fork").Pool(jobs) as pool:
-        for name, result, tried in pool.imap_unordered(partial(_search, start), names):
-            flaw = PLANTS[name].rule
-            if result is None:
-                missed += 1
-                console.print(f"[red]missed[/red] {name}: {PLANTS[name].text} ({tried} seeds)")
-                table.add_row(name, flaw, "-", str(tried), "[red]missed[/red]")
-            else:
-                console.print(f"caught {name}: {result.checker}: {result.reason[:200]}")
-                table.add_row(name, flaw, str(result.seed), str(tried), result.checker)
-    console.print(table)
-    return 1 if missed else 0
 
 
 @click.command()
@@ -127,8 +78,9 @@ def main(
         _summary([result.report])
         raise SystemExit(0)
     if name is not None:
-        raise SystemExit(_planted(list(PLANTS) if name == "all" else [name], start, jobs))
-    raise SystemExit(_range(start, seeds, jobs, partitions, consumers))
+        names = list(PLANTS) if name == "all" else [name]
+        raise SystemExit(search_plants(partial(_search, start), names, PLANTS, jobs))
+    raise SystemExit(_range(range(start, start + seeds), jobs, partitions, consumers))
 
 
 if __name__ == "__main__":

@@ -9,18 +9,17 @@ A seed and a commit decide everything. See docs/GROUPS.md, "Simulation".
 
 from __future__ import annotations
 
-import multiprocessing
 import os
 import time
 from collections.abc import Iterable
+from functools import partial
 from typing import Final
 
 import click
-from rich.console import Console
-from rich.table import Table
 
 from zraft.testing.groups.planted import PLANTS, planted
 from zraft.testing.groups.simulation import GroupsReport, GroupsSimulation
+from zraft.testing.seed_command import Searched, console, reports_of, search_plants, show_figures, verdict
 from zraft.testing.seed_runs import Result, first_to_notice, judged
 
 PLANTED_SEEDS_MAX: Final = 40
@@ -29,7 +28,11 @@ PLANTED_SEEDS_MAX: Final = 40
 PLANTED_GROUPS: Final = 25
 """Of a seed that looks for a planted bug: fewer groups show the same and cost less."""
 
-console = Console(highlight=False)
+FIGURES: Final = (
+    *("groups", "created", "removed", "entries", "leaders", "faults", "moves", "exchanges", "snapshots"),
+    *("installed", "recoveries", "reads", "covered", "idle_datagrams", "idle_datagrams_max", "idle_turns"),
+)
+"""What is shown of a range of seeds."""
 
 
 def run_seed(seed: int, groups: int | None = None) -> Result[GroupsReport]:
@@ -45,73 +48,15 @@ def run_planted(name: str, seeds: Iterable[int]) -> tuple[Result[GroupsReport] |
     )
 
 
-def _search(arguments: tuple[str, int]) -> tuple[str, Result[GroupsReport] | None, int]:
-    name, start = arguments
-    result, tried = run_planted(name, range(start, start + PLANTED_SEEDS_MAX))
-    return name, result, tried
+def _search(start: int, name: str) -> Searched[GroupsReport]:
+    return name, *run_planted(name, range(start, start + PLANTED_SEEDS_MAX))
 
 
-def _planted(names: list[str], start: int, jobs: int) -> int:
-    missed = 0
-    with multiprocessing.get_context("fork").Pool(jobs) as pool:
-        for name, result, tried in pool.imap_unordered(_search, [(name, start) for name in names]):
-            plant = PLANTS[name]
-            if result is None:
-                missed += 1
-                console.print(f"[red]missed[/red] {name} ({plant.rule}): {plant.text}, {tried} seeds")
-            else:
-                console.print(
-                    f"caught {name} ({plant.rule}) after {tried}: {result.checker}: {result.reason[:150]}"
-                )
-    return 1 if missed else 0
-
-
-def _seeds(start: int, seeds: int, jobs: int) -> int:
+def _seeds(seeds: range, jobs: int) -> int:
     began = time.monotonic()
-    failed: list[Result[GroupsReport]] = []
-    reports: list[GroupsReport] = []
-    with multiprocessing.get_context("fork").Pool(jobs) as pool:
-        for result in pool.imap_unordered(run_seed, range(start, start + seeds)):
-            if result.report is not None:
-                reports.append(result.report)
-                continue
-            failed.append(result)
-            console.print(f"[red]seed {result.seed}[/red] {result.checker}: {result.reason}")
-            console.print(f"    python -m zraft.testing.groups --seed {result.seed}")
-    if reports:
-        table = Table(title=f"{len(reports)} seeds in {time.monotonic() - began:.0f} s")
-        for column in ("per seed", "mean", "least", "most"):
-            table.add_column(column, justify="right")
-        for name in (
-            *(
-                "groups",
-                "created",
-                "removed",
-                "entries",
-                "leaders",
-                "faults",
-                "moves",
-                "exchanges",
-                "snapshots",
-            ),
-            *(
-                "installed",
-                "recoveries",
-                "reads",
-                "covered",
-                "idle_datagrams",
-                "idle_datagrams_max",
-                "idle_turns",
-            ),
-        ):
-            values = [getattr(report, name) for report in reports]
-            table.add_row(
-                name.replace("_", " "), f"{sum(values) / len(values):.1f}", str(min(values)), str(max(values))
-            )
-        console.print(table)
-    if not failed:
-        console.print(f"[green]no promise broken[/green] in seeds {start} to {start + seeds - 1}")
-    return 1 if failed else 0
+    reports, failed = reports_of(run_seed, seeds, jobs, "python -m zraft.testing.groups")
+    show_figures(reports, FIGURES, began)
+    return verdict(seeds, failed)
 
 
 @click.command()
@@ -126,9 +71,10 @@ def main(seeds: int, start: int, jobs: int, seed: int | None, groups: int | None
     if plant is not None:
         if plant != "all" and plant not in PLANTS:
             raise click.BadParameter(f"{plant!r}; known are: {', '.join(PLANTS)}", param_hint="--planted")
-        raise SystemExit(_planted(list(PLANTS) if plant == "all" else [plant], start, jobs))
+        names = list(PLANTS) if plant == "all" else [plant]
+        raise SystemExit(search_plants(partial(_search, start), names, PLANTS, jobs))
     if seed is None:
-        raise SystemExit(_seeds(start, seeds, jobs))
+        raise SystemExit(_seeds(range(start, start + seeds), jobs))
     result = run_seed(seed, groups)
     if result.report is None:
         console.print(f"[red]seed {seed}[/red] {result.checker}: {result.reason}")

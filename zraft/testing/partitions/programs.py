@@ -9,6 +9,7 @@ from zraft.claims.answers import Answer, Granted, View
 from zraft.ids import GroupId, ServerId
 from zraft.server.topic_service import Fetched, Offset, TopicRefusal, TopicService
 from zraft.testing.broken import BrokenPromiseError
+from zraft.testing.topic_clients import Deaf
 from zraft.topics.codec import decode_message
 from zraft.topics.merger import MergePosition, Merger
 from zraft.topics.message import Delivery, Message
@@ -18,16 +19,6 @@ from zraft.topics.registry_values import Table
 from zraft.topics.stamps import MessageId, Stamp
 
 AGAIN_MS = 150
-
-
-class Deaf:
-    """A connection that asked for nothing, or does not listen."""
-
-    def on_reply(self, id: int, reply: Reply) -> None: ...
-    def on_fetched(self, id: int, fetched: Fetched) -> None: ...
-    def on_claim(self, id: int, answer: Answer | View) -> None: ...
-    def on_offset(self, id: int, offset: Offset) -> None: ...
-    def on_refused(self, id: int, refusal: TopicRefusal) -> None: ...
 
 
 class Producing(Deaf):
