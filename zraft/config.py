@@ -13,8 +13,10 @@ from typing import Any, Final
 from attrs import Factory, field, fields, frozen
 
 from zraft.address import Address
+from zraft.config_fields import count, knob
 from zraft.errors import ConfigError
 from zraft.ids import SERVER_ID_MAX, SERVER_ID_MIN, ServerId
+from zraft.topic_config import DeliveriesConfig, GroupsConfig, PartitionsConfig, TopicConfig
 from zraft.tree.features import FEATURE_LEVEL_MAX, FEATURE_LEVEL_MIN
 
 CLUSTER_KEYS_MAX: Final = 2
@@ -27,16 +29,6 @@ CLIENT_AUTHS: Final = ("none", "want", "need")
 TLS_VERSIONS: Final = ("1.2", "1.3")
 AUTH_SCHEMES: Final = ("digest", "sasl", "x509")
 """Schemes that a client authenticates itself with."""
-
-
-def _count(default: int, lowest: int, highest: int, help: str) -> Any:
-    """A whole-number knob with inclusive bounds; the bounds and the help text are kept for `KNOBS`."""
-    return field(default=default, metadata={"lowest": lowest, "highest": highest, "help": help})
-
-
-def _knob(kind: str, help: str, choices: tuple[str, ...] = ()) -> dict[str, Any]:
-    """A knob of another kind: path, address, text, switch, choice(s) or words; `zraft.knobs` knows how each is written."""
-    return {"kind": kind, "choices": choices, "help": help}
 
 
 FOUR_LETTER_WORDS_DEFAULT: Final = (
@@ -60,32 +52,32 @@ class ClusterList(dict[ServerId, Address]):
 class RaftConfig:
     """Consensus. A tick is one millisecond."""
 
-    election_timeout_ticks: int = _count(
+    election_timeout_ticks: int = count(
         300,
         20,
         60_000,
         "A follower that hears no leader for this long, up to twice it at random, asks for votes.",
     )
-    heartbeat_ticks: int = _count(50, 1, 20_000, "The leader speaks to every follower at least this often.")
-    batch_bytes_max: int = _count(
+    heartbeat_ticks: int = count(50, 1, 20_000, "The leader speaks to every follower at least this often.")
+    batch_bytes_max: int = count(
         524_288,
         1_024,
         2_097_152,
         "An entry stops taking further commands at this size; one command may exceed it.",
     )
-    append_bytes_max: int = _count(
+    append_bytes_max: int = count(
         524_288, 1_024, 2_097_152, "Entries sent in one AppendEntries, at least one entry always."
     )
-    inflight_messages_max: int = _count(
+    inflight_messages_max: int = count(
         8, 1, 4_096, "AppendEntries sent to one follower and not yet answered; later entries gather into one."
     )
-    inflight_bytes_max: int = _count(
+    inflight_bytes_max: int = count(
         2_097_152,
         65_536,
         1_073_741_824,
         "The same in bytes; a receiver's socket buffer must be able to hold it.",
     )
-    uncommitted_bytes_max: int = _count(
+    uncommitted_bytes_max: int = count(
         67_108_864,
         1_048_576,
         4_294_967_296,
@@ -97,22 +89,22 @@ class RaftConfig:
 class WalConfig:
     """The write-ahead log."""
 
-    segment_bytes_max: int = _count(
+    segment_bytes_max: int = count(
         67_108_864,
         65_536,
         4_294_967_296,
         "A segment file is preallocated to this size; a new one begins when full.",
     )
-    tail_bytes_max: int = _count(
+    tail_bytes_max: int = count(
         67_108_864,
         0,
         17_179_869_184,
         "The log's end that is kept in memory after a start, for slow followers.",
     )
-    group_tail_bytes_max: int = _count(
+    group_tail_bytes_max: int = count(
         65_536, 0, 1_073_741_824, "The same of each partition's group, of which there may be hundreds."
     )
-    slow_fsync_ms: int = _count(
+    slow_fsync_ms: int = count(
         1_000,
         0,
         60_000,
@@ -124,57 +116,57 @@ class WalConfig:
 class ClientConfig:
     """ZooKeeper clients of this server. Each bound protects the server's memory from its clients."""
 
-    jute_maxbuffer: int = _count(
+    jute_maxbuffer: int = count(
         1_048_575,
         4_096,
         2_097_152,
         "Largest request in bytes; a larger one closes the connection, as in ZooKeeper.",
     )
-    connections_max: int = _count(
+    connections_max: int = count(
         10_000, 1, 1_000_000, "Connections at the same time; further ones are closed."
     )
-    connections_per_address_max: int = _count(
+    connections_per_address_max: int = count(
         0, 0, 1_000_000, "The same from one client address (maxClientCnxns); 0: no limit."
     )
-    connects_per_second_max: int = _count(
+    connects_per_second_max: int = count(
         0, 0, 1_000_000, "Sessions begun or resumed per second; further clients wait in order. 0: no limit."
     )
-    outstanding_bytes_max: int = _count(
+    outstanding_bytes_max: int = count(
         16_777_216,
         65_536,
         4_294_967_296,
         "Writes taken and not yet applied; at the bound requests wait in the socket.",
     )
-    watches_per_connection_max: int = _count(
+    watches_per_connection_max: int = count(
         1_000_000, 1_000, 1_000_000_000, "Watches one connection may have; with more it is closed."
     )
     read_only_mode_enabled: bool = field(
         default=False,
-        metadata=_knob(
+        metadata=knob(
             "switch",
             "Without a quorum, serve reads to clients that ask for read-only (readonlymode.enabled).",
         ),
     )
     reconfig_enabled: bool = field(
         default=False,
-        metadata=_knob(
+        metadata=knob(
             "switch",
             "Clients with the right to write /zookeeper/config may change the members (reconfigEnabled).",
         ),
     )
-    reply_bytes_max: int = _count(
+    reply_bytes_max: int = count(
         1_048_575,
         4_096,
         268_435_456,
         "Longest list of children; a longer one is refused. Java clients read no more than their jute.maxbuffer.",
     )
-    output_bytes_max: int = _count(
+    output_bytes_max: int = count(
         67_108_864,
         65_536,
         4_294_967_296,
         "Replies and events one connection may leave unread before it is closed.",
     )
-    handshake_timeout_ms: int = _count(
+    handshake_timeout_ms: int = count(
         10_000,
         100,
         600_000,
@@ -182,7 +174,7 @@ class ClientConfig:
     )
     four_letter_words: tuple[str, ...] = field(
         default=FOUR_LETTER_WORDS_DEFAULT,
-        metadata=_knob("words", "Four-letter words that are answered, separated by commas; `*` for all."),
+        metadata=knob("words", "Four-letter words that are answered, separated by commas; `*` for all."),
     )
 
 
@@ -192,19 +184,19 @@ class TreeConfig:
 
     ttl_nodes_enabled: bool = field(
         default=True,
-        metadata=_knob("switch", "Znodes with a time to live may be created (extendedTypesEnabled)."),
+        metadata=knob("switch", "Znodes with a time to live may be created (extendedTypesEnabled)."),
     )
     quota_enforced: bool = field(
         default=False,
-        metadata=_knob("switch", "Hard limits of quotas refuse, instead of being logged (enforceQuota)."),
+        metadata=knob("switch", "Hard limits of quotas refuse, instead of being logged (enforceQuota)."),
     )
-    container_never_used_ms_max: int = _count(
+    container_never_used_ms_max: int = count(
         300_000,
         0,
         31_536_000_000,
         "A container that never had a child is removed after this long; 0: never.",
     )
-    reap_interval_ms: int = _count(
+    reap_interval_ms: int = count(
         60_000,
         10,
         86_400_000,
@@ -213,63 +205,41 @@ class TreeConfig:
 
 
 @frozen(kw_only=True)
-class TopicConfig:
-    """Topics. All of it is replicated, under names like topics_replication: `zraft settings` changes it."""
-
-    replication: int = _count(
-        3,
-        1,
-        15,
-        "Servers that hold each partition of a topic, as far as as many vote.",
-    )
-    dead_after_ms: int = _count(
-        600_000,
-        0,
-        31_536_000_000,
-        "Others take over the partitions of a server that was silent for so long; 0: only of one that was removed.",
-    )
-    topics_max: int = _count(4_096, 0, 65_536, "Topics; further ones are refused.")
-    groups_max: int = _count(16_384, 0, 65_536, "Partitions of all topics together.")
-    partitions_max: int = _count(1_024, 1, 1_024, "Partitions of one topic.")
-    producers_max: int = _count(262_144, 0, 1_048_576, "Producers of all sessions together.")
-
-
-@frozen(kw_only=True)
 class SnapshotConfig:
     """Snapshots of the state, and how much of the log is kept behind them."""
 
-    log_bytes_min: int = _count(
+    log_bytes_min: int = count(
         33_554_432,
         4_096,
         1_099_511_627_776,
         "No snapshot is written before the log since the last one is this long, or `commands_min` is reached.",
     )
-    log_ratio_percent: int = _count(
+    log_ratio_percent: int = count(
         200,
         1,
         10_000,
         "... nor before it is this many percent of the state's own size; a busy server waits for twice as much.",
     )
-    commands_min: int = _count(
+    commands_min: int = count(
         250_000,
         1,
         1_000_000_000,
         "The same in commands, which a restart has to replay; more with many znodes (half as many as there are).",
     )
-    keep: int = _count(3, 1, 1_000, "Snapshots kept; older ones are removed (autopurge.snapRetainCount).")
-    retain_bytes: int = _count(
+    keep: int = count(3, 1, 1_000, "Snapshots kept; older ones are removed (autopurge.snapRetainCount).")
+    retain_bytes: int = count(
         8_388_608,
         0,
         1_099_511_627_776,
         "The log before the newest snapshot that is always kept, so that a short absence needs no snapshot.",
     )
-    retain_bytes_max: int = _count(
+    retain_bytes_max: int = count(
         268_435_456,
         0,
         1_099_511_627_776,
         "The most that is kept before the newest snapshot for followers that answer but are behind.",
     )
-    send_bytes_per_s: int = _count(
+    send_bytes_per_s: int = count(
         67_108_864,
         65_536,
         10_737_418_240,
@@ -278,110 +248,10 @@ class SnapshotConfig:
 
 
 @frozen(kw_only=True)
-class GroupsConfig:
-    """Partitions of topics, each a Raft group: hundreds on one server. A tick is one millisecond."""
-
-    items_max: int = _count(
-        64, 1, 128, "Groups that one shared heartbeat offers; more wait for the next one."
-    )
-    apply_bytes_max: int = _count(
-        1_048_576,
-        4_096,
-        1_073_741_824,
-        "Entries of one group applied in one turn; the rest waits for the next.",
-    )
-    log_bytes_max: int = _count(
-        1_048_576,
-        4_096,
-        1_073_741_824,
-        "Entries of a group in memory; beyond, those that are applied are read from the log when they are needed.",
-    )
-    asleep_log_bytes_max: int = _count(
-        4_096, 0, 1_073_741_824, "The same for a group that has nothing to do."
-    )
-    snapshot_bytes: int = _count(
-        4_194_304,
-        4_096,
-        1_099_511_627_776,
-        "Entries since the last snapshot of a group at which the next one is due.",
-    )
-    keep_log_bytes_max: int = _count(
-        16_777_216,
-        1,
-        1_099_511_627_776,
-        "Log kept before a group's snapshot for followers that are behind; beyond, they take the snapshot.",
-    )
-    wal_bytes_max: int = _count(
-        536_870_912,
-        8_192,
-        1_099_511_627_776,
-        "Log of all groups at which the group that needs its oldest part is snapshotted, however little it wrote.",
-    )
-    snapshots_at_once: int = _count(2, 1, 64, "Snapshots of groups that are written at a time.")
-    transfers_at_once: int = _count(
-        4, 1, 1_024, "Leaderships of groups that are moved to their preferred servers at a time."
-    )
-    transfer_pause_ticks: int = _count(20, 1, 60_000, "Time between two beginnings of such a move.")
-    digest_interval: int = _count(
-        1_024,
-        1,
-        1_000_000_000,
-        "Entries of a group between two digests of its state that its members compare.",
-    )
-
-
-@frozen(kw_only=True)
-class DeliveriesConfig:
-    """What partitions delivered, in segments that consumers read."""
-
-    segment_bytes_max: int = _count(
-        67_108_864,
-        4_096,
-        1_099_511_627_776,
-        "A segment is closed before it grows beyond; retention removes whole segments.",
-    )
-    frame_bytes_max: int = _count(
-        262_144, 256, 16_777_216, "Deliveries that are compressed and checked together."
-    )
-    compression_level: int = _count(1, 0, 19, "Of zstd; 0 stores deliveries as they are.")
-    sync_bytes_max: int = _count(
-        8_388_608,
-        1,
-        1_099_511_627_776,
-        "Of one partition, what may be written before it is made durable without being asked.",
-    )
-    checkpoint_bytes: int = _count(
-        8_388_608,
-        1,
-        1_099_511_627_776,
-        "What a start after a crash reads at most of the segment that was being written, about.",
-    )
-    index_stride_bytes: int = _count(
-        65_536, 1, 1_099_511_627_776, "A point to start reading from every so many bytes of a segment."
-    )
-    indices_max: int = _count(
-        256, 1, 1_048_576, "Segments whose points are in memory at once, over all partitions."
-    )
-    files_max: int = _count(256, 4, 1_048_576, "Segments open at once, over all partitions.")
-    waiting_bytes_max: int = _count(
-        33_554_432,
-        1_048_576,
-        4_294_967_296,
-        "Deliveries that wait for the disk; beyond, nothing more is applied to partitions for a while.",
-    )
-    sync_interval_ms: int = _count(
-        2_000,
-        10,
-        600_000,
-        "How long deliveries wait to be made durable if nobody asks; the log holds them meanwhile.",
-    )
-
-
-@frozen(kw_only=True)
 class PeerConfig:
     """Datagrams between servers."""
 
-    datagram_bytes: int = _count(
+    datagram_bytes: int = count(
         1_400,
         512,
         65_000,
@@ -395,45 +265,45 @@ class TlsConfig:
 
     certificate: Path | None = field(
         default=None,
-        metadata=_knob(
+        metadata=knob(
             "path",
             "PEM file of this server's certificate and its intermediates; switches TLS for clients on.",
         ),
     )
     key: Path | None = field(
         default=None,
-        metadata=_knob(
+        metadata=knob(
             "path", "PEM file of the private key, mode 0600; not set, it is in the file of tls.certificate."
         ),
     )
     client_ca: Path | None = field(
-        default=None, metadata=_knob("path", "PEM file of the authorities that sign clients' certificates.")
+        default=None, metadata=knob("path", "PEM file of the authorities that sign clients' certificates.")
     )
     client_auth: str = field(
         default="none",
-        metadata=_knob(
+        metadata=knob(
             "choice",
             "Client certificates: none, want (verified if a client has one), need (no connection without).",
             CLIENT_AUTHS,
         ),
     )
     required: bool = field(
-        default=False, metadata=_knob("switch", "Refuse plain text, four-letter words too, on the main port.")
+        default=False, metadata=knob("switch", "Refuse plain text, four-letter words too, on the main port.")
     )
     address: Address | None = field(
         default=None,
-        metadata=_knob("address", "A further port for clients that takes TLS only (secureClientPort)."),
+        metadata=knob("address", "A further port for clients that takes TLS only (secureClientPort)."),
     )
     version_min: str = field(
-        default="1.2", metadata=_knob("choice", "Oldest TLS version spoken: 1.2 or 1.3.", TLS_VERSIONS)
+        default="1.2", metadata=knob("choice", "Oldest TLS version spoken: 1.2 or 1.3.", TLS_VERSIONS)
     )
     ciphers: str | None = field(
         default=None,
-        metadata=_knob(
+        metadata=knob(
             "text", "OpenSSL's cipher list for TLS 1.2; not set, Python's. TLS 1.3 has none but good ones."
         ),
     )
-    handshakes_max: int = _count(
+    handshakes_max: int = count(
         250, 1, 100_000, "TLS handshakes under way at the same time; further connections are closed."
     )
 
@@ -444,30 +314,28 @@ class AuthConfig:
 
     x509_super_user: str | None = field(
         default=None,
-        metadata=_knob(
+        metadata=knob(
             "text", "Subject of the client certificate that may do everything, such as CN=admin,O=Example."
         ),
     )
     sasl_users_file: Path | None = field(
         default=None,
-        metadata=_knob(
-            "path", "Users for SASL DIGEST-MD5, as user:password lines or a JAAS file, mode 0600."
-        ),
+        metadata=knob("path", "Users for SASL DIGEST-MD5, as user:password lines or a JAAS file, mode 0600."),
     )
     super_user: str | None = field(
-        default=None, metadata=_knob("text", "The SASL user that may do everything.")
+        default=None, metadata=knob("text", "The SASL user that may do everything.")
     )
     super_digest: str | None = field(
         default=None,
         repr=False,
-        metadata=_knob(
+        metadata=knob(
             "text",
             "user:base64(sha1(user:password)) of the digest login that may do everything (superDigest).",
         ),
     )
     required_schemes: tuple[str, ...] = field(
         default=(),
-        metadata=_knob(
+        metadata=knob(
             "choices",
             "A client must authenticate by one of these (digest, sasl, x509) before its first request.",
             AUTH_SCHEMES,
@@ -481,20 +349,20 @@ class AuditConfig:
 
     file: Path | None = field(
         default=None,
-        metadata=_knob(
+        metadata=knob(
             "path", "File of the audit log, a line per write of this server's clients; switches it on."
         ),
     )
-    file_bytes_max: int = _count(
+    file_bytes_max: int = count(
         67_108_864,
         65_536,
         1_099_511_627_776,
         "At this size the file is renamed to FILE.1 and a new one begins.",
     )
-    files_kept: int = _count(
+    files_kept: int = count(
         10, 0, 10_000, "Older files kept, FILE.1 the newest of them; 0: none is renamed, SIGHUP reopens."
     )
-    pending_bytes_max: int = _count(
+    pending_bytes_max: int = count(
         16_777_216,
         65_536,
         4_294_967_296,
@@ -521,7 +389,7 @@ class ServerConfig:
     key_files: tuple[Path, ...] = ()
     insecure_peers: bool = False
     admin: Address | None = None
-    tick_time_ms: int = _count(
+    tick_time_ms: int = count(
         2_000,
         20,
         600_000,
@@ -529,7 +397,7 @@ class ServerConfig:
     )
     session_timeout_ms_min: int = field(default=Factory(lambda self: 2 * self.tick_time_ms, takes_self=True))
     session_timeout_ms_max: int = field(default=Factory(lambda self: 20 * self.tick_time_ms, takes_self=True))
-    features_max: int = _count(
+    features_max: int = count(
         FEATURE_LEVEL_MAX,
         FEATURE_LEVEL_MIN,
         FEATURE_LEVEL_MAX,
@@ -537,18 +405,19 @@ class ServerConfig:
     )
     log_format: str = "console"
     log_level: str = "info"
-    raft: RaftConfig = RaftConfig()
-    wal: WalConfig = WalConfig()
-    client: ClientConfig = ClientConfig()
-    peer: PeerConfig = PeerConfig()
-    tree: TreeConfig = TreeConfig()
-    topics: TopicConfig = TopicConfig()
-    snapshot: SnapshotConfig = SnapshotConfig()
-    groups: GroupsConfig = GroupsConfig()
-    deliveries: DeliveriesConfig = DeliveriesConfig()
-    tls: TlsConfig = TlsConfig()
-    auth: AuthConfig = AuthConfig()
-    audit: AuditConfig = AuditConfig()
+    raft: RaftConfig = field(factory=RaftConfig)
+    wal: WalConfig = field(factory=WalConfig)
+    client: ClientConfig = field(factory=ClientConfig)
+    peer: PeerConfig = field(factory=PeerConfig)
+    tree: TreeConfig = field(factory=TreeConfig)
+    topics: TopicConfig = field(factory=TopicConfig)
+    snapshot: SnapshotConfig = field(factory=SnapshotConfig)
+    groups: GroupsConfig = field(factory=GroupsConfig)
+    partitions: PartitionsConfig = field(factory=PartitionsConfig)
+    deliveries: DeliveriesConfig = field(factory=DeliveriesConfig)
+    tls: TlsConfig = field(factory=TlsConfig)
+    auth: AuthConfig = field(factory=AuthConfig)
+    audit: AuditConfig = field(factory=AuditConfig)
 
     def __attrs_post_init__(self) -> None:
         validate(self)
@@ -568,6 +437,7 @@ SECTIONS: Final[Mapping[str, type[Any]]] = {
     "topics": TopicConfig,
     "snapshot": SnapshotConfig,
     "groups": GroupsConfig,
+    "partitions": PartitionsConfig,
     "deliveries": DeliveriesConfig,
     "tls": TlsConfig,
     "auth": AuthConfig,

@@ -13,7 +13,7 @@ from tests.packaging.modules import ROOTS, imported, names_used_of, sources
 SHARED: Final = ("zraft.errors", "zraft.ids", "zraft.__version__")
 STATE: Final = ("zraft.raft", "zraft.tree")
 EDGES: Final = ("zraft.wire", "zraft.storage", "zraft.transport")
-SETTINGS: Final = ("zraft.address", "zraft.config")
+SETTINGS: Final = ("zraft.address", "zraft.config", "zraft.config_fields", "zraft.topic_config")
 
 ALLOWED: Final[dict[str, tuple[str, ...]]] = {
     # the longest matching name decides; a module may always import its own package
@@ -50,6 +50,8 @@ ALLOWED: Final[dict[str, tuple[str, ...]]] = {
     ),
     "zraft.address": SHARED,
     "zraft.config": (*SHARED, *SETTINGS, "zraft.tree.features"),
+    "zraft.config_fields": SHARED,
+    "zraft.topic_config": (*SHARED, "zraft.config_fields"),
     "zraft.properties": SHARED,
     "zraft.zoo_cfg": (*SHARED, *SETTINGS),
     "zraft.zoo_env": (*SHARED, "zraft.zoo_cfg"),

@@ -7,17 +7,19 @@ from typing import Final
 
 from attrs import evolve, fields
 
-from zraft.config import GroupsConfig, ServerConfig
+from zraft.config import ServerConfig
 from zraft.groups.settings import GroupSettings
 from zraft.raft.settings import RaftSettings
 from zraft.server.authentication import AuthSettings
 from zraft.server.clients import ClientSettings
 from zraft.server.driver_types import DriverSettings
 from zraft.server.origin import OriginSettings
+from zraft.server.partition_settings import PartitionsSettings
 from zraft.server.reloading import Reloading
 from zraft.server.sasl_users import read_users
 from zraft.server.snapshot_keeper import SnapshotSettings
 from zraft.storage.delivery.settings import DeliverySettings
+from zraft.topic_config import GroupsConfig, PartitionsConfig
 from zraft.transport import routing
 from zraft.tree.settings import Settings
 
@@ -50,6 +52,12 @@ def group_settings(config: ServerConfig) -> GroupSettings:
 def delivery_settings(config: ServerConfig) -> DeliverySettings:
     return DeliverySettings(
         **{field.name: getattr(config.deliveries, field.name) for field in fields(DeliverySettings)}
+    )
+
+
+def partition_settings(config: ServerConfig) -> PartitionsSettings:
+    return PartitionsSettings(
+        **{field.name: getattr(config.partitions, field.name) for field in fields(PartitionsConfig)}
     )
 
 

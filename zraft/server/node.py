@@ -37,7 +37,7 @@ from zraft.server.client_connection import ClientConnection
 from zraft.server.client_protocol import ClientProtocol
 from zraft.server.client_tls import ClientTls
 from zraft.server.collector import Collector
-from zraft.server.configured import delivery_settings, driver_settings, sasl_users
+from zraft.server.configured import delivery_settings, driver_settings, partition_settings, sasl_users
 from zraft.server.deadlines import Deadlines
 from zraft.server.delivery_reading import ReadDeliveries
 from zraft.server.divergence import DivergedError
@@ -135,7 +135,9 @@ class Node:
         self._wal = wal
         self._snapshot_store = store
         machine = self._restore(store, newest) if newest is not None else None
-        partitions = Partitions(RegistryCoordination(lambda: self.driver), self._read_deliveries)
+        partitions = Partitions(
+            RegistryCoordination(lambda: self.driver), self._read_deliveries, partition_settings(config)
+        )
         self.driver = Driver(
             settings=settings,
             identity=Identity(

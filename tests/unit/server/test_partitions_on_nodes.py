@@ -8,8 +8,8 @@ from functools import partial
 from pathlib import Path
 
 from tests.unit.server.nodes import Nodes, Sending, host_of
-from zraft.config import DeliveriesConfig, GroupsConfig
 from zraft.ids import GroupId
+from zraft.topic_config import DeliveriesConfig, GroupsConfig
 from zraft.topics.producer import Ending
 from zraft.topics.registry_commands import DeleteTopic
 
