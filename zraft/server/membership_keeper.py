@@ -190,6 +190,7 @@ class MembershipKeeper:
             # Asked for now: what its last disk had caught up with says nothing of a server's new one (D-1).
             frozenset(raft.followers_at(self._commit_then) if self._commit_then is not None else ()),
             now_ms,
+            frozenset(server for server, silence in raft.silences.items() if silence is None),
         )
         self._tell(refusals(situation))
         step = next_step(situation)

@@ -39,6 +39,8 @@ class Situation:
     Attributes:
         silent_ms: by member, how long it has said nothing to this leader.
         caught_up: learners that hold all that was committed a moment ago.
+        unheard: members that have said nothing at all to this leader yet. They are not dead for that, but a leader that
+            was only just elected does not count on them either.
     """
 
     me: ServerId
@@ -48,6 +50,7 @@ class Situation:
     silent_ms: Mapping[ServerId, int]
     caught_up: frozenset[ServerId]
     now_ms: int
+    unheard: frozenset[ServerId] = frozenset()
 
 
 @frozen
@@ -100,10 +103,11 @@ def next_step(situation: Situation) -> Step | None:
 def _silent_majority(situation: Situation, members: Mapping[ServerId, Member]) -> list[ServerId]:
     """The voters among these that do not answer, if they are so many that the others could decide nothing; else nobody.
 
-    Such a change could not be undone either: it holds from the moment it is in the log.
+    Such a change could not be undone either: it holds from the moment it is in the log. Who has not answered yet does
+    not answer: a new leader that took a working voter out while two disks were lost left a group of four with two.
     """
     voters = [server for server, member in members.items() if member.voter]
-    silent = [server for server in voters if _is_dead(situation, server)]
+    silent = [server for server in voters if server in situation.unheard or _is_dead(situation, server)]
     return silent if 2 * (len(voters) - len(silent)) <= len(voters) else []
 
 

@@ -44,6 +44,7 @@ def situation(
     joins: Mapping[int, tuple[str, int]] | None = None,
     silent: Mapping[int, int] | None = None,
     caught_up: tuple[int, ...] = (),
+    unheard: tuple[int, ...] = (),
     me: int = 1,
 ) -> Situation:
     return Situation(
@@ -54,6 +55,7 @@ def situation(
         silent_ms={ServerId(s): ms for s, ms in (silent or {}).items()},
         caught_up=frozenset(map(ServerId, caught_up)),
         now_ms=NOW,
+        unheard=frozenset(map(ServerId, unheard)),
     )
 
 
@@ -213,6 +215,20 @@ def test_a_change_that_leaves_those_who_answer_without_a_majority_waits(wanted: 
     assert step.members is not None
     both = next_step(situation(THREE, {1: True}, silent={2: DEAD_AFTER_MS}))
     assert set(roles(both)) == {1}, "2 goes with it, so nobody is missing"
+
+
+def test_a_new_leader_takes_no_working_voter_out_before_it_has_heard_who_decides_then() -> None:
+    """Seed 3004224: the disks of 1 and 5 were lost just before the election, and 6 left 3 and 4 alone among four."""
+    five = {server: member(server) for server in (1, 3, 4, 5, 6)}
+    wanted = {1: False, 3: True, 4: True, 5: True}
+    early = roles(next_step(situation(five, wanted, unheard=(1, 5), me=4)))
+    assert {server for server, (role, _) in early.items() if role is VOTER} == {3, 4, 5, 6}
+    then = next_step(situation({**five, 1: member(1, OBSERVER)}, wanted, unheard=(1, 4, 5), me=3))
+    assert then is not None
+    assert then.members is None
+    assert "[4, 5] do not answer" in then.reason
+    heard = next_step(situation(five, wanted, me=4))
+    assert set(roles(heard)) == {1, 3, 4, 5}
 
 
 def test_what_need_not_wait_is_done_while_another_change_waits() -> None:
