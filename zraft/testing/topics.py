@@ -111,12 +111,7 @@ class TopicGroups:
         history = self.history.topics
         if group not in history.now.groups:
             return
-        logged = self._logged.get(group)
-        if logged is None:
-            # As it was born: with what whoever leads it knew by then.
-            zxid = self._rng.choice((group, max(group, history.now.position)))
-            position, epoch, *tables = history.at(zxid).view()
-            logged = self._logged[group] = LoggedView(View(position, epoch, *map(frozenset, tables)))
+        logged = self._born(group)
         if logged.adopt(message.view) is None:
             return
         self.kinds["topic view" if isinstance(message.view, View) else "topic view delta"] += 1
@@ -132,6 +127,19 @@ class TopicGroups:
         if has != expected:
             self._fail("views", f"group {group} is told that the view is {has}, the history has {expected}")
 
+    def _born(self, group: int) -> LoggedView:
+        """What a group has logged; at first what whoever leads it knew when it was born.
+
+        It is born also if nobody tells it anything: the newest one lacks nothing that has happened since.
+        """
+        logged = self._logged.get(group)
+        if logged is None:
+            history = self.history.topics
+            zxid = self._rng.choice((group, max(group, history.now.position)))
+            position, epoch, *tables = history.at(zxid).view()
+            logged = self._logged[group] = LoggedView(View(position, epoch, *map(frozenset, tables)))
+        return logged
+
     def _started(self, group: int, message: StartRequest) -> None:
         """A change of a topic is as good as delivered."""
         self.kinds["topic change"] += 1
@@ -140,12 +148,11 @@ class TopicGroups:
 
     # -- what groups say
     def _report(self, group: int) -> None:
-        logged = self._logged.get(group)
-        if logged is not None:
-            report = Report(
-                GroupId(group), logged.position, tuple(sorted(logged.closed)), tuple(sorted(logged.deleting))
-            )
-            self._late(self._hear, report)
+        logged = self._born(group)
+        report = Report(
+            GroupId(group), logged.position, tuple(sorted(logged.closed)), tuple(sorted(logged.deleting))
+        )
+        self._late(self._hear, report)
 
     def _hear(self, message: Report | Reply) -> None:
         self.kinds["topic report"] += isinstance(message, Report)
