@@ -1,4 +1,4 @@
-"""Which numbers of a server's groups and partitions `/metrics` shows, and what they mean; `mntr` shows the same under zk_."""
+"""Numbers of groups and partitions that `/metrics` shows, and what they mean; `mntr` has the same under zk_."""
 
 from __future__ import annotations
 
