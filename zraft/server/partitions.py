@@ -86,6 +86,7 @@ class Partitions:
             self._answers,
             self.hosted,
             leader_of=self._leader_of,
+            destinations_max=lambda: coordination.destinations_max,
             need=lambda group, time: self.tell(group, Need(time)),
             stir=self._stir,
             read=read,
