@@ -434,7 +434,7 @@ def test_a_message_to_too_many_partitions_is_refused_before_it_has_a_number_and_
             everywhere = [("orders", number) for number in range(4)]
             await topics.metadata()
             with pytest.raises(
-                BadArgumentsError, match="found 4 partitions, expected at most 3 .*topics_dest"
+                BadArgumentsError, match=r"found 4 partitions, expected at most 3 .*topics_dest"
             ):
                 await producer.send(everywhere, b"x")
             assert (await producer.send([*everywhere[:3], everywhere[0]], b"three")).id.seq == 1
