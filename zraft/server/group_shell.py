@@ -72,8 +72,8 @@ class GroupFiles:
         """What the groups start with; files of those that the log has forgotten for good are removed first."""
 
         def forget(group: GroupId) -> None:
-            self.snapshots.perform(RemoveFiles(group))
             self.deliveries.remove(group)
+            self.snapshots.perform(RemoveFiles(group))
 
         return RecoveredGroups(recovered, read_images(self._stores, recovered, forget), wal)
 

@@ -103,7 +103,7 @@ def test_while_a_server_is_away_others_lead_its_partitions_and_it_catches_up_fro
     _run(tmp_path, scenario)
 
 
-def test_d18_a_deleted_topics_groups_leave_nothing_but_empty_directories(tmp_path: Path) -> None:
+def test_d18_a_deleted_topics_groups_leave_nothing_on_any_disk(tmp_path: Path) -> None:
     async def scenario(nodes: Nodes) -> None:
         groups = await nodes.create_topic("orders", 2)
         sending = await Sending.open(nodes)
@@ -112,6 +112,12 @@ def test_d18_a_deleted_topics_groups_leave_nothing_but_empty_directories(tmp_pat
         await nodes.until(lambda: not any(host_of(node).groups for node in nodes.nodes.values()))
         # Once the log has forgotten the groups, durably.
         await nodes.until(lambda: not any(_files_of_groups(nodes.data(server)) for server in nodes.addresses))
+        await nodes.until(
+            lambda: all(
+                [one.name for one in (nodes.data(server) / "groups").iterdir()] == ["0"]
+                for server in nodes.addresses
+            )
+        )
         # A start takes the groups neither for living ones nor for damage.
         for server in tuple(nodes.nodes):
             await nodes.stop(server)
