@@ -145,13 +145,13 @@ def test_two_merged_consumers_see_one_order_and_an_idle_partition_stalls_neither
     with_topics(running, test)
 
 
-def test_partitions_are_added_while_messages_are_sent_and_every_merged_consumer_sees_them_at_one_place(
+def test_partitions_are_added_while_messages_are_sent_and_every_consumer_reads_them_a_merged_one_from_one_place_on(
     running: Cluster,
 ) -> None:
     async def test(topics: Topics) -> None:
         name = next(_names)
         await topics.create(name, 1)
-        async with topics.producer() as producer, topics.merged(name) as one:
+        async with topics.producer() as producer, topics.merged(name) as one, topics.consumer(name) as plain:
             for number in range(20):
                 await producer.send_soon(name, b"%d" % number)
             await topics.alter(name, 3)
@@ -160,6 +160,7 @@ def test_partitions_are_added_while_messages_are_sent_and_every_merged_consumer_
                 await producer.send_soon(name, b"%d" % number)
             await producer.flush()
             first = await polled(one, 60)
+            assert {record.id for record in await polled(plain, 60)} == {record.id for record in first}
             async with topics.merged(name) as other:
                 second = await polled(other, 60)
         assert [record.id for record in first] == [record.id for record in second]
