@@ -22,7 +22,7 @@ from zraft.storage.errors import CorruptionError
 from zraft.storage.filesystem import ReadOnlyFileSystem
 from zraft.storage.inspection import find_snapshots, read_records, verify_log
 from zraft.storage.records import BaseRecord, EntryRecord, Record, RestoreRecord, TruncateRecord
-from zraft.storage.recovery import SegmentSpan, segment_path
+from zraft.storage.segments import SegmentSpan, segment_path
 
 EXIT_DAMAGED: Final = 1
 PROGRESS_INTERVAL_S: Final = 1.0

@@ -15,15 +15,15 @@ from typing import TYPE_CHECKING, Any, Final
 from zraft.errors import Code, MarshallingError
 from zraft.server.authentication import meets, proved_ids
 from zraft.server.client_connection import BACKLOG_BYTES_MAX, SUBMIT_BYTES_MAX, ClientConnection, Phase
-from zraft.server.native_feeds import PathSubscription
 from zraft.server.native_members import change_of
-from zraft.server.native_reads import Failure, Listings, answer, state_of
-from zraft.server.native_topics import ConnectionTopics, topic_command
+from zraft.server.native_pending_reads import NO_CONTACT, PendingReads, ReadBatch
+from zraft.server.native_reads import Failure, Listings, state_of
+from zraft.server.native_subscriptions import Subscriptions
+from zraft.server.native_topics import topic_command
 from zraft.server.native_view import ClusterView
 from zraft.server.sasl import AuthenticationError
 from zraft.server.topic_service import TopicService
 from zraft.tree.acl import Ids
-from zraft.tree.events import AddWatchMode
 from zraft.tree.features import LEVEL_OF_NATIVE
 from zraft.tree.machine import Machine
 from zraft.tree.outcomes import outcome_of
@@ -31,7 +31,6 @@ from zraft.tree.sessions import Session
 from zraft.tree.txn import CLOSE_SESSION, MEMBERS, ONCE, TOPICS, Command
 from zraft.wire import native_answers as answers
 from zraft.wire import native_requests as requests
-from zraft.wire import native_topics as topics
 from zraft.wire.connect import ConnectRequest
 from zraft.wire.native_framing import NativeFramingError, NativeReader, map_decoder
 from zraft.wire.native_topic_answers import encode_topic_outcome
@@ -43,29 +42,11 @@ if TYPE_CHECKING:
 OUTSTANDING_MAX: Final = 4_096
 """Requests of one connection that are not answered; beyond it nothing more is read."""
 
-SUBSCRIPTIONS_MAX: Final = 256
-
-NO_CONTACT: Final = "this server has no contact with a quorum of its cluster; ask another one"
-
 BEFORE: Final = (requests.Hello, requests.Ping, requests.Close, requests.Authenticate)
 """What anybody may ask where auth.required_schemes is set."""
 
 Waiting = tuple[int | None, str, Command]
 """(id, type, command) of a write on its way; no id: Zatt's form."""
-
-
-class ReadBatch:
-    """Linearizable reads of one connection that came in one turn."""
-
-    __slots__ = ("connection", "reads")
-
-    def __init__(self, connection: NativeConnection, reads: list[requests.Read]) -> None:
-        self.connection = connection
-        self.reads = reads
-
-    def complete_sync(self) -> None:
-        """All that was committed when they came is applied here."""
-        self.connection.on_read_index(self.reads)
 
 
 class NativeConnection(ClientConnection):
@@ -74,17 +55,14 @@ class NativeConnection(ClientConnection):
     __slots__ = (
         "_decoder",
         "_fed",
-        "_floors",
         "_hello_id",
         "_is_let_in",
         "_reader",
-        "_ready",
-        "_topics",
-        "_watches",
+        "_reads",
+        "_subscriptions",
         "last_id",
         "last_kind",
         "unpushed",
-        "waiting_reads",
     )
 
     queue: deque[Waiting]
@@ -95,21 +73,18 @@ class NativeConnection(ClientConnection):
         self._decoder: Any = None
         """Holds what is complete and not looked at yet; None while that is nothing."""
         self._fed = 0
-        self._ready: deque[requests.Read] = deque()
-        """Reads whose turn it is, as soon as there is room for their answers."""
-        self._floors: list[tuple[requests.Read, int]] = []
-        """(read, when it is given up) of those that wait for this server to have applied more."""
-        self.waiting_reads = 0
-        """Reads that wait for a read index."""
-        self._watches: dict[int, PathSubscription] = {}
-        self._topics: ConnectionTopics | None = None
-        """Made when it first asks for something of topics."""
+        self._reads = PendingReads(self)
+        self._subscriptions = Subscriptions(self)
         self._hello_id = 0
         self._is_let_in = not clients.auth.required_schemes
         self.unpushed = False
         """Something was changed that this client subscribed to and was not told yet; see `Feeds`."""
         self.last_kind = "NA"
         self.last_id = -1
+
+    @property
+    def clients(self) -> Clients:
+        return self._clients
 
     @property
     def machine(self) -> Machine:
@@ -145,8 +120,7 @@ class NativeConnection(ClientConnection):
     @property
     def outstanding(self) -> int:
         """Requests that are not answered."""
-        waiting = 0 if self._topics is None else self._topics.outstanding
-        return len(self.queue) + self.waiting_reads + len(self._floors) + len(self._ready) + waiting
+        return len(self.queue) + len(self._reads) + self._subscriptions.outstanding
 
     @property
     def idle(self) -> bool:
@@ -158,8 +132,7 @@ class NativeConnection(ClientConnection):
         if self.closing:
             return False
         return self.phase in (Phase.ATTACHING, Phase.ATTACHED) or (
-            self.phase is Phase.OPEN
-            and bool(self.outstanding or self._watches or self._clients.feeds.has(self))
+            self.phase is Phase.OPEN and bool(self.outstanding or self._subscriptions)
         )
 
     # -- input
@@ -191,14 +164,14 @@ class NativeConnection(ClientConnection):
             self._fed = 0
         self._decoder.feed(complete)
         self._fed += len(complete)
-        if idle and self.phase is not Phase.ATTACHING and not self._clients.full and not self._ready:
+        if idle and self.phase is not Phase.ATTACHING and not self._clients.full and not self._reads.ready:
             self._take()
         else:
             self._clients.on_backlog(self)
 
     def take_backlog(self) -> None:
-        self._answer_ready()
-        if self._ready:
+        self._reads.answer_ready()
+        if self._reads.ready:
             self._clients.on_backlog(self)
         elif self._decoder is not None and self.phase is not Phase.ATTACHING and not self.ending:
             self._take()
@@ -242,7 +215,7 @@ class NativeConnection(ClientConnection):
                 size += weight
                 queue.append((request.id, request.kind, command))
             elif request.__class__ is requests.Read:
-                self._sort_read(request, reads)
+                self._reads.sort(request, reads)
             else:
                 if commands:
                     # They were sent before, so they go with the ids of before.
@@ -254,12 +227,12 @@ class NativeConnection(ClientConnection):
         if commands:
             clients.submit(self, commands, size)
         if reads:
-            self.waiting_reads += len(reads)
+            self._reads.waiting += len(reads)
             clients.request_sync(ReadBatch(self, reads))
-        self._answer_ready()
+        self._reads.answer_ready()
         if self.ending:
             self._decoder = None
-        elif self._ready or (self._decoder is not None and self.phase is not Phase.ATTACHING):
+        elif self._reads.ready or (self._decoder is not None and self.phase is not Phase.ATTACHING):
             clients.on_backlog(self)
 
     def _decode(self, message: Any) -> requests.Request:
@@ -302,14 +275,14 @@ class NativeConnection(ClientConnection):
         if self.ending and not self._is_let_in:
             code = Code.SESSION_CLOSED_REQUIRE_SASL_AUTH
             self._clients.notice(self, why)
-        self._write_answer(answers.encode_error(number, code, why))
+        self.write_answer(answers.encode_error(number, code, why))
         if number is None or self.ending:
             self._end()
 
     def _break_off(self, why: str) -> None:
         """The stream cannot be followed: say so, and close."""
         self._clients.notice(self, why)
-        self._write_answer(answers.encode_error(None, Code.BAD_ARGUMENTS, why))
+        self.write_answer(answers.encode_error(None, Code.BAD_ARGUMENTS, why))
         self._end()
 
     def _end(self) -> None:
@@ -329,7 +302,7 @@ class NativeConnection(ClientConnection):
         if not write.forward and view is not None and not view.leads:
             leader = view.leader_address()
             if leader is not None:
-                self._write_answer(answers.encode_redirect(number, *leader))
+                self.write_answer(answers.encode_redirect(number, *leader))
                 self._end_one_shot(number)
             else:
                 self._refuse(number, Code.CONNECTION_LOSS, "no leader is known now; try again")
@@ -367,10 +340,10 @@ class NativeConnection(ClientConnection):
     def _refuse(self, number: int | None, code: Code, why: str, *, retriable: bool | None = None) -> None:
         """A request that was not taken: nothing of it has happened."""
         if number is None:
-            self._write_answer(answers.encode_zatt_result(False, {"code": code.name, "error": why}))
+            self.write_answer(answers.encode_zatt_result(False, {"code": code.name, "error": why}))
             self._end()
         else:
-            self._write_answer(answers.encode_error(number, code, why, retriable=retriable))
+            self.write_answer(answers.encode_error(number, code, why, retriable=retriable))
 
     def _end_one_shot(self, number: int | None) -> None:
         if number is None:
@@ -428,72 +401,24 @@ class NativeConnection(ClientConnection):
 
     # -- reads
 
-    def _sort_read(self, read: requests.Read, waiting: list[requests.Read]) -> None:
-        if read.linearizable:
-            if self._clients.serving:
-                waiting.append(read)
-            elif read.id is None:
-                self._clients.refuse(self, NO_CONTACT)
-            else:
-                self._write_answer(answers.encode_error(read.id, Code.CONNECTION_LOSS, NO_CONTACT))
-        else:
-            self._ripe(read)
-
     def on_read_index(self, reads: list[requests.Read]) -> None:
         """All that was committed when these came is applied here."""
-        if self.phase is Phase.CLOSED:
-            return
-        self.waiting_reads -= len(reads)
-        for read in reads:
-            self._ripe(read)
-        self._answer_ready()
-        if self._ready or self._decoder is not None:
-            self._clients.on_backlog(self)
-
-    def _ripe(self, read: requests.Read) -> None:
-        """Nothing but its floor can keep it now."""
-        if read.floor > self._clients.machine.last_zxid:
-            self._floors.append((read, self._clients.now + read.timeout_ms))
-            self._clients.on_floor(self)
-        else:
-            self._ready.append(read)
+        if self.phase is not Phase.CLOSED:
+            self._reads.on_read_index(reads)
+            self._go_on()
 
     def answer_floors(self) -> bool:
-        """Once per turn: what may be answered or is too late; False if nothing waits any longer."""
-        zxid = self._clients.machine.last_zxid
-        now = self._clients.now
-        floors, self._floors = self._floors, []
-        for read, until in floors:
-            if read.floor <= zxid:
-                self._ready.append(read)
-            elif now >= until:
-                assert read.id is not None, "Zatt's messages have no floor"
-                self._write_answer(
-                    answers.encode_error(
-                        read.id,
-                        Code.OPERATION_TIMEOUT,
-                        f"{read.kind}: this server has applied up to zxid {zxid:#x}, the floor is {read.floor:#x}, and "
-                        f"timeout_ms = {read.timeout_ms} have passed",
-                    )
-                )
-            else:
-                self._floors.append((read, until))
-        self._answer_ready()
-        if self._ready or self._decoder is not None:
+        """Once per turn: reads that waited for what is applied now, or no longer wait; False if none waits still."""
+        waits = self._reads.answer_floors()
+        self._go_on()
+        return waits
+
+    def _go_on(self) -> None:
+        if self._reads.ready or self._decoder is not None:
             self._clients.on_backlog(self)
-        return bool(self._floors)
 
-    def _answer_ready(self) -> None:
-        """Answer reads whose turn it is, as far as there is room."""
-        ready = self._ready
-        while ready and not self.wants_flush and not self.closing:
-            read = ready.popleft()
-            if read.id is None:
-                self._answer_zatt(read)
-            else:
-                self._write_answer(answer(self, read))
-
-    def _answer_zatt(self, read: requests.Read) -> None:
+    def answer_zatt(self, read: requests.Read) -> None:
+        """The answer to a message without id, and the end."""
         if read.kind == "diagnostic":
             self._write(answers.encode_zatt_map(self.view.diagnostic()))
         else:
@@ -511,7 +436,7 @@ class NativeConnection(ClientConnection):
     def _act(self, request: requests.Request) -> None:
         match request:
             case requests.Ping():
-                self._write_answer(answers.encode_result(request.id, self.machine.last_zxid))
+                self.write_answer(answers.encode_result(request.id, self.machine.last_zxid))
             case requests.Hello():
                 self._greet(request)
             case requests.Close():
@@ -525,20 +450,13 @@ class NativeConnection(ClientConnection):
                     # It may have ended on the way; nobody waits for an answer.
                     self.last_kind = "credit"
             case requests.Unsubscribe():
-                self._unsubscribe(request)
+                self._subscriptions.unsubscribe(request)
             case requests.SubscribeDictionary() | requests.SubscribeLog() | requests.SubscribePath():
-                self._subscribe(request)
+                self._subscriptions.subscribe(request)
             case requests.Write() | requests.Read():
                 raise AssertionError(f"{request} is handled where it is read")
             case _:
-                self._act_on_topics(request)
-
-    def _act_on_topics(self, request: topics.TopicRequest) -> None:
-        if self._topics is None:
-            self._topics = ConnectionTopics(self)
-        if isinstance(request, topics.SubscribeProducer) and not self._may_subscribe(request.id):
-            return
-        self._topics.act(request)
+                self._subscriptions.act_on_topics(request)
 
     def _greet(self, hello: requests.Hello) -> None:
         if self.phase is not Phase.NEW:
@@ -562,11 +480,11 @@ class NativeConnection(ClientConnection):
             "server": self.view.server if self._clients.view is not None else 0,
             "cluster": self.view.cluster if self._clients.view is not None else None,
         }
-        self._write_answer(answers.encode_result(self._hello_id, self.machine.last_zxid, fields))
+        self.write_answer(answers.encode_result(self._hello_id, self.machine.last_zxid, fields))
         self.take_backlog()
 
     def refuse_session(self, request: ConnectRequest) -> None:
-        self._write_answer(
+        self.write_answer(
             answers.encode_error(
                 self._hello_id, Code.SESSION_EXPIRED, f"hello: {answers.text_of(Code.SESSION_EXPIRED)}"
             )
@@ -582,13 +500,13 @@ class NativeConnection(ClientConnection):
             else f"hello: this server has applied up to zxid {zxid:#x}, the client has seen "
             f"{self.request.last_zxid_seen:#x}; ask another one, or this one later"
         )
-        self._write_answer(answers.encode_error(self._hello_id, Code.CONNECTION_LOSS, why))
+        self.write_answer(answers.encode_error(self._hello_id, Code.CONNECTION_LOSS, why))
         self._end()
 
     def _close(self, number: int) -> None:
         self.ending = True
         if not self.session:
-            self._write_answer(answers.encode_result(number, self.machine.last_zxid))
+            self.write_answer(answers.encode_result(number, self.machine.last_zxid))
             self._end()
         elif self._clients.serving:
             self.queue.append((number, "close", (CLOSE_SESSION,)))
@@ -611,12 +529,12 @@ class NativeConnection(ClientConnection):
                 ids = proved
         except AuthenticationError as error:
             self._clients.notice(self, str(error))
-            self._write_answer(answers.encode_error(offer.id, Code.AUTH_FAILED, f"auth: {error}"))
+            self.write_answer(answers.encode_error(offer.id, Code.AUTH_FAILED, f"auth: {error}"))
             self._end()
             return
         self.ids = self.ids_of_writes = ids
         fields = None if token is None else {"token": token}
-        self._write_answer(answers.encode_result(offer.id, self.machine.last_zxid, fields))
+        self.write_answer(answers.encode_result(offer.id, self.machine.last_zxid, fields))
 
     def _configure(self, config: requests.Config) -> None:
         """Add or delete a member: nobody may unless the operator has said so, and then who may write /zookeeper/config."""
@@ -628,7 +546,7 @@ class NativeConnection(ClientConnection):
         if config.id is None and clients.view is not None and not clients.view.leads:
             leader = clients.view.leader_address()
             if leader is not None:
-                self._write_answer(answers.encode_redirect(None, *leader))
+                self.write_answer(answers.encode_redirect(None, *leader))
                 self._end()
                 return
         if not clients.serving:
@@ -642,71 +560,11 @@ class NativeConnection(ClientConnection):
         self.queue.append((config.id, "config", command))
         clients.submit(self, [command], len(config.address))
 
-    # -- subscriptions
-
-    def _subscribe(
-        self, request: requests.SubscribeDictionary | requests.SubscribeLog | requests.SubscribePath
-    ) -> None:
-        clients = self._clients
-        feeds = clients.feeds
-        if not self._may_subscribe(request.id):
-            return
-        if not clients.serving:
-            self._refuse(request.id, Code.CONNECTION_LOSS, NO_CONTACT)
-            return
-        match request:
-            case requests.SubscribePath(path=path, recursive=recursive):
-                watch = self._watches[request.id] = PathSubscription(self, request.id, path)
-                mode = AddWatchMode.PERSISTENT_RECURSIVE if recursive else AddWatchMode.PERSISTENT
-                clients.watches.add_lasting(path, watch, mode)
-            case requests.SubscribeDictionary(directory=directory, credit=credit):
-                code = feeds.subscribe_dictionary(self, request.id, directory, credit)
-                if code is not Code.OK:
-                    self._refuse(request.id, code, answers.text_of(code, directory))
-                    return
-            case requests.SubscribeLog(directory=directory, prefix=prefix, first=first, credit=credit):
-                code = feeds.subscribe_log(self, request.id, directory, prefix, first, credit)
-                if code is not Code.OK:
-                    self._refuse(request.id, code, answers.text_of(code, directory))
-                    return
-        self._write(answers.encode_result(request.id, self.machine.last_zxid))
-
-    def _may_subscribe(self, number: int) -> bool:
-        """Whether there is room for a subscription of this id; answered if not."""
-        feeds, streams = self._clients.feeds, self._topics
-        if number in self._watches or feeds.has(self, number) or (streams and streams.has(number)):
-            why = f"id {number} is that of another subscription"
-        elif (
-            len(self._watches) + feeds.count_of(self) + (streams.count if streams else 0) >= SUBSCRIPTIONS_MAX
-        ):
-            why = f"this connection has {SUBSCRIPTIONS_MAX} subscriptions, more are not allowed"
-        else:
-            return True
-        self._refuse(number, Code.BAD_ARGUMENTS, f"subscribe: {why}")
-        return False
-
-    def _unsubscribe(self, request: requests.Unsubscribe) -> None:
-        number = request.subscription
-        watch = self._watches.pop(number, None)
-        if watch is not None:
-            self._clients.watches.remove_watcher(watch)
-        elif self._topics is not None and self._topics.unsubscribe(number):
-            pass
-        elif not self._clients.feeds.unsubscribe(self, number):
-            self._refuse(request.id, Code.NO_WATCHER, f"unsubscribe: there is no subscription {number}")
-            return
-        self._write_answer(answers.encode_result(request.id, self.machine.last_zxid))
-
     def on_release(self) -> None:
-        for watch in self._watches.values():
-            self._clients.watches.remove_watcher(watch)
-        self._watches.clear()
-        if self._topics is not None:
-            self._topics.release()
+        self._subscriptions.release()
         self._clients.release_native(self)
         self._decoder = None
-        self._ready.clear()
-        self._floors.clear()
+        self._reads.clear()
 
     # -- topics
 
@@ -715,12 +573,12 @@ class NativeConnection(ClientConnection):
         self._clients.on_topics(self)
 
     def push_topics(self) -> None:
-        if self._topics is not None and not self.closing:
-            self._topics.push()
+        if not self.closing:
+            self._subscriptions.push_topics()
 
     def answer(self, number: int, fields: dict[str, Any]) -> None:
         """A request has succeeded."""
-        self._write_answer(answers.encode_result(number, self.machine.last_zxid, fields))
+        self.write_answer(answers.encode_result(number, self.machine.last_zxid, fields))
 
     def refuse(self, number: int, code: Code, why: str, *, retriable: bool | None = None) -> None:
         """A request came to nothing."""
@@ -730,13 +588,13 @@ class NativeConnection(ClientConnection):
 
     def push(self, message: bytes) -> None:
         """An event, behind what else was changed before it."""
-        self._write_answer(message)
+        self.write_answer(message)
 
     def write_pushed(self, message: bytes) -> None:
         """A part of a subscription; what must come before it was written."""
         self._write(message)
 
-    def _write_answer(self, message: bytes) -> None:
+    def write_answer(self, message: bytes) -> None:
         """Behind everything that the client is to be told of before."""
         if self.unpushed:
             self._clients.feeds.push_to(self)

@@ -16,7 +16,8 @@ from zraft.storage.errors import CorruptionError
 from zraft.storage.filesystem import FileSystem
 from zraft.storage.frames import HEADER_BYTES, Frame, FrameReader, SegmentHeader, decode_header, inspect_rest
 from zraft.storage.records import BaseRecord, Record, RecordFormatError, RecordReader, decode_record
-from zraft.storage.recovery import Replay, SegmentSpan, replay, segment_path
+from zraft.storage.recovery import Replay, replay
+from zraft.storage.segments import SegmentSpan, segment_path
 from zraft.storage.settings import WalSettings
 from zraft.storage.snapshot_format import SnapshotFile, SnapshotInfo
 

@@ -40,6 +40,7 @@ from zraft.storage.records import (
     entry_of,
     is_entry,
 )
+from zraft.storage.segments import MISSING_ADVICE, SegmentSpan, segment_path
 from zraft.storage.settings import WalSettings
 from zraft.storage.sparse_index import Place, SparseIndex
 
@@ -103,12 +104,6 @@ class Recovered:
     forgotten: frozenset[GroupId] = frozenset()
 
 
-MISSING_ADVICE = (
-    "put the file back if it was moved; otherwise move the data directory aside and let the server join again "
-    "with an empty one, so that it is a new instance"
-)
-
-
 class GroupReplay:
     """One group while its records are read: the shape of its log, where its entries are, and its tail."""
 
@@ -142,29 +137,6 @@ class GroupReplay:
         self.index.reset()
 
 
-class SegmentSpan:
-    """One segment as far as it holds frames; `end` grows while it is the last.
-
-    `bases` is where each group's log stood when it was begun, None if it does not say. `frames` leaves the frame out
-    that says so. `truncated` is the lowest index that a truncation in it names, by group.
-    """
-
-    __slots__ = ("bases", "end", "first_frame", "frames", "log_bytes", "number", "seed", "truncated")
-
-    def __init__(self, header: SegmentHeader, log_bytes: int) -> None:
-        self.number = header.segment
-        self.seed = header.seed
-        self.first_frame = header.first_frame
-        self.log_bytes = log_bytes  # length of all segments before it, since the start of the process
-        self.end = HEADER_BYTES
-        self.frames = 0
-        self.bases: dict[GroupId, SnapshotMeta] | None = {} if header.first_frame == 1 else None
-        self.truncated: dict[GroupId, int] = {}
-
-    def note_truncation(self, group: GroupId, from_index: int) -> None:
-        self.truncated[group] = min(from_index, self.truncated.get(group, from_index))
-
-
 class Replay:
     """Result of replaying: groups and segments, and what the last segment needs before it can be relied on."""
 
@@ -178,11 +150,6 @@ class Replay:
         self.entries = 0
         self.last_frame: tuple[int, int] | None = None  # offset and end, if it is in the last segment
         self.torn_tail: TornTail | None = None
-
-
-def segment_path(wal_path: str, number: int) -> str:
-    """Where segment `number` is; numbers have ten digits, so that names sort."""
-    return f"{wal_path}/{number:010d}.seg"
 
 
 def replay(

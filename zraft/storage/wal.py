@@ -6,10 +6,8 @@ off is cut, never written over.
 
 from __future__ import annotations
 
-import re
 import threading
-from collections.abc import Iterator, Mapping, Sequence
-from typing import Final
+from collections.abc import Mapping, Sequence
 
 from attrs import frozen
 
@@ -17,56 +15,42 @@ from zraft.errors import StorageError
 from zraft.ids import GroupId
 from zraft.raft.messages import NO_INDEX, Entry, HardState
 from zraft.raft.snapshot import SnapshotMeta
+from zraft.storage.compaction import is_worth_rolling, oldest_needed
 from zraft.storage.directory import DataDirectory
-from zraft.storage.durable import reading, sync_directory, sync_file, writing
-from zraft.storage.errors import CompactedError, CorruptionError, DiskFullError, FsyncError, WriteError
+from zraft.storage.durable import sync_directory, sync_file, writing
+from zraft.storage.entry_reading import Span, entries_between
+from zraft.storage.errors import CompactedError, CorruptionError, DiskFullError, WriteError
 from zraft.storage.filesystem import FileSystem
 from zraft.storage.frames import (
     HEAD_BYTES,
     HEADER_BYTES,
     SEGMENT_ID_BYTES,
-    Frame,
-    FrameReader,
     SegmentHeader,
     encode_frame,
     encode_header,
 )
 from zraft.storage.group_log import NO_BASE, GroupLog
 from zraft.storage.records import (
-    FORGET_KIND,
-    RESTORE_KIND,
-    TRUNCATE_KIND,
     BaseRecord,
-    EntryFields,
     EntryRecord,
     ForgetRecord,
     HardStateRecord,
     Record,
-    RecordFormatError,
-    RecordReader,
     RestoreRecord,
     TruncateRecord,
     encode_records,
     entry_of,
-    is_entry,
 )
-from zraft.storage.recovery import (
+from zraft.storage.recovery import GroupRecovered, Recovered, RecoveryReport, Replay, replay
+from zraft.storage.segments import (
     MISSING_ADVICE,
-    GroupRecovered,
-    Recovered,
-    RecoveryReport,
-    Replay,
     SegmentSpan,
-    replay,
+    create_segment,
+    existing_segments,
     segment_path,
 )
 from zraft.storage.settings import WalSettings
 from zraft.storage.sparse_index import Place, SparseIndex
-
-_SEGMENT_NAME: Final = re.compile(r"(\d{10})\.seg")
-_TEMPORARY_SUFFIX: Final = ".seg.tmp"
-_ROLL_FRACTION: Final = 4
-"""A last segment is closed early if it holds compacted entries and is at least this part (a quarter) full."""
 
 
 @frozen
@@ -152,7 +136,7 @@ class Wal:
         """
         settings = settings if settings is not None else WalSettings()
         path = f"{directory.path}/wal"
-        numbers, leftovers = _prepare(fs, directory, path)
+        numbers, leftovers = existing_segments(fs, directory, path)
         replayed = replay(
             fs, path, numbers, server=directory.server, instance=directory.instance, settings=settings
         )
@@ -226,7 +210,10 @@ class Wal:
         self._compacted[group] = max(self._compacted.get(group, NO_INDEX), index)
         try:
             removed = self._unlink_covered()
-            if self._worth_rolling():
+            last = self._segments[-1]
+            if last.frames and (
+                self._roll_due or is_worth_rolling(last, self._compacted, self._settings.segment_bytes_max)
+            ):
                 try:
                     self._roll(0)
                 except DiskFullError:
@@ -283,13 +270,14 @@ class Wal:
                 return []
             first = plan[0][0].segment
             spans = [
-                (span.number, span.seed, span.end)
+                Span(span.number, span.seed, span.end)
                 for span in self._segments[first - self._segments[0].number :]
             ]
         found: list[Entry] = []
         size = 0
         for place, limit in plan:
-            for fields in self._scan(group, place, lo, limit, spans[place.segment - first :]):
+            rest = spans[place.segment - first :]
+            for fields in entries_between(self._fs, self._path, group, place, lo, limit, rest):
                 size += len(fields[7])
                 if found and size > bytes_max:
                     return found
@@ -496,11 +484,8 @@ class Wal:
         Header, base and name are durable before it is used: so a segment that can be found always says what every
         group stood at, and an older one that said so can go.
         """
-        fs = self._fs
         last = self._segments[-1] if self._segments else None
         number = last.number + 1 if last else 1
-        path = segment_path(self._path, number)
-        temporary = f"{self._path}/{number:010d}{_TEMPORARY_SUFFIX}"
         header = SegmentHeader(
             number,
             self._directory.entropy(SEGMENT_ID_BYTES),
@@ -513,26 +498,7 @@ class Wal:
         if bases:
             start += encode_frame(self._next_frame, encode_records(bases), header.seed)
         size = max(self._settings.segment_bytes_max, len(start) + frame_bytes)
-        with writing(path):
-            file = fs.create(temporary)
-            try:
-                fs.fallocate(file, size)
-                fs.pwrite(file, start, 0)
-                sync_file(fs, file, temporary)
-                fs.rename(temporary, path)
-            except FsyncError:
-                fs.close(file)
-                raise
-            except OSError:
-                fs.close(file)
-                # Give back what it did get: on a full disk that is what others need to recover.
-                fs.unlink(temporary)
-                raise
-        try:
-            sync_directory(fs, self._path)
-        except StorageError:
-            fs.close(file)
-            raise
+        file = create_segment(self._fs, self._path, number, start, size)
         self._close_file()
         self._file = file
         self._allocated = size
@@ -557,21 +523,10 @@ class Wal:
 
     # --- compacting
 
-    def _worth_rolling(self) -> bool:
-        """Whether what compaction cannot remove yet is mostly in the last segment."""
-        last = self._segments[-1]
-        if not last.frames:
-            return False
-        if self._roll_due:
-            return True
-        covered = any(
-            index > (last.bases or {}).get(group, NO_BASE).index for group, index in self._compacted.items()
-        )
-        return covered and last.end >= self._settings.segment_bytes_max // _ROLL_FRACTION
-
     def _unlink_covered(self) -> int:
         """Remove the segments that nobody needs any more; how many were."""
-        gone = self._oldest_needed() - self._segments[0].number
+        newest = self._directory.newest_segment
+        gone = oldest_needed(self._segments, self._logs, self._compacted, newest) - self._segments[0].number
         if gone:
             self._forget_segments(gone)
         return self._unlink_doomed()
@@ -589,30 +544,6 @@ class Wal:
                 # are leftovers, whatever subset of the others it still finds.
                 sync_directory(self._fs, self._path)
         return removed
-
-    def _oldest_needed(self) -> int:
-        """Number of the newest segment that everything older can be removed from under.
-
-        All entries written before it was begun are covered, and no truncation in it or after it reaches back to them: it
-        would refer to entries that are gone. Dropping a whole log counts as one: what the segment says the log began with
-        is then not of the log that there is now.
-        """
-        truncated: dict[GroupId, int] = {}
-        for span in reversed(self._segments[1:]):
-            for group, index in span.truncated.items():
-                truncated[group] = min(index, truncated.get(group, index))
-            if (
-                span.bases is not None
-                and span.number <= self._directory.newest_segment
-                and all(
-                    base.index <= max(self._logs[group].base.index, self._compacted.get(group, NO_INDEX))
-                    and base.index < truncated.get(group, base.index + 1)
-                    for group, base in span.bases.items()
-                    if group in self._logs
-                )
-            ):
-                return span.number
-        return self._segments[0].number
 
     def _forget_segments(self, count: int) -> None:
         """From now on the log begins with another segment; nobody is to begin reading in the `count` oldest ones."""
@@ -654,94 +585,3 @@ class Wal:
         if self._file is not None:
             file, self._file = self._file, None
             self._fs.close(file)
-
-    # --- reading
-
-    def _scan(
-        self, group: GroupId, place: Place, lo: int, hi: int, spans: Sequence[tuple[int, int, int]]
-    ) -> Iterator[EntryFields]:
-        """Entries [lo, hi) of one stretch without a seam, from the frame at `place` on."""
-        records = RecordReader()
-        offset, number = place.offset, place.frame
-        for segment, seed, end in spans:
-            path = segment_path(self._path, segment)
-            with reading(path):
-                file = self._fs.open(path)
-            try:
-                reader = FrameReader(self._fs, file, seed=seed, start=offset, size=end, number=number)
-                with reading(path):
-                    for frame in reader:
-                        for fields in _surviving(records, frame, group, path):
-                            if fields[2] < lo:
-                                continue
-                            if fields[2] != lo:
-                                raise CorruptionError(
-                                    path,
-                                    frame.offset,
-                                    f"group {group}: entry {fields[2]}, expected entry {lo}",
-                                )
-                            yield fields
-                            lo += 1
-                            if lo == hi:
-                                return
-                if reader.end != end:
-                    raise CorruptionError(
-                        path, reader.end, reader.damage or "zeros where a frame was written"
-                    )
-                number = reader.number
-            finally:
-                self._fs.close(file)
-            offset = HEADER_BYTES
-        raise CorruptionError(self._path, 0, f"group {group}: entry {lo} is in none of its segments")
-
-
-def _surviving(records: RecordReader, frame: Frame, group: GroupId, path: str) -> list[EntryFields]:
-    """The group's entries in a frame, without those that the same frame truncates."""
-    found: list[EntryFields] = []
-    try:
-        for fields in records.arrays(frame.body):
-            if is_entry(fields):
-                if fields[1] == group:
-                    found.append(fields)
-            elif fields[0] == TRUNCATE_KIND and fields[1] == group:
-                found = [entry for entry in found if entry[2] < fields[2]]
-            elif fields[0] in (RESTORE_KIND, FORGET_KIND) and fields[1] == group:
-                found = []
-    except RecordFormatError as error:
-        raise CorruptionError(path, frame.offset, f"frame {frame.number}: {error}") from error
-    return found
-
-
-def _prepare(fs: FileSystem, directory: DataDirectory, path: str) -> tuple[list[int], list[int]]:
-    """The segments' numbers, without gaps, and the numbers of those that an interrupted compaction left before them.
-
-    The traces of an interrupted start or roll are removed.
-    """
-    with reading(path):
-        present = "wal" in fs.listdir(directory.path)
-    if not present:
-        if directory.newest_segment:
-            raise CorruptionError(path, 0, "the directory is missing", advice=MISSING_ADVICE)
-        with writing(path):
-            fs.mkdir(path)
-    # The process before may have been killed between making a name and fsyncing it.
-    sync_directory(fs, directory.path)
-    sync_directory(fs, path)
-    with reading(path):
-        names = fs.listdir(path)
-    for name in names:
-        if name.endswith(_TEMPORARY_SUFFIX):
-            with writing(f"{path}/{name}"):
-                fs.unlink(f"{path}/{name}")
-    numbers = sorted(int(match[1]) for match in map(_SEGMENT_NAME.fullmatch, names) if match)
-    newest = directory.newest_segment
-    if newest and (not numbers or numbers[-1] < newest):
-        raise CorruptionError(segment_path(path, newest), 0, "the file is missing", advice=MISSING_ADVICE)
-    if numbers and numbers[-1] > newest + 1:
-        raise StorageError(
-            f"{path}: has segments up to {numbers[-1]}, but {directory.path}/meta knows {newest}: "
-            f"it was restored from a copy; {MISSING_ADVICE}"
-        )
-    # What lies before a gap was being compacted; whether it could be is for the snapshots to say.
-    gap = max((at for at, number in enumerate(numbers) if at and numbers[at - 1] != number - 1), default=0)
-    return numbers[gap:], numbers[:gap]

@@ -23,6 +23,7 @@ from zraft.server.origin import OriginStream
 from zraft.server.snapshot_keeper import SnapshotKeeper
 from zraft.server.snapshot_transfer import Received, SnapshotReceiver
 from zraft.storage import durable as durable_module
+from zraft.storage import segments as segments_module
 from zraft.storage import snapshots as snapshot_store_module
 from zraft.storage import wal as wal_module
 from zraft.storage.errors import DiskFullError, FsyncError
@@ -244,4 +245,4 @@ def failed_fsync_ignored() -> Sequence[Patch]:
         with suppress(FsyncError):
             original(*arguments)
 
-    return [(wal_module, "sync_file", sync_file)]
+    return [(wal_module, "sync_file", sync_file), (segments_module, "sync_file", sync_file)]

@@ -20,7 +20,7 @@ from zraft.storage.errors import CorruptionError
 from zraft.storage.filesystem import FileSystem
 from zraft.storage.inspection import segment_numbers
 from zraft.storage.journal import DIRECTORY, SUFFIX, JournalHeader, PlacedNote, read_journal
-from zraft.storage.recovery import segment_path
+from zraft.storage.segments import segment_path
 from zraft.storage.snapshot_format import SnapshotFile
 from zraft.topics.codec import decode_message
 

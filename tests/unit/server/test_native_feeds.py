@@ -9,7 +9,7 @@ import msgpack
 import pytest
 
 from tests.unit.server.native import Map, NativeClient, started
-from zraft.server import native_connection, native_feeds
+from zraft.server import native_feeds, native_subscriptions
 from zraft.testing.fuzz.one_server import OneServer
 from zraft.wire.dictionary import directory_of, entry_path
 
@@ -425,7 +425,7 @@ def test_ids_of_subscriptions_are_their_own_and_their_number_is_bounded(reader: 
     ):
         assert "another subscription" in reader.one(message)["error"]
     answers = reader.ask(*[{"type": "subscribe", "path": f"/{n}"} for n in range(300)])
-    assert sum(answer["success"] for answer in answers) == native_connection.SUBSCRIPTIONS_MAX - 1
+    assert sum(answer["success"] for answer in answers) == native_subscriptions.SUBSCRIPTIONS_MAX - 1
     assert "256 subscriptions" in answers[-1]["error"]
 
 

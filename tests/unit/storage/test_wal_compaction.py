@@ -39,7 +39,7 @@ from zraft.storage.frames import (
     encode_header,
 )
 from zraft.storage.records import BaseRecord, HardStateRecord, RosterRecord, TruncateRecord, encode_records
-from zraft.storage.recovery import segment_path
+from zraft.storage.segments import segment_path
 from zraft.storage.wal import Wal
 from zraft.testing.disk import ProcessDied, SimulatedDisk, Trouble
 

@@ -52,3 +52,22 @@ def test_a_start_that_has_said_nothing_is_told_from_one_that_has(servers: Server
     assert server.silent
     logged(servers, "server starting")
     assert not server.silent
+
+
+def test_a_server_may_refuse_to_start_on_a_full_disk_but_not_end_there(
+    servers: Servers, tmp_path: Path
+) -> None:
+    """Seed 44 filled the disk of a server that another fault had just ended: its next boot could not be written down."""
+    server = servers.all[1]
+    server.data.mkdir()
+    assert not server.may_refuse_to_start
+    server.disk_full = True
+    assert server.may_refuse_to_start
+    server.log.write_text("Error: meta.tmp: no space left; free some on this file system\n")
+    assert server.may_refuse_to_start
+    logged(servers, "server starting")
+    assert not server.may_refuse_to_start
+    server.log_began = server.log.stat().st_size
+    assert server.may_refuse_to_start, "that was an earlier start"
+    servers.free_disk(1)
+    assert not server.may_refuse_to_start

@@ -58,6 +58,9 @@ NO_ROOM: Final = "no space left"
 FAILED: Final = "server failed"
 STAYS_OUT: Final = "server stays out"
 
+SERVER_STARTING: Final = b'"server starting"'
+"""Logged once a boot is written down."""
+
 
 class NotReadyError(ZraftError):
     """Servers do not serve within the time they have."""
@@ -104,6 +107,8 @@ class Server:
         """A fault ends it, or is about to."""
         self.may_log: set[str] = set()
         """Events of level error that faults which struck this server account for."""
+        self.disk_full = False
+        """As far as a fault made it so."""
         self.starts = 0
         self.log_began = 0
         """Bytes of `log` that are of earlier starts."""
@@ -112,6 +117,15 @@ class Server:
     def silent(self) -> bool:
         """Whether this start has logged nothing: Python may not have come to a server's code yet."""
         return not self.log.exists() or self.log.stat().st_size <= self.log_began
+
+    @property
+    def may_refuse_to_start(self) -> bool:
+        """A boot has to be written down before it counts (D-1): without room for that, a start ends with an error."""
+        if not self.disk_full or self.silent:
+            return self.disk_full
+        with self.log.open("rb") as log:
+            log.seek(self.log_began)
+            return SERVER_STARTING not in log.read()
 
     @property
     def running(self) -> bool:
@@ -171,6 +185,7 @@ class Servers:
         """Until `free_disk` there is no room; False if neither a small disk nor a shim can do that."""
         server = self.all[number]
         server.may_log |= {DISK_FULL, SNAPSHOT_FAILED}
+        server.disk_full = True
         if server.tmpfs:
             with (server.data / "filler").open("wb", buffering=0) as file, contextlib.suppress(OSError):
                 free = os.statvfs(server.data)
@@ -184,10 +199,12 @@ class Servers:
         if server.control is not None:
             server.control.fill_disk(True)
             return True
+        server.disk_full = False
         return False
 
     def free_disk(self, number: int) -> None:
         server = self.all[number]
+        server.disk_full = False
         if server.tmpfs:
             (server.data / "filler").unlink(missing_ok=True)
         if server.control is not None:
@@ -277,9 +294,9 @@ class Servers:
         while True:
             for number, server in self.all.items():
                 if server.process is not None and not server.running and not server.may_end:
-                    self._violation(
-                        f"server {number} ended by itself with code {server.alive.returncode}", server
-                    )
+                    if not server.may_refuse_to_start:
+                        code = server.alive.returncode
+                        self._violation(f"server {number} ended by itself with code {code}", server)
                     self.start(number)
             await asyncio.sleep(POLL_S)
 
