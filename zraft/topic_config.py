@@ -26,6 +26,9 @@ class TopicConfig:
     topics_max: int = count(4_096, 0, 65_536, "Topics; further ones are refused.")
     groups_max: int = count(16_384, 0, 65_536, "Partitions of all topics together.")
     partitions_max: int = count(1_024, 1, 1_024, "Partitions of one topic.")
+    destinations_max: int = count(
+        64, 1, 1_024, "Partitions that one message goes to; a message to more is refused."
+    )
     producers_max: int = count(262_144, 0, 1_048_576, "Producers of all sessions together.")
 
 

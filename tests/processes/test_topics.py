@@ -4,14 +4,20 @@ from __future__ import annotations
 
 import asyncio
 import itertools
+import json
 from collections import Counter, defaultdict
 from collections.abc import Callable, Coroutine, Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
+from click.testing import CliRunner
 
 from tests.processes.cluster import Cluster
 from tests.processes.conftest import StartCluster
+from tests.processes.topics import wait_leader
+from zraft.ids import GroupId
+from zraft.main import main as zraft
 from zraft_client import Client, NodeExistsError, NoNodeError
 from zraft_client.claims import ConsumerOptions, Marshaler
 from zraft_client.kafkalite import mount_consumer_group, mount_producer
@@ -139,13 +145,13 @@ def test_two_merged_consumers_see_one_order_and_an_idle_partition_stalls_neither
     with_topics(running, test)
 
 
-def test_partitions_are_added_while_messages_are_sent_and_every_merged_consumer_sees_them_at_one_place(
+def test_partitions_are_added_while_messages_are_sent_and_every_consumer_reads_them_a_merged_one_from_one_place_on(
     running: Cluster,
 ) -> None:
     async def test(topics: Topics) -> None:
         name = next(_names)
         await topics.create(name, 1)
-        async with topics.producer() as producer, topics.merged(name) as one:
+        async with topics.producer() as producer, topics.merged(name) as one, topics.consumer(name) as plain:
             for number in range(20):
                 await producer.send_soon(name, b"%d" % number)
             await topics.alter(name, 3)
@@ -154,6 +160,7 @@ def test_partitions_are_added_while_messages_are_sent_and_every_merged_consumer_
                 await producer.send_soon(name, b"%d" % number)
             await producer.flush()
             first = await polled(one, 60)
+            assert {record.id for record in await polled(plain, 60)} == {record.id for record in first}
             async with topics.merged(name) as other:
                 second = await polled(other, 60)
         assert [record.id for record in first] == [record.id for record in second]
@@ -290,3 +297,79 @@ def test_topics_survive_that_all_servers_are_killed_at_once(start_cluster: Start
         cluster.start(number)
     cluster.wait_ready()
     with_topics(cluster, read)
+
+
+def test_an_idle_partition_holds_two_merged_consumers_up_for_one_advance_also_when_its_leader_is_killed(
+    start_cluster: StartCluster,
+) -> None:
+    """4.10.8, D-17b: equal sequences, and beyond its own delivery a message waits for one commit of an idle partition.
+
+    That is judged by the idle partition's log, not by a clock; how long it took is printed.
+    """
+    cluster = start_cluster()
+    held_up: list[float] = []
+    seen: list[list[Record]] = [[], []]
+    groups: list[GroupId] = []
+    counts = (30, 15, 15)
+
+    async def until_both_have(count: int, consumers: tuple[MergedConsumer, MergedConsumer]) -> None:
+        for consumer, log in zip(consumers, seen, strict=True):
+            log += await polled(consumer, count)
+
+    async def main() -> None:
+        loop = asyncio.get_running_loop()
+        async with (
+            Client(cluster.hosts(1), timeout_s=PATIENT_S) as client,
+            Client(cluster.hosts(2), timeout_s=PATIENT_S) as client_of_other,
+            Topics(client) as topics,
+            Topics(client_of_other) as topics_of_other,
+        ):
+            groups.extend((await topics.create("idle", 3)).partitions)
+            async with (
+                topics.producer() as producer,
+                topics.merged("idle") as one,
+                topics_of_other.merged("idle") as other,
+            ):
+                number = 0
+                for phase, count in enumerate(counts):
+                    if phase == 1:
+                        killed = await loop.run_in_executor(None, wait_leader, cluster, groups[2])
+                        await loop.run_in_executor(None, cluster.kill, killed)
+                    elif phase == 2:
+                        await loop.run_in_executor(None, cluster.start, killed)
+                        await loop.run_in_executor(None, cluster.wait_ready)
+                    for _ in range(count):
+                        # One at a time, so that each waits for the idle partition by itself.
+                        to: Any = ("idle", number % 2) if number % 3 else [("idle", 0), ("idle", 1)]
+                        await producer.send(to, b"%d" % number)
+                        began = loop.time()
+                        await until_both_have(1, (one, other))
+                        held_up.append(loop.time() - began)
+                        number += 1
+        stopped = next(number for number in cluster.servers if number != killed)
+        await loop.run_in_executor(None, cluster.kill, stopped)
+        logged.update(commands_of(cluster.servers[stopped].data, groups[2]))
+
+    logged: Counter[str] = Counter()
+    asyncio.run(main())
+    assert [one.id for one in seen[0]] == [one.id for one in seen[1]]
+    assert [int(one.value) for one in seen[0]] == list(range(sum(counts))), (
+        "each was told before the next was sent"
+    )
+    assert in_one_order(seen)
+    assert 0 < logged["advance"] <= sum(counts), "more than one commit of the idle partition per message"
+    assert not logged["start"] + logged["remote"], "the idle partition has a part in no message"
+    print(
+        f"held up for {sorted(held_up)[len(held_up) // 2] * 1000:.1f} ms in the median, {max(held_up):.2f} s at most"
+    )
+
+
+def commands_of(data: Path, group: GroupId) -> Counter[str]:
+    """The kinds of commands in a group's log, as `zraft log dump` shows them."""
+    dumped = CliRunner().invoke(zraft, ["log", "dump", str(data), "--json", "--group", str(group)])
+    assert dumped.exit_code == 0, dumped.output
+    return Counter(
+        command["command"]
+        for line in dumped.output.splitlines()
+        for command in json.loads(line).get("commands", ())
+    )

@@ -19,6 +19,7 @@ from prometheus_client.core import (
     SummaryMetricFamily,
 )
 
+from zraft.admin.group_metrics import group_families
 from zraft.admin.status import (
     ClientTraffic,
     Durations,
@@ -131,6 +132,7 @@ def _zookeeper(status: Status) -> Iterator[Metric]:
         for name, help_text in FURTHER_COUNTERS.items():
             if name in values:
                 yield _counter(name.removesuffix("_total"), help_text, int(values[name]))
+        yield from group_families(values, PREFIX)
     durations = status.durations
     for name, help_text, distribution in (
         ("updatelatency", "Time in ms from a write's arrival to its answer.", durations.writes),

@@ -107,6 +107,7 @@ def driver_settings(config: ServerConfig, users: Reloading[Mapping[str, str]] | 
             topics_max=config.topics.topics_max,
             topics_groups_max=config.topics.groups_max,
             topics_partitions_max=config.topics.partitions_max,
+            topics_destinations_max=config.topics.destinations_max,
             topics_producers_max=config.topics.producers_max,
             topics_replication=config.topics.replication,
             topics_dead_after_ms=config.topics.dead_after_ms,

@@ -30,6 +30,10 @@ class Coordination(Protocol):
     def leader(self) -> ServerId | None:
         """Who leads group 0, as far as is known here."""
 
+    @property
+    def destinations_max(self) -> int:
+        """How many partitions a producer's message may go to, as far as is known here."""
+
     def beginning(self, group: GroupId) -> Beginning | None:
         """What a group begins with; None if it is not known here (yet, or any more)."""
 

@@ -40,6 +40,9 @@ _METRIC_NAMES: Final = {
     "delivered_total": "groups_delivered_total",
 }
 
+MISTAKES_LOG_INTERVAL_S: Final = 60.0
+"""Messages that are not understood are mentioned at most this often, however many come."""
+
 log = structlog.get_logger()
 
 
@@ -69,8 +72,8 @@ class GroupFiles:
         """What the groups start with; files of those that the log has forgotten for good are removed first."""
 
         def forget(group: GroupId) -> None:
-            self.snapshots.perform(RemoveFiles(group))
             self.deliveries.remove(group)
+            self.snapshots.perform(RemoveFiles(group))
 
         return RecoveredGroups(recovered, read_images(self._stores, recovered, forget), wal)
 
@@ -115,6 +118,8 @@ class GroupShell:
         self._on_failed = on_failed
         self._full = False
         self._refused_total = 0
+        self._mistakes_shown = 0
+        self._mistakes_log_at = 0.0
         self._thread = DeliveryThread(
             files.performer,
             on_performed=lambda done: from_thread(self._on_performed, done),
@@ -153,6 +158,23 @@ class GroupShell:
         refused = deliveries[taken:]
         self._refused_total += len(refused)
         groups.refused(refused)
+
+    def show(self, now: float) -> None:
+        """Log what other servers' partitions said and no correct one says. `now`: seconds of a monotonic clock."""
+        mistakes = self._partitions.mistakes
+        if not mistakes or now < self._mistakes_log_at:
+            return
+        self._mistakes_log_at = now + MISTAKES_LOG_INTERVAL_S
+        server, error = mistakes[-1]
+        mistakes.clear()
+        total = self._partitions.mistakes_total
+        log.error(
+            "messages of partitions dropped, no correct server sends them",
+            peer=server,
+            error=error,
+            count=total - self._mistakes_shown,
+        )
+        self._mistakes_shown = total
 
     def read(self, task: ReadDeliveries) -> None:
         """Read deliveries that are no longer in memory."""

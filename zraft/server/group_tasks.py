@@ -12,11 +12,11 @@ from attrs import frozen
 from zraft.errors import StorageError
 from zraft.ids import GroupId
 from zraft.storage.directory import DataDirectory
-from zraft.storage.durable import reading
+from zraft.storage.durable import reading, remove_directory, remove_if_hollow, sync_directory
 from zraft.storage.errors import CorruptionError, DiskFullError, SnapshotGoneError, SnapshotRejectedError
 from zraft.storage.filesystem import FileSystem
 from zraft.storage.snapshot_format import SnapshotHeader, SnapshotInfo
-from zraft.storage.snapshots import WRITE_BYTES_MAX, SnapshotStore
+from zraft.storage.snapshots import WRITE_BYTES_MAX, SnapshotStore, snapshots_of
 
 SNAPSHOTS_KEPT = 2
 """The newest, and the one before it: a transfer of that one may be under way."""
@@ -84,7 +84,8 @@ class Installable:
 
 @frozen
 class RemoveFiles:
-    """The group is gone for good: its snapshots go. Can be repeated after a crash."""
+    """The group is gone for good, and so are its deliveries: its snapshots go, and its directory. Can be repeated after a
+    crash."""
 
     group: GroupId
 
@@ -155,10 +156,15 @@ class GroupSnapshotDisk:
         return store
 
     def _remove(self, group: GroupId) -> None:
-        path = f"{self._directory.path}/groups"
-        with reading(path):
-            present = "groups" in self._fs.listdir(self._directory.path)
-            if not present or str(group) not in self._fs.listdir(path):
+        store = self._stores.pop(group, None)
+        if store is not None:
+            store.close()
+        data = self._directory.path
+        with reading(data):
+            if "groups" not in self._fs.listdir(data):
                 return
-        self._store(group).remove()
-        del self._stores[group]
+        remove_directory(self._fs, snapshots_of(data, group))
+        if not remove_if_hollow(self._fs, f"{data}/groups/{group}"):
+            sync_directory(self._fs, f"{data}/groups/{group}")  # somebody else's file is in it
+        # Also if nothing was left to remove: the process before may have ended just before this.
+        sync_directory(self._fs, f"{data}/groups")

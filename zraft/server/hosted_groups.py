@@ -151,7 +151,7 @@ class HostedGroups:
         self._members_changed_index = -1
         self._placed: dict[GroupId, int] = {}
         self._frame_under_way = False
-        self._removing: dict[GroupId, int] = {}
+        self._removing: set[GroupId] = set()
         self._deliveries: list[delivery_tasks.Task] = []
         self._refused: list[delivery_tasks.Task] = []
         self._compactions: list[tuple[GroupId, int]] = []
@@ -209,7 +209,7 @@ class HostedGroups:
                     assert isinstance(result, SnapshotInfo)
                     self.transfers.newest[header.group] = result
             case RemoveFiles(group):
-                self._removed(group)
+                self._removing.discard(group)
             case _:
                 self.transfers.performed(task, result, now_ms)
 
@@ -221,7 +221,8 @@ class HostedGroups:
         """
         self._stirred = True
         if isinstance(task, delivery_tasks.Remove):
-            self._removed(task.group)
+            # After them, because it takes away the directory that both are in.
+            self._tasks.append(RemoveFiles(task.group))
             return
         if isinstance(task, delivery_tasks.Open):
             if isinstance(result, StorageError):
@@ -418,14 +419,8 @@ class HostedGroups:
 
     def _remove_files(self, forgotten: Iterable[GroupId]) -> None:
         for group in forgotten:
-            self._removing[group] = 2
-            self._tasks.append(RemoveFiles(group))
+            self._removing.add(group)
             self._deliveries.append(delivery_tasks.Remove(group))
-
-    def _removed(self, group: GroupId) -> None:
-        left = self._removing.pop(group) - 1
-        if left:
-            self._removing[group] = left
 
     def _report_placed(self, placed: Iterable[GroupId], now_ms: int) -> None:
         """The voters of these groups are the wanted disks: the coordination group is to know, however often it takes."""

@@ -362,5 +362,6 @@ def read_topics(connection: NativeConnection, number: int, known: bytes | None) 
             for record in registry.groups.values()
         ],
         deleting=registry.deleting,
+        destinations_max=registry.settings.destinations_max,
         known=known,
     )

@@ -405,6 +405,7 @@ class Node:
         if self._leave_by is not None:
             self._leave(now, self._leave_by)
         self._announcements.show(now)
+        self._groups.show(now)
         self._note()
         self.administration.turn()
         self._collector.step(now_ms(), idle=driver.origin.idle)

@@ -146,6 +146,10 @@ class PartitionLeadership:
             self._relayed.add(message.mid)
         self.leader.on_start(request)
 
+    def knows(self, mid: MessageId) -> bool:
+        """Was this message begun or decided here?"""
+        return self._partition.known(mid)
+
     def start(self, request: StartRequest) -> None:
         """Group 0 changes a topic; it is told by itself."""
         self.leader.on_start(request)

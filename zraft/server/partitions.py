@@ -86,6 +86,7 @@ class Partitions:
             self._answers,
             self.hosted,
             leader_of=self._leader_of,
+            destinations_max=lambda: coordination.destinations_max,
             need=lambda group, time: self.tell(group, Need(time)),
             stir=self._stir,
             read=read,
@@ -235,6 +236,11 @@ class Partitions:
             self._counts["passed"] += 1
             self._outgoing.append((leader, Bundle(bundle.to, bundle.blob, passed=True)))
             self._outgoing.append((sender, GroupLeader(bundle.to, term, leader)))
+
+    @property
+    def mistakes_total(self) -> int:
+        """All there ever were; `mistakes` has the last ones."""
+        return self._counts["mistakes"]
 
     def _mistaken(self, sender: ServerId, error: ProtocolError) -> None:
         self._counts["mistakes"] += 1
@@ -513,7 +519,7 @@ class Partitions:
             bundles_passed_total=self._counts["passed"],
             edges_sent_total=self._counts["edges_sent"],
             strays_total=self._counts["strays"],
-            mistakes_total=self._counts["mistakes"],
+            mistakes_total=self.mistakes_total,
         )
 
     @property

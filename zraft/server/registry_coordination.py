@@ -27,6 +27,11 @@ class RegistryCoordination:
         """Who leads the coordination group, as far as is known here."""
         return self._driver().leader
 
+    @property
+    def destinations_max(self) -> int:
+        """How many partitions a producer's message may go to, as far as is known here."""
+        return self._registry.settings.destinations_max
+
     def beginning(self, group: GroupId) -> Beginning | None:
         """What a group begins with; None if it is not known here (yet, or any more)."""
         registry = self._registry

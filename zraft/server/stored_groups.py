@@ -16,7 +16,7 @@ from zraft.raft.log import Archive
 from zraft.raft.messages import Entry
 from zraft.raft.snapshot import SnapshotMeta
 from zraft.storage.directory import DataDirectory
-from zraft.storage.durable import reading
+from zraft.storage.durable import reading, remove_if_hollow
 from zraft.storage.filesystem import FileSystem
 from zraft.storage.recovery import Recovered
 from zraft.storage.snapshot_format import SnapshotInfo
@@ -95,7 +95,10 @@ def open_stores(fs: FileSystem, directory: DataDirectory) -> dict[GroupId, Snaps
         names = fs.listdir(f"{directory.path}/groups")
     groups = sorted(GroupId(int(name)) for name in names if name.isascii() and name.isdigit())
     return {
-        group: SnapshotStore.open(fs, directory, group) for group in groups if group != COORDINATION_GROUP
+        group: SnapshotStore.open(fs, directory, group)
+        for group in groups
+        # What is empty holds nothing of a living group, and is what earlier releases left of those that are gone.
+        if group != COORDINATION_GROUP and not remove_if_hollow(fs, f"{directory.path}/groups/{group}")
     }
 
 

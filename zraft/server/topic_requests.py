@@ -25,6 +25,7 @@ class TopicRequests:
     Args:
         hosted: the partitions that are here.
         leader_of: who leads a group, as far as is known.
+        destinations_max: how many partitions a message may go to now.
         need: pass a consumer's need on to the group's leader.
         stir: a leader was given something to do in this turn.
         read: read from the disk, beside the loop; its end is told by `read_done`.
@@ -37,6 +38,7 @@ class TopicRequests:
         hosted: Mapping[GroupId, HostedPartition],
         *,
         leader_of: Callable[[GroupId], ServerId | None],
+        destinations_max: Callable[[], int],
         need: Callable[[GroupId, int], None],
         stir: Callable[[GroupId], None],
         read: Callable[[ReadDeliveries], None],
@@ -45,6 +47,7 @@ class TopicRequests:
         self._answers = answers
         self._hosted = hosted
         self._leader_of = leader_of
+        self._destinations_max = destinations_max
         self._need = need
         self._stir = stir
         self._read = read
@@ -63,11 +66,20 @@ class TopicRequests:
         leadership = self._led(client, id, group)
         if leadership is None:
             return
-        size = len(request.message.payload)
+        message = request.message
+        size, to = len(message.payload), len(message.destinations)
         if size > self._settings.payload_bytes_max:
             detail = (
                 f"a payload of {size} bytes; at most {self._settings.payload_bytes_max} are taken "
                 "(partitions.payload_bytes_max)"
+            )
+            self._answers.refuse((client, id), "too_large", group, detail)
+            return
+        if to > 1 and to > self._destinations_max() and not leadership.knows(message.mid):
+            # What has begun under a higher limit comes to its end: only what is new is refused.
+            detail = (
+                f"a message to {to} partitions; at most {self._destinations_max()} are allowed "
+                "(setting topics_destinations_max)"
             )
             self._answers.refuse((client, id), "too_large", group, detail)
             return

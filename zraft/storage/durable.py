@@ -75,6 +75,49 @@ def make_directories(fs: FileSystem, path: str) -> None:
     sync_directory(fs, parent)
 
 
+def remove_directory(fs: FileSystem, path: str) -> None:
+    """Remove the files of a directory, then the directory, as far as they are there.
+
+    Durable when the directory above is synced. Can be repeated after a crash.
+    """
+    names = _names_in(fs, path)
+    if names is None:
+        return
+    for name in names:
+        with writing(f"{path}/{name}"):
+            fs.unlink(f"{path}/{name}")
+    with writing(path):
+        fs.rmdir(path)
+
+
+def remove_if_hollow(fs: FileSystem, path: str) -> bool:
+    """Remove a directory in which there is nothing but empty directories. False: there is, and it stays."""
+    names = _names_in(fs, path)
+    if names is None:
+        return True
+    inner = [f"{path}/{name}" for name in names]
+    with reading(path):
+        for one in inner:
+            try:
+                if fs.listdir(one):
+                    return False
+            except NotADirectoryError:
+                return False
+    for one in (*inner, path):
+        with writing(one):
+            fs.rmdir(one)
+    return True
+
+
+def _names_in(fs: FileSystem, path: str) -> list[str] | None:
+    """None if there is no such directory."""
+    with reading(path):
+        try:
+            return fs.listdir(path)
+        except FileNotFoundError:
+            return None
+
+
 def _fsync_error(path: str, error: OSError) -> FsyncError:
     return FsyncError(
         f"{path}: fsync failed ({_reason(error)}); the server has to end: check the disk, then start it again"

@@ -57,6 +57,10 @@ class FileSystem(Protocol):
 
     def mkdir(self, path: str) -> None: ...
 
+    def rmdir(self, path: str) -> None:
+        """Remove an empty directory; ENOTEMPTY if it is not."""
+        ...
+
     def listdir(self, path: str) -> list[str]:
         """Names in order."""
         ...
@@ -124,6 +128,9 @@ class RealFileSystem:
 
     def mkdir(self, path: str) -> None:
         os.mkdir(path, 0o700)
+
+    def rmdir(self, path: str) -> None:
+        os.rmdir(path)
 
     def listdir(self, path: str) -> list[str]:
         return sorted(os.listdir(path))

@@ -41,6 +41,11 @@ _TEMPORARY_SUFFIX: Final = ".tmp"
 _NAME: Final = re.compile(r"([0-9a-f]{16})-([0-9a-f]{16})\.snap")
 
 
+def snapshots_of(data: str, group: int) -> str:
+    """Where a group's snapshots are."""
+    return f"{data}/groups/{group}/snap"
+
+
 @frozen
 class SnapshotStatistics:
     """`bytes` is the length of all files, unfinished ones included."""
@@ -161,7 +166,7 @@ class SnapshotStore:
         Raises:
             StorageError: the directory cannot be read or written.
         """
-        path = f"{directory.path}/groups/{group}/snap"
+        path = snapshots_of(directory.path, group)
         make_directories(fs, path)
         # The process before may have been killed between making a name and fsyncing it.
         above = path
@@ -412,17 +417,6 @@ class SnapshotStore:
         if gone:
             sync_directory(self._fs, self._path)
         return len(gone)
-
-    def remove(self) -> None:
-        """The group is gone for good: remove all its snapshots. Can be repeated after a crash."""
-        self.close()
-        self.infos = self.damaged = ()
-        with reading(self._path):
-            names = self._fs.listdir(self._path)
-        for name in names:
-            with writing(f"{self._path}/{name}"):
-                self._fs.unlink(f"{self._path}/{name}")
-        sync_directory(self._fs, self._path)
 
     def close(self) -> None:
         """Give up what is under way."""

@@ -376,6 +376,13 @@ class SimulatedDisk:
         self._change(path, _Inode(is_directory=True))
         self._finish(after)
 
+    def rmdir(self, path: str) -> None:
+        after = self._step()
+        if self.listdir(path):
+            raise _error(errno.ENOTEMPTY, path)
+        self._change(path, None)
+        self._finish(after)
+
     def listdir(self, path: str) -> list[str]:
         self._alive()
         inode = self._names.get(path)

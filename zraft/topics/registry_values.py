@@ -40,12 +40,13 @@ class Refusal(Enum):
 
 @frozen
 class RegistrySettings:
-    """Limits that apply consults: replicated configuration (D-5)."""
+    """Limits that apply consults: replicated configuration (D-5). `destinations_max` is for leaders and producers alone."""
 
     topics_max: int = 4096
     groups_max: int = 16_384
     partitions_max: int = 1024
     producers_max: int = 262_144
+    destinations_max: int = 64
 
 
 @frozen

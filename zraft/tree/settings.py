@@ -30,6 +30,8 @@ class Settings:
     """Partitions of all topics together, those that are being deleted included."""
     topics_partitions_max: int = 1_024
     """Of one topic."""
+    topics_destinations_max: int = 64
+    """Of one message. Nothing is applied by it: leaders refuse what is larger before it is logged."""
     topics_producers_max: int = 262_144
     """Open ones, and closed ones of which something may be left."""
     topics_replication: int = 3
@@ -73,6 +75,7 @@ _BOUNDS: Final = {
     "topics_max": (0, 65_536),
     "topics_groups_max": (0, 65_536),
     "topics_partitions_max": (1, 1_024),
+    "topics_destinations_max": (1, 1_024),
     "topics_producers_max": (0, 1 << 20),
     "topics_replication": (1, 15),
     "topics_dead_after_ms": (0, 365 * _DAY_MS),

@@ -35,6 +35,7 @@ def limits_of(settings: Settings) -> RegistrySettings:
         settings.topics_groups_max,
         settings.topics_partitions_max,
         settings.topics_producers_max,
+        settings.topics_destinations_max,
     )
 
 

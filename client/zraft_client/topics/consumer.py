@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from enum import Enum
 from typing import Any, Final
 
@@ -28,6 +29,10 @@ from zraft_client.topics.values import Record
 BUFFERED_MAX: Final = 4096
 BUFFER_BYTES_MAX: Final = 8 * 1024 * 1024
 """Per partition; a fetch under way may overdraw it once."""
+
+PARTITIONS_AGE_S: Final = 30.0
+"""Partitions that were added to a topic are read after so long at the latest."""
+JOIN_AGAIN_S: Final = 0.5
 
 Partition = tuple[str, int]
 
@@ -122,6 +127,8 @@ class _Cursor:
             record = record_of(delivery, self.topic, self.partition)
             if record is not None:
                 return record
+            if delivery.message.partitions is not None:
+                self._owner.on_change(self.topic, delivery.message.partitions)
         return None
 
 
@@ -129,9 +136,10 @@ class Consumer(Polling):
     """Some partitions, of `Topics.consumer`. Use it as an async context manager, or `open` and `close`.
 
     Args:
-        what: topics, of which all partitions are read, and (topic, partition) pairs.
+        what: topics, of which all partitions are read, those too that are added later, and (topic, partition) pairs.
         name: under which `commit` keeps offsets in the partitions themselves, 1 to 255 bytes.
-        start: where to begin; per partition, `seek` says otherwise.
+        start: where to begin; per partition, `seek` says otherwise. One that is added later begins at its first record, or
+            with STORED where `commit` of the same name left off.
         skip_gone: go on at the beginning where retention removed what would be next; if not, OffsetGoneError is raised.
     """
 
@@ -164,6 +172,12 @@ class Consumer(Polling):
         self._reader = Reader(directory, **options)
         self._cursors: dict[Partition, _Cursor] = {}
         self._turn = 0
+        self._topics: dict[str, int] = {}
+        """The ids of the topics that are read as a whole: another one of the same name is not meant."""
+        self._told: dict[str, tuple[GroupId, ...]] = {}
+        """The partitions of these that changes of them, which stand in their partitions' logs, named."""
+        self._grown = asyncio.Event()
+        self._joining: asyncio.Task[None] | None = None
 
     async def __aenter__(self) -> Consumer:
         await self.open()
@@ -175,9 +189,12 @@ class Consumer(Polling):
     async def open(self) -> None:
         """Find the partitions and begin to read. Raises NoTopicError, DeadlineError."""
         partitions: dict[Partition, GroupId] = {}
+        if any(isinstance(one, str) for one in self._what):
+            await self._directory.refresh_quietly()
         for one in self._what:
             if isinstance(one, str):
                 topic = await self._directory.topic(one)
+                self._topics[one] = topic.id
                 partitions |= {(one, number): group for number, group in enumerate(topic.partitions)}
             else:
                 await self._directory.topic(one[0])
@@ -186,6 +203,8 @@ class Consumer(Polling):
         for (key, group), offset in zip(partitions.items(), starts, strict=True):
             self._cursors[key] = _Cursor(self, *key, group, offset)
         self._reader.add(self._cursors.values())
+        if self._topics:
+            self._joining = asyncio.get_running_loop().create_task(self._join_later(), name="zraft consumer")
 
     async def _first(self, group: GroupId) -> int:
         timeout_s = self._directory.client.timeout_s
@@ -198,7 +217,58 @@ class Consumer(Polling):
     async def close(self) -> None:
         self._closed = True
         self._arrival.set()
+        if self._joining is not None:
+            self._joining.cancel()
+            await asyncio.gather(self._joining, return_exceptions=True)
         await self._reader.close()
+
+    # -- partitions that are added
+
+    def on_change(self, topic: str, partitions: tuple[GroupId, ...]) -> None:
+        """Called by cursors: from this place of a partition's log on the topic has these partitions."""
+        if len(partitions) > len(self._told.get(topic, ())):
+            self._told[topic] = partitions
+            self._grown.set()
+
+    async def _join_later(self) -> None:
+        """Read partitions that were added: when a change of the topic is read, and whatever is read, once in a while."""
+        while True:
+            with suppress(TimeoutError):
+                async with asyncio.timeout(PARTITIONS_AGE_S):
+                    await self._grown.wait()
+            self._grown.clear()
+            try:
+                await self._directory.refresh_quietly()
+                joined = await self._join()
+            except ClosedError:
+                return
+            except ClientError:
+                joined = False
+            if not joined:
+                self._grown.set()
+                await asyncio.sleep(JOIN_AGAIN_S)
+
+    async def _join(self) -> bool:
+        """Begin to read what is not read yet; False if nobody knows yet where all of it is."""
+        metadata = await self._directory.known()
+        complete = True
+        new: dict[Partition, GroupId] = {}
+        for name, id in self._topics.items():
+            topic = metadata.topics.get(name)
+            if topic is None or topic.id != id:
+                continue  # it was deleted, which its partitions tell
+            groups = max(topic.partitions, self._told.get(name, ()), key=len)
+            found = [group for group in groups if group in metadata.placements]
+            complete = complete and len(found) == len(groups)
+            new |= {(name, number): group for number, group in enumerate(groups) if group in found}
+        new = {key: group for key, group in new.items() if key not in self._cursors}
+        stored = self._start is Start.STORED
+        for key, group in new.items():
+            cursor = self._cursors[key] = _Cursor(
+                self, *key, group, await self._first(group) if stored else 0
+            )
+            self._reader.add([cursor])
+        return complete
 
     # -- records
 
@@ -239,7 +309,7 @@ class Consumer(Polling):
 
     @property
     def partitions(self) -> tuple[Partition, ...]:
-        """What is read."""
+        """What is read; those of a topic that are added to it join."""
         return tuple(self._cursors)
 
     def positions(self) -> dict[Partition, int]:

@@ -11,6 +11,7 @@ from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Final
 
+from zraft.errors import Code
 from zraft.ids import GroupId, ProducerId, ServerId
 from zraft.topics.message import Condition, Message
 from zraft.topics.messages import Reply
@@ -18,7 +19,13 @@ from zraft.topics.producer import Ended, Reach
 from zraft.topics.producer import Producer as ProducerCore
 from zraft.topics.stamps import Stamp
 from zraft_client.client import Session
-from zraft_client.errors import ClientError, ClosedError, FailedError, UnknownOutcomeError
+from zraft_client.errors import (
+    BadArgumentsError,
+    ClientError,
+    ClosedError,
+    FailedError,
+    UnknownOutcomeError,
+)
 from zraft_client.topics import requests
 from zraft_client.topics.directory import Directory
 from zraft_client.topics.dispatch import REFUSED_S, REPEAT_S, Batch, Dispatch
@@ -202,6 +209,7 @@ class Producer:
         Raises:
             NoTopicError: a topic or partition does not exist.
             EncodingError: the message is too large, or not bytes.
+            BadArgumentsError: it has more destinations than the setting topics_destinations_max allows.
             ProducerEndedError, ClosedError: nothing can be sent any more.
         """
         content = Content(value, key, headers or {})
@@ -256,7 +264,7 @@ class Producer:
     async def _table_for(self, names: Sequence[Destination]) -> Metadata:
         """A table that has all topics and partitions named."""
         metadata = self._directory.metadata
-        if metadata is None or not has_all(metadata, names):
+        if metadata is None or len(names) > metadata.destinations_max or not has_all(metadata, names):
             metadata = await self._directory.refresh()
             self._on_table(metadata)
             for name in names:
@@ -285,6 +293,14 @@ class Producer:
             else self._partitioner(name, key, metadata.topic(name).partitions)
             for name in names
         ]
+        to = len(set(groups))
+        if to > metadata.destinations_max:
+            # Before it has a number: a producer whose message is refused by servers has a gap, and cannot go on.
+            raise BadArgumentsError(
+                f"destinations: found {to} partitions, expected at most {metadata.destinations_max} "
+                "(setting topics_destinations_max)",
+                Code.BAD_ARGUMENTS,
+            )
         condition = None
         if consumed is not None:
             home = metadata.group(consumed.topic, consumed.partition)
@@ -451,7 +467,7 @@ class Producer:
         """Nobody will ever take it, and later messages of this producer would wait for it for ever."""
         self._end(
             ProducerEndedError(
-                f"group {refused.group} takes no message so large: {refused.detail}; the producer cannot go on, because its "
+                f"group {refused.group} will never take a message: {refused.detail}; the producer cannot go on, because its "
                 "numbers would have a gap"
             )
         )

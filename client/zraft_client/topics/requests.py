@@ -117,9 +117,10 @@ def topics(known: Metadata | None) -> Request[Metadata]:
             with suppress(ConfigError):
                 servers[ServerId(server)] = parse_address(address, "topics")
         position, epoch, digest = answer["position"], answer["epoch"], answer["digest"]
+        destinations_max = answer["destinations_max"]
         if known is not None and known.digest == digest:
             table = Table(position, epoch, known.table.groups, known.table.deleting)
-            return Metadata(table, known.topics, known.placements, servers, digest)
+            return Metadata(table, known.topics, known.placements, servers, digest, destinations_max)
         found = [
             Topic(number, name, wanted, tuple(partitions), tuple(adding), size, age_ms)
             for number, name, wanted, partitions, adding, size, age_ms in answer["topics"]
@@ -130,7 +131,9 @@ def topics(known: Metadata | None) -> Request[Metadata]:
         }
         deleting = frozenset(answer["deleting"])
         table = Table(position, epoch, frozenset(placements) - deleting, deleting)
-        return Metadata(table, {topic.name: topic for topic in found}, placements, servers, digest)
+        return Metadata(
+            table, {topic.name: topic for topic in found}, placements, servers, digest, destinations_max
+        )
 
     fields: dict[str, Any] = {"type": "topics"}
     if known is not None:

@@ -44,13 +44,17 @@ class Placement:
 
 @frozen
 class Metadata:
-    """All topics and groups, as of a position of group 0's log; `digest` is that of what the server said of them."""
+    """All topics and groups, as of a position of group 0's log; `digest` is that of what the server said of them.
+
+    `destinations_max`: how many partitions one message may go to.
+    """
 
     table: Table
     topics: Mapping[str, Topic]
     placements: Mapping[GroupId, Placement]
     servers: Mapping[ServerId, Address]
     digest: bytes = b""
+    destinations_max: int = 64
     homes: Mapping[GroupId, tuple[str, int]] = field(init=False, repr=False, eq=False)
     """The name of the topic and the number of the partition of each group."""
 

@@ -434,6 +434,7 @@ class TopicCluster(FakeCluster):
             epoch=registry.epoch,
             topics=registry.topics,
             deleting=registry.deleting,
+            settings=registry.settings,
             producers=registry.producers,
             groups={
                 group: SimpleNamespace(

@@ -338,3 +338,82 @@ def test_closing_ends_everything_that_was_begun() -> None:
         assert left == []
 
     run(test())
+
+
+def test_partitions_that_are_added_to_a_topic_are_read_from_their_beginning_whatever_the_start() -> None:
+    async def test() -> None:
+        async with (
+            running(orders=1) as (_, topics),
+            topics.consumer("orders") as everything,
+            topics.consumer("orders", start=Start.LATEST) as latest,
+            topics.consumer(("orders", 0)) as first,
+        ):
+            await filled(topics, 5)
+            await topics.alter("orders", 3)
+            await filled(topics, 30)
+            found = await polled(everything, 35)
+            assert len({(one.partition, one.offset) for one in found}) == 35
+            assert everything.partitions == (("orders", 0), ("orders", 1), ("orders", 2))
+            # They came after this one was opened, so all of them are news.
+            assert len(await polled(latest, 35)) == 35
+            assert {one.partition for one in await polled(first, 15)} == {0}
+            assert first.partitions == (("orders", 0),), "who names partitions gets these"
+            for number in range(3):
+                offsets = [one.offset for one in found if one.partition == number]
+                assert offsets == sorted(offsets)
+
+    run(test())
+
+
+def test_added_partitions_are_found_although_no_change_is_read(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The partition whose log has the change stands still; the table of topics is looked at once in a while."""
+    monkeypatch.setattr("zraft_client.topics.consumer.PARTITIONS_AGE_S", 0.05)
+
+    async def test() -> None:
+        async with running(orders=1) as (_, topics), topics.consumer("orders") as consumer:
+            consumer.pause("orders", 0)
+            await topics.alter("orders", 3)
+            await filled(topics, 30)
+            found = await polled(consumer, 20)
+            assert {one.partition for one in found} == {1, 2}
+
+    run(test())
+
+
+def test_an_added_partition_begins_where_its_consumer_left_off_if_offsets_are_stored() -> None:
+    async def test() -> None:
+        async with (
+            running(orders=1) as (_, topics),
+            topics.consumer("orders", name="billing") as consumer,
+            topics.consumer("orders", name="billing", start=Start.STORED) as second,
+        ):
+            second.pause("orders", 0)
+            await topics.alter("orders", 2)
+            await filled(topics, 10, ("orders", 1))
+            await polled(consumer, 10)
+            await consumer.commit({("orders", 1): 7})
+            second.resume("orders", 0)
+            # The change itself has offset 0 there.
+            assert [one.offset for one in await polled(second, 4)] == [7, 8, 9, 10]
+
+    run(test())
+
+
+def test_a_topic_that_is_created_again_is_another_one() -> None:
+    async def test() -> None:
+        async with running(orders=1) as (_, topics), topics.consumer("orders") as consumer:
+            await topics.delete("orders")
+            await topics.create("orders", 3)
+            await filled(topics, 9)
+            await topics.metadata()
+            assert await consumer._join(), "nothing is left to be found"
+
+            async def read_to_the_end() -> None:
+                while True:
+                    assert await consumer.poll(10.0) == []
+
+            with pytest.raises(NoTopicError):
+                await read_to_the_end()
+            assert consumer.partitions == (("orders", 0),)
+
+    run(test())

@@ -8,11 +8,19 @@ from contextlib import asynccontextmanager
 from typing import Any
 
 import pytest
+from attrs import evolve
 
 from tests.client.topics.cluster import Fault, Group, TopicCluster, topic_cluster
 from zraft.topics.commands import ViewChanged
 from zraft.topics.producer import Reach
-from zraft_client import Client, EncodingError, NodeExistsError, NoNodeError, UnknownOutcomeError
+from zraft_client import (
+    BadArgumentsError,
+    Client,
+    EncodingError,
+    NodeExistsError,
+    NoNodeError,
+    UnknownOutcomeError,
+)
 from zraft_client.topics import (
     Acknowledge,
     ConditionFailedError,
@@ -412,5 +420,25 @@ def test_messages_of_one_moment_travel_together() -> None:
             cluster.requests.clear()
             await _send_all(producer, 500)
             assert len([one for one in cluster.requests if one["type"] == "produce"]) < 10
+
+    run(test())
+
+
+def test_a_message_to_too_many_partitions_is_refused_before_it_has_a_number_and_the_producer_goes_on() -> (
+    None
+):
+    async def test() -> None:
+        async with running(orders=4) as (cluster, topics), topics.producer() as producer:
+            registry = cluster.registry
+            registry.settings = evolve(registry.settings, destinations_max=3)
+            everywhere = [("orders", number) for number in range(4)]
+            await topics.metadata()
+            with pytest.raises(
+                BadArgumentsError, match=r"found 4 partitions, expected at most 3 .*topics_dest"
+            ):
+                await producer.send(everywhere, b"x")
+            assert (await producer.send([*everywhere[:3], everywhere[0]], b"three")).id.seq == 1
+            registry.settings = evolve(registry.settings, destinations_max=4)
+            assert (await producer.send(everywhere, b"four")).id.seq == 2, "a higher limit is noticed at once"
 
     run(test())

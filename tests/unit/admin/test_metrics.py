@@ -12,6 +12,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from tests.unit.admin.values import STATUS
 from tests.unit.wire.reports import FOLLOWER
 from zraft.admin.commands import COMMAND_NAMES
+from zraft.admin.group_metrics import AGE_SECONDS, GROUP_COUNTERS, GROUP_GAUGES
 from zraft.admin.metrics import FURTHER_COUNTERS, PREFIX, StatusCollector, families
 from zraft.admin.status import Status
 from zraft.wire.framing import FOUR_LETTER_WORDS
@@ -128,5 +129,7 @@ def test_every_metric_command_and_word_is_documented() -> None:
     ours = [metric.name for metric in families(STATUS) if metric.name.startswith(PREFIX)]
     assert [name for name in ours if not documented(name)] == []
     assert [name for name in FURTHER_COUNTERS if not documented(PREFIX + name)] == []
+    of_groups = [PREFIX + name for name in (*GROUP_GAUGES, *GROUP_COUNTERS, AGE_SECONDS)]
+    assert [name for name in of_groups if not documented(name)] == []
     assert [name for name in COMMAND_NAMES if name not in document] == []
     assert [word for word in FOUR_LETTER_WORDS if word not in document] == []

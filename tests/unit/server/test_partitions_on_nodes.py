@@ -7,11 +7,16 @@ from collections.abc import Awaitable, Callable
 from functools import partial
 from pathlib import Path
 
+from structlog.testing import capture_logs
+
 from tests.unit.server.nodes import Nodes, Sending, host_of
-from zraft.ids import GroupId
+from zraft.admin.group_metrics import AGE, GROUP_COUNTERS, GROUP_GAUGES
+from zraft.admin.metrics import families
+from zraft.ids import GroupId, ServerId
 from zraft.topic_config import DeliveriesConfig, GroupsConfig
 from zraft.topics.producer import Ending
 from zraft.topics.registry_commands import DeleteTopic
+from zraft.transport.messages import Edge
 
 
 def _files_of_groups(data: Path) -> list[Path]:
@@ -98,7 +103,7 @@ def test_while_a_server_is_away_others_lead_its_partitions_and_it_catches_up_fro
     _run(tmp_path, scenario)
 
 
-def test_d18_a_deleted_topics_groups_leave_nothing_but_empty_directories(tmp_path: Path) -> None:
+def test_d18_a_deleted_topics_groups_leave_nothing_on_any_disk(tmp_path: Path) -> None:
     async def scenario(nodes: Nodes) -> None:
         groups = await nodes.create_topic("orders", 2)
         sending = await Sending.open(nodes)
@@ -107,6 +112,12 @@ def test_d18_a_deleted_topics_groups_leave_nothing_but_empty_directories(tmp_pat
         await nodes.until(lambda: not any(host_of(node).groups for node in nodes.nodes.values()))
         # Once the log has forgotten the groups, durably.
         await nodes.until(lambda: not any(_files_of_groups(nodes.data(server)) for server in nodes.addresses))
+        await nodes.until(
+            lambda: all(
+                [one.name for one in (nodes.data(server) / "groups").iterdir()] == ["0"]
+                for server in nodes.addresses
+            )
+        )
         # A start takes the groups neither for living ones nor for damage.
         for server in tuple(nodes.nodes):
             await nodes.stop(server)
@@ -189,3 +200,41 @@ def test_d1_d18_a_replaced_disk_becomes_a_replica_of_its_servers_groups_with_all
             await nodes.same(fresh, group, [*payloads, b"last"])
 
     _run(tmp_path, scenario, **_SMALL)
+
+
+def test_messages_that_no_partition_sends_are_counted_for_operators_and_logged_once_in_a_while(
+    tmp_path: Path,
+) -> None:
+    async def scenario(nodes: Nodes) -> None:
+        (node,) = nodes.nodes.values()
+        groups = node.driver.groups
+        assert groups is not None
+        with capture_logs() as logs:
+            for number in range(20):
+                groups.partitions.receive(ServerId(9), Edge(b"rubbish"))
+                if number % 5 == 4:
+                    for _ in range(2):
+                        await nodes.until(partial(lambda before: node._last_tick != before, node._last_tick))
+        lines = [line for line in logs if line["event"].startswith("messages of partitions dropped")]
+        assert [(line["peer"], line["count"], line["log_level"]) for line in lines] == [(9, 5, "error")]
+        assert b"zk_partitions_mistakes_total\t20\n" in node._four_letter_word("mntr", b"")
+        shown = {one.name: one for one in families(node.report.status())}
+        assert shown["zraft_partitions_mistakes"].samples[0].value == 20
+
+    async def run() -> None:
+        async with Nodes(tmp_path, servers=1) as nodes:
+            await scenario(nodes)
+
+    asyncio.run(run())
+
+
+def test_every_number_of_groups_that_mntr_shows_is_a_metric(tmp_path: Path) -> None:
+    async def scenario(nodes: Nodes) -> None:
+        shown = {name for node in nodes.nodes.values() for name in node._groups.metrics()}
+        assert shown == {*GROUP_GAUGES, *GROUP_COUNTERS, AGE}
+
+    async def run() -> None:
+        async with Nodes(tmp_path, servers=1) as nodes:
+            await scenario(nodes)
+
+    asyncio.run(run())

@@ -93,6 +93,8 @@ def test_d5_the_limits_of_the_registry_are_the_settings_in_force(scenario: Level
     restored = from_image(image_of(scenario.machine))
     assert restored.registry.settings == scenario.machine.registry.settings
     assert restored.registry.settings.topics_max == 1
+    assert scenario.by_leader((SETTINGS, {"topics_destinations_max": 2})) is Code.OK
+    assert scenario.machine.registry.settings.destinations_max == 2
 
 
 def test_d8d_the_end_of_a_session_closes_its_producers_however_it_ends(scenario: Level4) -> None:

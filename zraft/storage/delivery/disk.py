@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from zraft.errors import StorageError
 from zraft.ids import GroupId
 from zraft.storage.delivery.log import DeliveryLog
 from zraft.storage.delivery.open_files import OpenFiles
@@ -16,7 +15,7 @@ from zraft.storage.delivery.recovery import DeliveryReport, directory_of
 from zraft.storage.delivery.settings import DeliverySettings
 from zraft.storage.delivery.values import Delivery, Mark
 from zraft.storage.directory import DataDirectory
-from zraft.storage.durable import reading, sync_directory, writing
+from zraft.storage.durable import remove_directory
 from zraft.storage.filesystem import FileSystem
 
 
@@ -121,25 +120,14 @@ class DeliveryDisk:
 
     def remove(self, group: GroupId) -> None:
         """The partition is gone for good (its id is never used again): remove its deliveries. Can be repeated after a
-        crash.
+        crash; durable once the directory of the group is removed, or synced.
 
         Raises:
             StorageError: they cannot be removed.
         """
         if group in self._logs:
             self.close(group)
-        path = directory_of(self._directory.path, group)
-        try:
-            with reading(path):
-                names = self._fs.listdir(path)
-        except StorageError as error:
-            if isinstance(error.__cause__, FileNotFoundError):
-                return
-            raise
-        for name in names:
-            with writing(f"{path}/{name}"):
-                self._fs.unlink(f"{path}/{name}")
-        sync_directory(self._fs, path)
+        remove_directory(self._fs, directory_of(self._directory.path, group))
 
     def _note(self, log: DeliveryLog) -> None:
         if log.dirty:

@@ -176,6 +176,10 @@ class PartitionsSimulation(GroupsSimulation):
         first = () if row.preferred is None else (row.preferred,)
         return tuple(dict.fromkeys((*first, *row.wanted)))
 
+    @property
+    def destinations_max(self) -> int:
+        return self.registry.settings.destinations_max
+
     def retention(self, group: GroupId) -> Retention:
         return Retention() if group in self._merged_groups() else Retention(bytes_min=6_000)
 

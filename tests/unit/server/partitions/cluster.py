@@ -76,6 +76,10 @@ class Coordinator:
         at = group % len(ids)
         return [*ids[at:], *ids[:at]]
 
+    @property
+    def destinations_max(self) -> int:
+        return self.registry.settings.destinations_max
+
     def retention(self, group: GroupId) -> Retention:
         return self.retained.get(group, Retention())
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from attrs import evolve
 
 from tests.unit.server.partitions.cluster import DISKS, S1, S2, S3, Cluster
 from tests.unit.server.partitions.programs import Client, Producing
@@ -220,6 +221,30 @@ def test_a_payload_that_no_entry_should_hold_is_refused_by_its_size() -> None:
     ((_, refused),) = client.refused
     assert refused.kind == "too_large"
     assert "partitions.payload_bytes_max" in refused.detail
+
+
+def test_a_message_to_more_partitions_than_allowed_is_refused_unless_it_has_begun() -> None:
+    """The setting is changed at run time: what was begun before comes to its end."""
+    cluster, producing = started(groups=3)
+    begun = producing.send(*cluster.groups)
+    cluster.run_until(lambda: begun.mid in producing.ended)
+    registry = cluster.coordinator.registry
+    registry.settings = evolve(registry.settings, destinations_max=2)
+    group, *_ = cluster.groups
+    fresh = producing.producer.multicast(cluster.groups, b"")
+    ((_, request), *_) = producing.producer.requests(fresh.mid.seq)
+    client = Client()
+    topics = cluster.leading(group).topics
+    topics.produce(client, 3, group, evolve(request, message=begun))
+    topics.produce(client, 4, group, request)
+    cluster.run(2)
+    ((id, refused),) = client.refused
+    assert (id, refused.kind) == (4, "too_large")
+    assert "3 partitions; at most 2 are allowed (setting topics_destinations_max)" in refused.detail
+    assert [reply.answer for _, reply in client.replies] == [Answer.DELIVERED]
+    registry.settings = evolve(registry.settings, destinations_max=3)
+    topics.produce(client, 5, group, request)
+    cluster.run_until(lambda: any(id == 5 and reply.mid == fresh.mid for id, reply in client.replies))
 
 
 def test_all_messages_of_a_turn_are_one_entry_and_those_that_come_meanwhile_a_few_more() -> None:

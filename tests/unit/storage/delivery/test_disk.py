@@ -35,7 +35,6 @@ from zraft.server.delivery_tasks import (
 from zraft.server.delivery_thread import DeliveryThread
 from zraft.storage.delivery.disk import DeliveryDisk
 from zraft.storage.delivery.fetching import Piece
-from zraft.storage.delivery.recovery import directory_of
 from zraft.storage.delivery.settings import DeliverySettings, Retention
 from zraft.storage.delivery.values import beginning
 from zraft.storage.directory import DataDirectory
@@ -91,7 +90,7 @@ def test_a_group_is_closed_opened_and_removed_for_good() -> None:
     assert read_all(opened.log) == HISTORY
     assert opened.report.scanned == 0
     assert tasks.perform(Remove(A)) is None
-    assert disk.listdir(directory_of(PATH, A)) == []
+    assert disk.listdir(f"{PATH}/groups/{A}") == []
     assert tasks.perform(Remove(A)) is None
     assert tasks.perform(Remove(GroupId(5))) is None
     assert not disk.listdir(PATH).count("5")
