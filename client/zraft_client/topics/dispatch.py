@@ -1,8 +1,8 @@
 """Which messages of a producer go to which groups now, the first time or again: a schedule around its decisions. Pure.
 
 Times are seconds of any monotonic clock, handed in. A message is repeated until it is decided; how soon depends on what
-was heard: at once where another leader was named, soon where the group was busy or asked to wait, and at growing intervals
-where nothing was heard.
+was heard: at once where another leader was named, soon where the group was busy or asked to wait, at growing intervals
+where nothing was heard, and not while destinations still say that they have it.
 """
 
 from __future__ import annotations
@@ -28,15 +28,21 @@ REFUSED_S: Final = 0.05
 """After a server that does not lead and knows nobody who does."""
 NEVER: Final = float("inf")
 
+_UNDER_WAY: Final = frozenset((Answer.ACCEPTED, Answer.DELIVERED, Answer.FAILED, Answer.DECIDED))
+
 
 class _State:
     """When a message is due, and how often it was asked to wait."""
 
-    __slots__ = ("due", "interval", "message", "waits")
+    __slots__ = ("due", "heard", "interval", "message", "repeat", "waits")
 
     def __init__(self, due: float, message: Message, interval: float) -> None:
         self.due = due
         self.interval = interval
+        self.repeat = due
+        """When it is due if nobody asks for it before."""
+        self.heard: float | None = None
+        """When a destination last said that it has it, since it was said last."""
         self.waits = 0
         self.message = message
 
@@ -89,7 +95,15 @@ class Dispatch:
         """What is to be said now. What is taken is due again after an interval, each longer than the one before."""
         due: list[int] = []
         while (at := self.next_due) is not None and at <= now:
-            due.append(heapq.heappop(self._heap)[1])
+            seq = heapq.heappop(self._heap)[1]
+            state = self._states[seq]
+            if state.heard is None or state.due != state.repeat:
+                due.append(seq)
+            else:
+                # It is under way: said again only if nothing more is heard for as long.
+                state.repeat = max(now, state.heard + state.interval)
+                state.heard = None
+                self._set_due(seq, state, state.repeat)
         found: dict[GroupId, list[StartRequest]] = {}
         for seq in sorted(due):
             state = self._states[seq]
@@ -98,7 +112,8 @@ class Dispatch:
                 state.due = NEVER
                 self._held.add(seq)
                 continue
-            self._set_due(seq, state, now + state.interval)
+            state.repeat, state.heard = now + state.interval, None
+            self._set_due(seq, state, state.repeat)
             state.interval = min(2 * state.interval, REPEAT_S_MAX)
             for group, request in requests:
                 found.setdefault(group, []).append(request)
@@ -119,7 +134,9 @@ class Dispatch:
         state = self._states.get(reply.mid.seq)
         if state is None:
             return []
-        if reply.answer in (Answer.RETRY, Answer.BUSY):
+        if reply.answer in _UNDER_WAY:
+            state.heard = now
+        elif reply.answer in (Answer.RETRY, Answer.BUSY):
             wait = min(SOON_S * (1 << min(state.waits, 8)), SOON_S_MAX)
             state.waits += 1
             self._set_due(reply.mid.seq, state, min(state.due, now + wait))
