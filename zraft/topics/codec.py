@@ -124,12 +124,21 @@ class Bundle:
     messages: tuple[GroupMessage, ...]
 
 
-def encode_bundles(to: GroupId, messages_to: Iterable[GroupMessage]) -> Iterator[bytes]:
-    """As few bundles as the bound allows."""
+Packed = dict[int, bytes]
+"""Bytes of messages, by the identity of objects that outlive it: what goes to several groups is packed once."""
+
+
+def encode_bundles(
+    to: GroupId, messages_to: Iterable[GroupMessage], known: Packed | None = None
+) -> Iterator[bytes]:
+    """As few bundles as the bound allows. `known`: of other groups' bundles of this turn, and for those after it."""
     packed: list[bytes] = []
     size = 0
+    known = {} if known is None else known
     for message in messages_to:
-        one = to_bytes(_MESSAGES.pack(message))
+        one = known.get(id(message))
+        if one is None:
+            one = known[id(message)] = to_bytes(_MESSAGES.pack(message))
         if packed and size + len(one) > BUNDLE_BYTES_MAX:
             yield to_bytes((FORMAT, to, packed))
             packed, size = [], 0

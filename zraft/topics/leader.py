@@ -259,24 +259,25 @@ class PartitionLeader:
             self._commands.append(Settled(sender, floor))
 
     def _propose(self, to: GroupId, entry: Entry, *, with_payload: bool = False) -> None:
+        self._send(to, self._proposal(entry, with_payload=with_payload))
+
+    def _proposal(self, entry: Entry, *, with_payload: bool = False) -> Propose:
+        """What this group says of a message, the same to all of its destinations."""
         message = entry.message
         row = self.partition.rows.get(message.mid.producer, NO_ROW)
         condition = message.condition
         at_home = condition is not None and condition.home == self.group
         whole = with_payload or len(message.payload) <= self.settings.inline_bytes_max
         settled = message.mid not in self.partition.pending
-        self._send(
-            to,
-            Propose(
-                message.mid,
-                self.group,
-                entry.time,
-                entry.void if at_home else None,
-                row.floor,
-                entry.digest,
-                # Who asks for the proposal of what is delivered here has begun it, or it would not be delivered.
-                message if whole and not settled else None,
-            ),
+        return Propose(
+            message.mid,
+            self.group,
+            entry.time,
+            entry.void if at_home else None,
+            row.floor,
+            entry.digest,
+            # Who asks for the proposal of what is delivered here has begun it, or it would not be delivered.
+            message if whole and not settled else None,
         )
 
     def _send(self, to: GroupId, message: GroupMessage) -> None:
@@ -312,9 +313,10 @@ class PartitionLeader:
         mid = entry.mid
         relayed = mid in self._relayed
         self._relayed.discard(mid)
+        proposal = self._proposal(entry, with_payload=relayed)
         for group in self._told_first(entry.message, told_all=told_all and not relayed):
             if group != self.group:
-                self._propose(group, entry, with_payload=relayed)
+                self._send(group, proposal)
         if mid in self.partition.pending:
             self._reply(mid, Answer.ACCEPTED, 0)
             self._resending.add(mid, self._now)
