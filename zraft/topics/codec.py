@@ -112,7 +112,7 @@ def decode_batch(payload: bytes | memoryview) -> Batch:
     _, log_time_ms, packed = formatted(from_bytes(payload), "entry of a group's log", FORMAT, 3)
     return Batch(
         number.unpack(log_time_ms, "entry's log time"),
-        tuple([_COMMANDS.unpack(command) for command in _few(packed, "entry's commands")]),
+        tuple(_COMMANDS.unpack_all(_few(packed, "entry's commands"))),
     )
 
 

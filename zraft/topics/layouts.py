@@ -6,7 +6,7 @@ Formats are written down in docs/TOPICS.md, "Formats". Whatever the bytes are, t
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from itertools import pairwise
 from operator import attrgetter
 from typing import Any, Final, Generic, TypeVar
@@ -287,11 +287,9 @@ def plain_proposal(kind: Callable[..., _Value]) -> Quick:
             or type(floor) is not int
             or type(its_digest) is not bytes
             or not (void is None or void is True or void is False)
-            or not 0 <= maker <= NUMBER_MAX
-            or not 1 <= seq <= NUMBER_MAX
-            or not 1 <= sender <= NUMBER_MAX
-            or not 1 <= time <= NUMBER_MAX
-            or not 0 <= floor <= NUMBER_MAX
+            # NUMBER_MAX has all bits set: none of them is negative, and none is above it.
+            or not 0 <= maker | seq | sender | time | floor <= NUMBER_MAX
+            or not (seq and sender and time)
             or len(its_digest) != DIGEST_BYTES
         ):
             return None
@@ -399,6 +397,22 @@ class Layouts(Generic[_Value]):
         for at, pack in shape.packs:
             packed[at] = pack(packed[at])
         return packed
+
+    def unpack_all(self, values: Iterable[Any]) -> list[_Value]:
+        """The values of unpacked arrays: as `unpack` of each, with less around those that are read quickly.
+
+        Raises:
+            ProtocolError: see there.
+        """
+        readers, made = self._quick, []
+        for value in values:
+            found: _Value | None = None
+            if type(value) is tuple and value and type(value[0]) is int:
+                quick = readers.get(value[0])
+                if quick is not None:
+                    found = quick(value)
+            made.append(self.unpack(value) if found is None else found)
+        return made
 
     def unpack(self, value: Any, name: str = "") -> _Value:
         """The value of an unpacked array.

@@ -134,7 +134,7 @@ class Partition:
         row = self.rows.get(mid.producer)
         if row is not None and row.decided(mid.seq):
             return True
-        return mid in self.pending or mid in self.settled or self.retired(mid.producer)
+        return mid in self.pending.entries or mid in self.settled.entries or self.retired(mid.producer)
 
     def verdict(self, message: Message, floor: int, epoch: int) -> Verdict:
         """Judge a START by this group's log alone (D-9a). A refusal for good comes before "not yet" (D-18)."""

@@ -53,19 +53,23 @@ class Pending:
 
     def add(self, entry: Entry) -> None:
         """Proposals of this group ascend, so the order of adding is the order of `time`."""
-        message = entry.message
+        message, awaited = entry.message, self.awaited
         assert not self._started or entry.time > self._started[-1].time, f"{entry.time} is not a new time"
-        self.entries[message.mid] = entry
+        self.entries[entry.mid] = entry
         self._started.append(entry)
-        heappush(self._heap, (entry.time, self._group, message.mid))
+        heappush(self._heap, (entry.time, self._group, entry.mid))
         self.payload_bytes += len(message.payload)
         for group in message.destinations:
             if group not in entry.proposals:
-                _more(self.awaited, group)
+                awaited[group] = awaited.get(group, 0) + 1
 
     def proposed(self, entry: Entry, sender: GroupId, time: int) -> None:
         entry.proposals[sender] = time
-        _less(self.awaited, sender)
+        left = self.awaited[sender] - 1
+        if left:
+            self.awaited[sender] = left
+        else:
+            del self.awaited[sender]
 
     def pop_deliverable(self) -> Entry | None:
         """Take out the first in order, if its final time is known."""
@@ -184,9 +188,11 @@ class Involved:
         self.to_group: Counter[GroupId] = Counter()
 
     def began(self, message: Message) -> None:
-        _more(self.of_producer, message.mid.producer)
+        self.of_producer[message.mid.producer] += 1
+        to_group = self.to_group
         for group in message.destinations:
-            _more(self.to_group, group)
+            # `Counter.update` takes longer than this for as many as a message has destinations.
+            to_group[group] = to_group.get(group, 0) + 1
 
     def ended(self, message: Message) -> None:
         _less(self.of_producer, message.mid.producer)
@@ -195,11 +201,6 @@ class Involved:
 
 
 _Key = TypeVar("_Key")
-
-
-def _more(counter: Counter[_Key], key: _Key) -> None:
-    """One more; `Counter.update` takes longer than this for as many as a message has destinations."""
-    counter[key] = counter.get(key, 0) + 1
 
 
 def _less(counter: Counter[_Key], key: _Key) -> None:
