@@ -50,7 +50,7 @@ _COMMANDS: Final = Layouts[Command](
         5: (commands.ViewChanged, (layouts.view,)),
         6: (commands.Seek, (layouts.consumer, layouts.optional(number))),
     },
-    quick={2: layouts.plain_proposal(commands.Remote)},
+    quick={1: layouts.plain_start(commands.Start), 2: layouts.plain_proposal(commands.Remote)},
 )
 _MESSAGES: Final = Layouts[GroupMessage](
     "message between groups",

@@ -225,19 +225,21 @@ def _plain_message(value: Any) -> Message | None:
         or type(payload) is not bytes
         or type(its_number) is not int
         or type(depends) is not int
-        or not 0 <= maker <= NUMBER_MAX
-        or not 1 <= seq <= NUMBER_MAX
+        # NUMBER_MAX has all bits set: none of them is negative, and none is above it.
+        or not 0 <= maker | seq | its_number <= NUMBER_MAX
+        or not seq
         or len(payload) > PAYLOAD_BYTES_MAX
-        or not 0 <= its_number <= NUMBER_MAX
         or not 0 <= depends <= TIME_MAX
         or (len(dst) == 1) != (its_number > 0)
     ):
         return None
     last = 0
     for one in dst:
-        if type(one) is not int or not last < one <= NUMBER_MAX:
+        if type(one) is not int or one <= last:
             return None
         last = one
+    if last > NUMBER_MAX:
+        return None
     return Message(_as_tuple(MessageId, mid), dst, payload, its_number, None, None, depends)
 
 
@@ -266,6 +268,21 @@ def _message(value: Any, name: str) -> Message:
     return message
 
 
+def plain_start(kind: Callable[..., _Value]) -> Quick:
+    """Reads the fields of a START (`kind` is its class) as `plain_proposal` does those of a proposal."""
+
+    def read(items: tuple[Any, ...]) -> _Value | None:
+        if len(items) != 4:
+            return None
+        _, value, floor, epoch = items
+        if type(floor) is not int or type(epoch) is not int or not 0 <= floor | epoch <= NUMBER_MAX:
+            return None
+        carried = _plain_message(value)
+        return None if carried is None else kind(carried, floor, epoch)
+
+    return read
+
+
 def plain_proposal(kind: Callable[..., _Value]) -> Quick:
     """Reads the fields of a proposal (`kind` is its class) if they are well-formed: all the same checks, at once.
 
@@ -287,7 +304,6 @@ def plain_proposal(kind: Callable[..., _Value]) -> Quick:
             or type(floor) is not int
             or type(its_digest) is not bytes
             or not (void is None or void is True or void is False)
-            # NUMBER_MAX has all bits set: none of them is negative, and none is above it.
             or not 0 <= maker | seq | sender | time | floor <= NUMBER_MAX
             or not (seq and sender and time)
             or len(its_digest) != DIGEST_BYTES

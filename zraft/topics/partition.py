@@ -131,10 +131,11 @@ class Partition:
 
     def known(self, mid: MessageId) -> bool:
         """Begun here, or decided, or of a producer whose messages are all decided: not to be begun again (D-8a)."""
-        row = self.rows.get(mid.producer)
-        if row is not None and row.decided(mid.seq):
+        producer, seq = mid
+        row = self.rows.get(producer)
+        if row is not None and row.decided(seq):
             return True
-        return mid in self.pending.entries or mid in self.settled.entries or self.retired(mid.producer)
+        return mid in self.pending.entries or mid in self.settled.entries or self.retired(producer)
 
     def verdict(self, message: Message, floor: int, epoch: int) -> Verdict:
         """Judge a START by this group's log alone (D-9a). A refusal for good comes before "not yet" (D-18)."""
@@ -340,10 +341,10 @@ class Partition:
     # -- forgetting
 
     def _settle(self, entry: Entry) -> None:
-        removed = self.view.removed
-        entry.waiting = {
-            group for group in entry.message.destinations if group != self.group and not removed(group)
-        }
+        waiting = entry.waiting = set(entry.message.destinations)
+        waiting.discard(self.group)
+        if not self.view.groups.issuperset(waiting):
+            waiting.difference_update([group for group in waiting if self.view.removed(group)])
         self.settled.keep(entry, self.floors)
         if not entry.waiting:
             self._done(entry)

@@ -65,11 +65,7 @@ class Pending:
 
     def proposed(self, entry: Entry, sender: GroupId, time: int) -> None:
         entry.proposals[sender] = time
-        left = self.awaited[sender] - 1
-        if left:
-            self.awaited[sender] = left
-        else:
-            del self.awaited[sender]
+        _less(self.awaited, (sender,))
 
     def pop_deliverable(self) -> Entry | None:
         """Take out the first in order, if its final time is known."""
@@ -195,18 +191,18 @@ class Involved:
             to_group[group] = to_group.get(group, 0) + 1
 
     def ended(self, message: Message) -> None:
-        _less(self.of_producer, message.mid.producer)
-        for group in message.destinations:
-            _less(self.to_group, group)
+        _less(self.of_producer, (message.mid.producer,))
+        _less(self.to_group, message.destinations)
 
 
 _Key = TypeVar("_Key")
 
 
-def _less(counter: Counter[_Key], key: _Key) -> None:
+def _less(counter: Counter[_Key], keys: Iterable[_Key]) -> None:
     """Counters keep what fell to zero, and groups and producers come and go for ever."""
-    left = counter[key] - 1
-    if left:
-        counter[key] = left
-    else:
-        del counter[key]
+    for key in keys:
+        left = counter[key] - 1
+        if left:
+            counter[key] = left
+        else:
+            del counter[key]
