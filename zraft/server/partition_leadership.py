@@ -124,7 +124,8 @@ class PartitionLeadership:
         self._ticked = 0
         self._askers: dict[ProducerId, Asker] = {}
         self._relayed: set[MessageId] = set()
-        self._commands: deque[Command] = deque()
+        self._commands: deque[tuple[Command, int]] = deque()
+        """Each with its size in an entry."""
         self._backlog_bytes = 0
         self._claims: deque[tuple[ClaimCommand, Asker | None]] = deque()
         self._seeks: deque[tuple[Seek, Asker]] = deque()
@@ -246,8 +247,9 @@ class PartitionLeadership:
             host.read_index(self.group, number)
         output = self.leader.take()
         for command in output.commands:
-            self._commands.append(command)
-            self._backlog_bytes += _size(command)
+            size = _size(command)
+            self._commands.append((command, size))
+            self._backlog_bytes += size
         edges: list[Report | Reply] = list(output.reports)
         for reply in output.replies:
             if reply.mid.producer == COORDINATOR:
@@ -308,17 +310,18 @@ class PartitionLeadership:
         commands: list[Command] = []
         size = 0
         while self._commands and (not commands or size < self._settings.entry_bytes_max):
-            one = _size(self._commands[0])
+            command, one = self._commands[0]
             if commands and size + one > self._settings.entry_bytes_max:
                 break
+            self._commands.popleft()
             size += one
             self._backlog_bytes -= one
-            commands.append(self._commands.popleft())
+            commands.append(command)
         seeks: list[tuple[Asker, bytes]] = []
         while self._seeks and len(seeks) < CLAIMS_PER_ENTRY_MAX:
-            command, asker = self._seeks.popleft()
-            commands.append(command)
-            seeks.append((asker, command.consumer))
+            seek, asker = self._seeks.popleft()
+            commands.append(seek)
+            seeks.append((asker, seek.consumer))
         claims: list[ClaimCommand] = []
         askers: list[Asker | None] = []
         while self._claims and len(claims) < CLAIMS_PER_ENTRY_MAX:
@@ -355,7 +358,9 @@ class PartitionLeadership:
 
 def _size(command: Command) -> int:
     match command:
-        case Start(message) | Remote(message=message) if message is not None:
+        case Start(message) | Remote(message=message):
+            if message is None:
+                return COMMAND_BYTES
             return COMMAND_BYTES + len(message.payload) + 16 * len(message.destinations)
         case ViewChanged(view):
             lists = [getattr(view, name) for name in _LISTS_OF_VIEWS if hasattr(view, name)]

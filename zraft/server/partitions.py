@@ -32,7 +32,7 @@ from zraft.server.partition_statistics import PartitionsStatistics
 from zraft.server.topic_answers import TopicAnswers
 from zraft.server.topic_requests import TopicRequests
 from zraft.storage.delivery.settings import Retention
-from zraft.topics.codec import decode_bundle, decode_edge, encode_bundles, encode_edge
+from zraft.topics.codec import Packed, decode_bundle, decode_edge, encode_bundles, encode_edge
 from zraft.topics.messages import GroupMessage, Need, Reply, Report, StartRequest
 from zraft.transport.messages import Bundle, Edge, GroupLeader, PeerMessage
 
@@ -253,7 +253,7 @@ class Partitions:
         outgoing, self._outgoing = self._outgoing, []
         return outgoing
 
-    def _say(self, group: GroupId, said: _Said) -> None:
+    def _say(self, group: GroupId, said: _Said, known: Packed | None = None) -> None:
         hosted = self.hosted.get(group)
         if hosted is not None and hosted.leadership is not None:
             self._inbox.append((group, said))
@@ -265,7 +265,7 @@ class Partitions:
             server = self._routes.target(group, self._now_ms)
         if server is None or server == self._me:
             return
-        blobs = (encode_edge(said),) if isinstance(said, StartRequest) else encode_bundles(group, said)
+        blobs = (encode_edge(said),) if isinstance(said, StartRequest) else encode_bundles(group, said, known)
         for blob in blobs:
             self._counts["bundles_sent"] += 1
             self._outgoing.append((server, Bundle(group, blob)))
@@ -399,8 +399,9 @@ class Partitions:
                 self._give_birth(host, hosted, replica, wall_ms)
             return
         output = leadership.turn(host, self._run_ms, wall_ms)
+        known: Packed = {}
         for to, messages in output.messages.items():
-            self._say(to, messages)
+            self._say(to, messages, known)
         for edge in output.edges:
             self._say_to_coordinator(edge)
         due = leadership.due_in(self._run_ms)

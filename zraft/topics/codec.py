@@ -50,7 +50,7 @@ _COMMANDS: Final = Layouts[Command](
         5: (commands.ViewChanged, (layouts.view,)),
         6: (commands.Seek, (layouts.consumer, layouts.optional(number))),
     },
-    quick={2: layouts.plain_proposal(commands.Remote)},
+    quick={1: layouts.plain_start(commands.Start), 2: layouts.plain_proposal(commands.Remote)},
 )
 _MESSAGES: Final = Layouts[GroupMessage](
     "message between groups",
@@ -112,7 +112,7 @@ def decode_batch(payload: bytes | memoryview) -> Batch:
     _, log_time_ms, packed = formatted(from_bytes(payload), "entry of a group's log", FORMAT, 3)
     return Batch(
         number.unpack(log_time_ms, "entry's log time"),
-        tuple([_COMMANDS.unpack(command) for command in _few(packed, "entry's commands")]),
+        tuple(_COMMANDS.unpack_all(_few(packed, "entry's commands"))),
     )
 
 
@@ -124,12 +124,21 @@ class Bundle:
     messages: tuple[GroupMessage, ...]
 
 
-def encode_bundles(to: GroupId, messages_to: Iterable[GroupMessage]) -> Iterator[bytes]:
-    """As few bundles as the bound allows."""
+Packed = dict[int, bytes]
+"""Bytes of messages, by the identity of objects that outlive it: what goes to several groups is packed once."""
+
+
+def encode_bundles(
+    to: GroupId, messages_to: Iterable[GroupMessage], known: Packed | None = None
+) -> Iterator[bytes]:
+    """As few bundles as the bound allows. `known`: of other groups' bundles of this turn, and for those after it."""
     packed: list[bytes] = []
     size = 0
+    known = {} if known is None else known
     for message in messages_to:
-        one = to_bytes(_MESSAGES.pack(message))
+        one = known.get(id(message))
+        if one is None:
+            one = known[id(message)] = to_bytes(_MESSAGES.pack(message))
         if packed and size + len(one) > BUNDLE_BYTES_MAX:
             yield to_bytes((FORMAT, to, packed))
             packed, size = [], 0

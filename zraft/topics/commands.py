@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from attrs import frozen
 
+from zraft.frozen import statically_frozen
 from zraft.ids import GroupId
 from zraft.topics.message import Message
 from zraft.topics.stamps import FinalTime, MessageId
 from zraft.topics.view import AnyView
 
 
-@frozen
+@statically_frozen
 class Start:
     """A producer's message. `floor`: all its numbers up to there are decided everywhere; `epoch`: of its table of groups."""
 
@@ -19,7 +20,7 @@ class Start:
     epoch: int
 
 
-@frozen
+@statically_frozen
 class Remote:
     """The proposal of another destination. `message` is left out if this group has it already.
 

@@ -6,15 +6,16 @@ Formats are written down in docs/TOPICS.md, "Formats". Whatever the bytes are, t
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Mapping
 from itertools import pairwise
+from operator import attrgetter
 from typing import Any, Final, Generic, TypeVar
 
 import msgpack
 from attrs import fields, frozen
 
 from zraft.errors import ProtocolError
-from zraft.ids import INSTANCE_BYTES, SERVER_ID_MAX, SERVER_ID_MIN, GroupId, ProducerId
+from zraft.ids import INSTANCE_BYTES, SERVER_ID_MAX, SERVER_ID_MIN, GroupId
 from zraft.topics.message import DIGEST_BYTES, After, Condition, Message, as_fields, may_change_topics
 from zraft.topics.registry_values import Retention
 from zraft.topics.stamps import TIME_MAX, FinalTime, MessageId, Stamp
@@ -198,6 +199,10 @@ def _retention(value: Any, name: str) -> Retention:
 retention: Final = Form(_retention, lambda value: (value.bytes_min, value.age_ms_max))
 
 
+_as_tuple: Final[Any] = tuple.__new__
+"""Makes a named tuple of a tuple, which takes half as long as calling its class."""
+
+
 def _plain_message(value: Any) -> Message | None:
     """The message, if it is a well-formed one as most are: without conditions of any kind. All the same checks, at once."""
     if type(value) is not tuple or len(value) != 8:
@@ -220,20 +225,22 @@ def _plain_message(value: Any) -> Message | None:
         or type(payload) is not bytes
         or type(its_number) is not int
         or type(depends) is not int
-        or not 0 <= maker <= NUMBER_MAX
-        or not 1 <= seq <= NUMBER_MAX
+        # NUMBER_MAX has all bits set: none of them is negative, and none is above it.
+        or not 0 <= maker | seq | its_number <= NUMBER_MAX
+        or not seq
         or len(payload) > PAYLOAD_BYTES_MAX
-        or not 0 <= its_number <= NUMBER_MAX
         or not 0 <= depends <= TIME_MAX
         or (len(dst) == 1) != (its_number > 0)
     ):
         return None
     last = 0
     for one in dst:
-        if type(one) is not int or not last < one <= NUMBER_MAX:
+        if type(one) is not int or one <= last:
             return None
         last = one
-    return Message(MessageId(ProducerId(maker), seq), dst, payload, its_number, None, None, depends)
+    if last > NUMBER_MAX:
+        return None
+    return Message(_as_tuple(MessageId, mid), dst, payload, its_number, None, None, depends)
 
 
 def _message(value: Any, name: str) -> Message:
@@ -261,6 +268,21 @@ def _message(value: Any, name: str) -> Message:
     return message
 
 
+def plain_start(kind: Callable[..., _Value]) -> Quick:
+    """Reads the fields of a START (`kind` is its class) as `plain_proposal` does those of a proposal."""
+
+    def read(items: tuple[Any, ...]) -> _Value | None:
+        if len(items) != 4:
+            return None
+        _, value, floor, epoch = items
+        if type(floor) is not int or type(epoch) is not int or not 0 <= floor | epoch <= NUMBER_MAX:
+            return None
+        carried = _plain_message(value)
+        return None if carried is None else kind(carried, floor, epoch)
+
+    return read
+
+
 def plain_proposal(kind: Callable[..., _Value]) -> Quick:
     """Reads the fields of a proposal (`kind` is its class) if they are well-formed: all the same checks, at once.
 
@@ -282,11 +304,8 @@ def plain_proposal(kind: Callable[..., _Value]) -> Quick:
             or type(floor) is not int
             or type(its_digest) is not bytes
             or not (void is None or void is True or void is False)
-            or not 0 <= maker <= NUMBER_MAX
-            or not 1 <= seq <= NUMBER_MAX
-            or not 1 <= sender <= NUMBER_MAX
-            or not 1 <= time <= NUMBER_MAX
-            or not 0 <= floor <= NUMBER_MAX
+            or not 0 <= maker | seq | sender | time | floor <= NUMBER_MAX
+            or not (seq and sender and time)
             or len(its_digest) != DIGEST_BYTES
         ):
             return None
@@ -295,9 +314,7 @@ def plain_proposal(kind: Callable[..., _Value]) -> Quick:
             carried = _plain_message(value)
             if carried is None:
                 return None
-        return kind(
-            MessageId(ProducerId(maker), seq), GroupId(sender), time, void, floor, its_digest, carried
-        )
+        return kind(_as_tuple(MessageId, mid), sender, time, void, floor, its_digest, carried)
 
     return read
 
@@ -352,10 +369,18 @@ view: Final = Form(_view, pack_view)
 class _Shape:
     kind: int
     value: type[Any]
-    names: tuple[str, ...]
-    forms: tuple[Form, ...]
+    fields: Callable[[Any], tuple[Any, ...]]
+    packs: tuple[tuple[int, Callable[[Any], Any]], ...]
+    """Fields that are not packed as they are: where they stand in the array, and how."""
     checks: tuple[tuple[Unpack, str], ...]
     """For each field: its check, and what it is called where it is wrong."""
+
+
+def _fields_of(names: tuple[str, ...]) -> Callable[[Any], tuple[Any, ...]]:
+    if len(names) == 1:
+        (name,) = names
+        return lambda value: (getattr(value, name),)
+    return attrgetter(*names)
 
 
 class Layouts(Generic[_Value]):
@@ -369,7 +394,7 @@ class Layouts(Generic[_Value]):
     ) -> None:
         """`quick`: by kind, what reads most arrays of it faster, and nothing that the forms would refuse."""
         self._what = what
-        self._quick = quick or {}
+        self._quick: Mapping[Any, Quick] = quick or {}
         self._by_kind: dict[int, _Shape] = {}
         self._by_class: dict[type[Any], _Shape] = {}
         for kind, (value, forms) in shapes.items():
@@ -378,16 +403,32 @@ class Layouts(Generic[_Value]):
             checks = tuple(
                 (form.unpack, f"{value.__name__}.{name}") for form, name in zip(forms, names, strict=True)
             )
-            shape = _Shape(kind, value, names, forms, checks)
+            packs = tuple((at, form.pack) for at, form in enumerate(forms, 1) if form.pack is not None)
+            shape = _Shape(kind, value, _fields_of(names), packs, checks)
             self._by_kind[kind] = self._by_class[value] = shape
 
     def pack(self, value: _Value) -> list[Any]:
         shape = self._by_class[type(value)]
-        packed: list[Any] = [shape.kind]
-        for name, form in zip(shape.names, shape.forms, strict=True):
-            field = getattr(value, name)
-            packed.append(field if form.pack is None else form.pack(field))
+        packed = [shape.kind, *shape.fields(value)]
+        for at, pack in shape.packs:
+            packed[at] = pack(packed[at])
         return packed
+
+    def unpack_all(self, values: Iterable[Any]) -> list[_Value]:
+        """The values of unpacked arrays: as `unpack` of each, with less around those that are read quickly.
+
+        Raises:
+            ProtocolError: see there.
+        """
+        readers, made = self._quick, []
+        for value in values:
+            found: _Value | None = None
+            if type(value) is tuple and value and type(value[0]) is int:
+                quick = readers.get(value[0])
+                if quick is not None:
+                    found = quick(value)
+            made.append(self.unpack(value) if found is None else found)
+        return made
 
     def unpack(self, value: Any, name: str = "") -> _Value:
         """The value of an unpacked array.
@@ -396,19 +437,20 @@ class Layouts(Generic[_Value]):
             ProtocolError: the kind is unknown, or a field is missing, of another type or out of range.
         """
         items = array(value, name or self._what)
-        quick = self._quick.get(items[0]) if items and type(items[0]) is int else None
+        kind = items[0] if items and type(items[0]) is int else None
+        quick = self._quick.get(kind)
         if quick is not None:
             read: _Value | None = quick(items)
             if read is not None:
                 return read
-        shape = self._by_kind.get(items[0]) if items and type(items[0]) is int else None
+        shape = None if kind is None else self._by_kind.get(kind)
         if shape is None:
             raise wrong(
                 f"{self._what} kind",
                 f"one of {sorted(self._by_kind)}; a newer release may know it",
                 items[0] if items else items,
             )
-        array(items, shape.value.__name__, len(shape.forms) + 1)
+        array(items, shape.value.__name__, len(shape.checks) + 1)
         made: _Value = shape.value(
             *[unpack(item, label) for (unpack, label), item in zip(shape.checks, items[1:], strict=True)]
         )

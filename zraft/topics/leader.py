@@ -30,7 +30,7 @@ from zraft.topics.messages import (
 )
 from zraft.topics.partition import NO_ROW, Partition
 from zraft.topics.pending import Entry
-from zraft.topics.resending import Resending
+from zraft.topics.resending import AT_ONCE, Resending
 from zraft.topics.rows import FAILED
 from zraft.topics.stamps import BEGINNING, FinalTime, MessageId
 
@@ -52,12 +52,16 @@ class PartitionLeader:
         self._of_producer: Counter[ProducerId] = Counter()
         self._remotes: set[tuple[MessageId, GroupId]] = set()
         self._settling: dict[GroupId, FinalTime] = {}
+        self._owed: dict[GroupId, FinalTime | None] = {}
+        """What each group's floor was waited for when they were last asked."""
         self._viewing = 0
         self._needed = 0
         self._advancing = 0
         self._reported: Report | None = None
         self._report_wanted = True
         self._resending = Resending(self.settings.resend_ticks, self.settings.resend_ticks_max)
+        self._timed: tuple[Entry, int] | None = None
+        """A message, and when it was said: how long answers take is measured on one at a time."""
         self._commands: list[Command] = []
         self._messages: dict[GroupId, list[GroupMessage]] = {}
         self._reports: list[Report] = []
@@ -255,24 +259,25 @@ class PartitionLeader:
             self._commands.append(Settled(sender, floor))
 
     def _propose(self, to: GroupId, entry: Entry, *, with_payload: bool = False) -> None:
+        self._send(to, self._proposal(entry, with_payload=with_payload))
+
+    def _proposal(self, entry: Entry, *, with_payload: bool = False) -> Propose:
+        """What this group says of a message, the same to all of its destinations."""
         message = entry.message
         row = self.partition.rows.get(message.mid.producer, NO_ROW)
         condition = message.condition
         at_home = condition is not None and condition.home == self.group
         whole = with_payload or len(message.payload) <= self.settings.inline_bytes_max
         settled = message.mid not in self.partition.pending
-        self._send(
-            to,
-            Propose(
-                message.mid,
-                self.group,
-                entry.time,
-                entry.void if at_home else None,
-                row.floor,
-                entry.digest,
-                # Who asks for the proposal of what is delivered here has begun it, or it would not be delivered.
-                message if whole and not settled else None,
-            ),
+        return Propose(
+            message.mid,
+            self.group,
+            entry.time,
+            entry.void if at_home else None,
+            row.floor,
+            entry.digest,
+            # Who asks for the proposal of what is delivered here has begun it, or it would not be delivered.
+            message if whole and not settled else None,
         )
 
     def _send(self, to: GroupId, message: GroupMessage) -> None:
@@ -288,6 +293,9 @@ class PartitionLeader:
         for entry in applied.begun:
             if len(entry.message.destinations) > 1:
                 self._announce(entry, told_all=entry.mid in began_here)
+        if self._timed is not None and self._timed[0].final is not None:
+            self._resending.took(self._now - self._timed[1])
+            self._timed = None
         if self.settings.exchange is Exchange.ENTRY:
             for entry in applied.fixed:
                 self._pass_on(entry)
@@ -305,12 +313,19 @@ class PartitionLeader:
         mid = entry.mid
         relayed = mid in self._relayed
         self._relayed.discard(mid)
+        proposal = self._proposal(entry, with_payload=relayed)
         for group in self._told_first(entry.message, told_all=told_all and not relayed):
             if group != self.group:
-                self._propose(group, entry, with_payload=relayed)
+                self._send(group, proposal)
         if mid in self.partition.pending:
             self._reply(mid, Answer.ACCEPTED, 0)
             self._resending.add(mid, self._now)
+            self._time(entry)
+
+    def _time(self, entry: Entry) -> None:
+        """Measure on this one, unless another one is under way; on one that takes for ever, no longer."""
+        if self._timed is None or self._now - self._timed[1] > self.settings.resend_ticks_max:
+            self._timed = entry, self._now
 
     def _told_first(self, message: Message, *, told_all: bool) -> Sequence[GroupId]:
         if self.settings.exchange is Exchange.ALL:
@@ -375,8 +390,7 @@ class PartitionLeader:
         self._resend()
         settings = self.settings
         if self._passed(before, settings.floor_ticks):
-            for group in list(self.partition.settled.awaited()):
-                self._send(group, FloorReport(self.group, self.partition.floor, wanted=True))
+            self._ask_floors()
         if self._passed(before, settings.advance_ticks):
             self._advance()
         if self._passed(before, settings.report_ticks):
@@ -401,19 +415,38 @@ class PartitionLeader:
         return min(due, default=None)
 
     def _resend(self) -> None:
+        """Say again what is pending to whoever has not proposed.
+
+        Who has proposed has begun the message, and asks for this group's proposal if it lacks that. So one that only waits
+        for its turn is not repeated. The first time that a new leader says it, it is said to all: who asked, asked the
+        last one.
+        """
         for mid, interval in self._resending.due(self._now, self.settings.resends_per_tick_max):
             entry = self.partition.pending.entries.get(mid)
-            if entry is None:
+            if entry is None or (entry.final is not None and interval != AT_ONCE):
                 continue
             told = self._told.get(mid, ())
             for group in entry.message.destinations:
                 if group == self.group:
                     continue
-                if group not in told:
+                lacks = group not in entry.proposals
+                if group not in told and (lacks or interval == AT_ONCE):
                     self._propose(group, entry)
-                if group not in entry.proposals:
+                if lacks:
                     self._send(group, Query(mid, self.group))
             self._resending.again(mid, self._now, interval)
+
+    def _ask_floors(self) -> None:
+        """Ask those whose floor is waited for.
+
+        Whoever is asked learns this group's floor by that. So of two that wait for each other, as destinations of one
+        message do, the one with the smaller number asks; the other one only if it has waited since it last looked.
+        """
+        settled, before = self.partition.settled, self._owed
+        self._owed = {group: settled.first_owed(group) for group in settled.awaited()}
+        for group, owed in self._owed.items():
+            if self.group < group or before.get(group) == owed:
+                self._send(group, FloorReport(self.group, self.partition.floor, wanted=True))
 
     def _advance(self) -> None:
         """Log an ADVANCE if somebody needs it and it would change anything; otherwise look again later."""

@@ -7,6 +7,7 @@ from typing import Final
 
 from attrs import field, frozen
 
+from zraft.frozen import statically_frozen
 from zraft.ids import GroupId, ProducerId
 from zraft.topics.stamps import MessageId, Stamp
 
@@ -42,7 +43,7 @@ class Condition:
     following: int
 
 
-@frozen
+@statically_frozen
 class Message:
     """A message, the same at all its destinations.
 
@@ -90,7 +91,7 @@ class Outcome(Enum):
     """Its condition did not hold: ordered like any other, delivered nowhere."""
 
 
-@frozen
+@statically_frozen
 class Delivery:
     """What consumers read. `offset` counts a partition's deliveries from 0, `position` its commands (D-16)."""
 

@@ -6,13 +6,14 @@ from enum import Enum
 
 from attrs import frozen
 
+from zraft.frozen import statically_frozen
 from zraft.ids import GroupId, ProducerId
 from zraft.topics.message import Message
 from zraft.topics.stamps import FinalTime, MessageId
 from zraft.topics.view import AnyView
 
 
-@frozen
+@statically_frozen
 class Propose:
     """`sender`'s committed proposal for a message, to another destination. `message` only if that may lack it."""
 
@@ -33,7 +34,7 @@ class NeedPayload:
     sender: GroupId
 
 
-@frozen
+@statically_frozen
 class Query:
     """`sender` lacks the receiver's proposal for a message."""
 
@@ -41,7 +42,7 @@ class Query:
     sender: GroupId
 
 
-@frozen
+@statically_frozen
 class Told:
     """`sender` has the receiver's proposal for a message in its log. Only stops repeats (D-8a)."""
 
@@ -85,7 +86,7 @@ class Report:
     deleting: tuple[GroupId, ...] = ()
 
 
-@frozen
+@statically_frozen
 class StartRequest:
     """A producer to a destination. `relayed`: it told this destination only, which passes the payload on."""
 
@@ -112,7 +113,7 @@ class Answer(Enum):
     """Too much is pending; the leader took nothing."""
 
 
-@frozen
+@statically_frozen
 class Reply:
     """A destination's leader to a producer.
 

@@ -108,13 +108,13 @@ class Partition:
 
     def _apply(self, command: Command) -> None:
         match command:
+            case Remote():  # most are
+                self._remote(command)
+                self._raise_floor(command.mid[0], command.floor)
             case Start(message, floor, epoch):
                 if self.admits(message, floor, epoch):
                     self._begin(message)
-                self._raise_floor(message.mid.producer, floor)
-            case Remote():
-                self._remote(command)
-                self._raise_floor(command.mid.producer, command.floor)
+                self._raise_floor(message.mid[0], floor)
             case Advance(time):
                 self._advance(time)
             case Settled(group, floor):
@@ -131,10 +131,11 @@ class Partition:
 
     def known(self, mid: MessageId) -> bool:
         """Begun here, or decided, or of a producer whose messages are all decided: not to be begun again (D-8a)."""
-        row = self.rows.get(mid.producer)
-        if row is not None and row.decided(mid.seq):
+        producer, seq = mid
+        row = self.rows.get(producer)
+        if row is not None and row.decided(seq):
             return True
-        return mid in self.pending or mid in self.settled or self.retired(mid.producer)
+        return mid in self.pending.entries or mid in self.settled.entries or self.retired(producer)
 
     def verdict(self, message: Message, floor: int, epoch: int) -> Verdict:
         """Judge a START by this group's log alone (D-9a). A refusal for good comes before "not yet" (D-18)."""
@@ -243,14 +244,15 @@ class Partition:
             entry = self.pending.entries[remote.mid]
         if entry.digest != remote.digest:
             self.conflicts += 1
-        if remote.sender not in entry.message.destinations or remote.sender == self.group:
+        sender = remote.sender
+        if sender not in entry.message.destinations or sender == self.group:
             return
-        held = entry.proposals.get(remote.sender)
+        held = entry.proposals.get(sender)
         if held is None:
-            self.pending.proposed(entry, remote.sender, remote.time)
+            self.pending.proposed(entry, sender, remote.time)
         elif held != remote.time:
             raise BrokenGroupError(
-                f"group {self.group}: group {remote.sender} proposed {held} and now {remote.time} for message "
+                f"group {self.group}: group {sender} proposed {held} and now {remote.time} for message "
                 f"{remote.mid.seq} of producer {remote.mid.producer}; it lost a part of its log: stop its servers "
                 "and compare their data directories with a backup"
             )
@@ -276,10 +278,15 @@ class Partition:
 
     def final_time(self, proposals: dict[GroupId, int]) -> FinalTime:
         """The same at all destinations, and of no other message: a group proposes each time once."""
-        return max(FinalTime(time, group) for group, time in proposals.items())
+        largest, by = 0, GroupId(0)
+        for group, time in proposals.items():
+            if time > largest or (time == largest and group > by):
+                largest, by = time, group
+        return FinalTime(largest, by)
 
     def _raise_clock(self, time: int) -> None:
-        self.clock = max(self.clock, time)
+        if time > self.clock:
+            self.clock = time
 
     def _deliver(self) -> None:
         while (entry := self.pending.pop_deliverable()) is not None:
@@ -295,7 +302,7 @@ class Partition:
                 self.rows[entry.mid.producer].queued -= 1
             self._settle(entry)
             self._record(entry, Stamp(*final, 0, GroupId(0)))
-            if entry.mid in self.settled:
+            if entry.waiting:
                 # Whoever still asks for it has begun it, and so has the payload.
                 entry.message = without_payload(entry.message)
 
@@ -334,13 +341,12 @@ class Partition:
     # -- forgetting
 
     def _settle(self, entry: Entry) -> None:
-        entry.waiting = {
-            group
-            for group in entry.message.destinations
-            if group != self.group and not self.view.removed(group)
-        }
+        waiting = entry.waiting = set(entry.message.destinations)
+        waiting.discard(self.group)
+        if not self.view.groups.issuperset(waiting):
+            waiting.difference_update([group for group in waiting if self.view.removed(group)])
         self.settled.keep(entry, self.floors)
-        if entry.mid not in self.settled:
+        if not entry.waiting:
             self._done(entry)
 
     def _reached(self, group: GroupId, floor: FinalTime) -> None:
@@ -357,7 +363,7 @@ class Partition:
     def _raise_floor(self, producer: ProducerId, floor: int) -> None:
         """Never makes a row: a late message of a retired producer must leave nothing behind (D-8b)."""
         row = self.rows.get(producer)
-        if row is not None:
+        if row is not None and floor > row.floor:
             row.raise_floor(floor)
 
     def _on_view(self, view: AnyView) -> None:

@@ -23,10 +23,11 @@ class Entry:
     has spoken. `waiting`, once delivered: destinations whose floor may still be below `final`. `began_ms`: log time.
     """
 
-    __slots__ = ("began_ms", "digest", "final", "message", "proposals", "time", "void", "waiting")
+    __slots__ = ("began_ms", "digest", "final", "message", "mid", "proposals", "time", "void", "waiting")
 
     def __init__(self, message: Message, digest: bytes, time: int, void: bool | None, began_ms: int) -> None:
         self.message = message
+        self.mid = message.mid
         self.digest = digest
         self.time = time
         self.proposals: dict[GroupId, int] = {}
@@ -34,10 +35,6 @@ class Entry:
         self.final: FinalTime | None = None
         self.waiting: set[GroupId] = set()
         self.began_ms = began_ms
-
-    @property
-    def mid(self) -> MessageId:
-        return self.message.mid
 
 
 class Pending:
@@ -56,17 +53,19 @@ class Pending:
 
     def add(self, entry: Entry) -> None:
         """Proposals of this group ascend, so the order of adding is the order of `time`."""
-        message = entry.message
+        message, awaited = entry.message, self.awaited
         assert not self._started or entry.time > self._started[-1].time, f"{entry.time} is not a new time"
-        self.entries[message.mid] = entry
+        self.entries[entry.mid] = entry
         self._started.append(entry)
-        heappush(self._heap, (entry.time, self._group, message.mid))
+        heappush(self._heap, (entry.time, self._group, entry.mid))
         self.payload_bytes += len(message.payload)
-        self.awaited.update(group for group in message.destinations if group not in entry.proposals)
+        for group in message.destinations:
+            if group not in entry.proposals:
+                awaited[group] = awaited.get(group, 0) + 1
 
     def proposed(self, entry: Entry, sender: GroupId, time: int) -> None:
         entry.proposals[sender] = time
-        _less(self.awaited, sender)
+        _less(self.awaited, (sender,))
 
     def pop_deliverable(self) -> Entry | None:
         """Take out the first in order, if its final time is known."""
@@ -122,13 +121,17 @@ class Settled:
         """
         final = entry.final
         assert final is not None
-        entry.waiting = {group for group in entry.waiting if floors.get(group, BEGINNING) < final}
+        if floors:
+            entry.waiting = {group for group in entry.waiting if floors.get(group, BEGINNING) < final}
         if not entry.waiting:
             return
         self.newest_final = final
         self.entries[entry.mid] = entry
         for group in entry.waiting:
-            self._owed.setdefault(group, deque()).append(entry)
+            owed = self._owed.get(group)
+            if owed is None:
+                owed = self._owed[group] = deque()
+            owed.append(entry)
 
     def reached(self, group: GroupId, floor: FinalTime) -> Iterator[Entry]:
         """`group` has delivered everything up to `floor`; yields what thereby is everywhere."""
@@ -182,19 +185,24 @@ class Involved:
 
     def began(self, message: Message) -> None:
         self.of_producer[message.mid.producer] += 1
-        self.to_group.update(message.destinations)
+        to_group = self.to_group
+        for group in message.destinations:
+            # `Counter.update` takes longer than this for as many as a message has destinations.
+            to_group[group] = to_group.get(group, 0) + 1
 
     def ended(self, message: Message) -> None:
-        _less(self.of_producer, message.mid.producer)
-        for group in message.destinations:
-            _less(self.to_group, group)
+        _less(self.of_producer, (message.mid.producer,))
+        _less(self.to_group, message.destinations)
 
 
 _Key = TypeVar("_Key")
 
 
-def _less(counter: Counter[_Key], key: _Key) -> None:
+def _less(counter: Counter[_Key], keys: Iterable[_Key]) -> None:
     """Counters keep what fell to zero, and groups and producers come and go for ever."""
-    counter[key] -= 1
-    if not counter[key]:
-        del counter[key]
+    for key in keys:
+        left = counter[key] - 1
+        if left:
+            counter[key] = left
+        else:
+            del counter[key]

@@ -160,7 +160,9 @@ class Producer:
         left = [group for group in message.destinations if not self.table.removed(group)]
         request = StartRequest(message, self.floor, opened.epoch, self.reach is Reach.ONE)
         if self.reach is Reach.ALL:
-            return [(group, request) for group in left]
+            # Who has said what became of it need not be asked again, unless all have: then some other group is removed.
+            asked = [group for group in left if opened.answers.get(group) not in _DECIDED] or left
+            return [(group, request) for group in asked]
         after = message.after
         named = [group for group in left if after is None or group in after.destinations]
         fresh = [group for group in left if opened.answers.get(group) is not Answer.STALE]

@@ -67,7 +67,7 @@ class LoggedView:
 
     def retired(self, producer: ProducerId) -> bool:
         """Closed, and nothing of it pending anywhere; told without remembering it."""
-        return producer <= self.position and not self.names(producer)
+        return producer <= self.position and producer not in self.producers and producer not in self.closed
 
     def names(self, producer: ProducerId) -> bool:
         return producer in self.producers or producer in self.closed

@@ -1,8 +1,8 @@
 """Which messages of a producer go to which groups now, the first time or again: a schedule around its decisions. Pure.
 
 Times are seconds of any monotonic clock, handed in. A message is repeated until it is decided; how soon depends on what
-was heard: at once where another leader was named, soon where the group was busy or asked to wait, and at growing intervals
-where nothing was heard.
+was heard: at once to a group of which another leader was named, soon to one that was busy or asked to wait, at growing
+intervals to all where nothing was heard, and not while destinations still say that they have it.
 """
 
 from __future__ import annotations
@@ -28,15 +28,23 @@ REFUSED_S: Final = 0.05
 """After a server that does not lead and knows nobody who does."""
 NEVER: Final = float("inf")
 
+_UNDER_WAY: Final = frozenset((Answer.ACCEPTED, Answer.DELIVERED, Answer.FAILED, Answer.DECIDED))
+
 
 class _State:
     """When a message is due, and how often it was asked to wait."""
 
-    __slots__ = ("due", "interval", "message", "waits")
+    __slots__ = ("due", "heard", "interval", "message", "repeat", "sooner", "waits")
 
     def __init__(self, due: float, message: Message, interval: float) -> None:
         self.due = due
         self.interval = interval
+        self.repeat = due
+        """When it is due to all its destinations."""
+        self.sooner: set[GroupId] = set()
+        """Those to which it is due before."""
+        self.heard: float | None = None
+        """When a destination last said that it has it, since it was said last."""
         self.waits = 0
         self.message = message
 
@@ -87,9 +95,17 @@ class Dispatch:
 
     def take(self, now: float) -> list[Batch]:
         """What is to be said now. What is taken is due again after an interval, each longer than the one before."""
-        due: list[int] = []
+        due: set[int] = set()
         while (at := self.next_due) is not None and at <= now:
-            due.append(heapq.heappop(self._heap)[1])
+            seq = heapq.heappop(self._heap)[1]
+            state = self._states[seq]
+            if state.heard is None or now < state.repeat:
+                due.add(seq)
+            else:
+                # It is under way: said again only if nothing more is heard for as long.
+                state.repeat = max(now, state.heard + state.interval)
+                state.heard = None
+                self._set_due(seq, state, state.repeat)
         found: dict[GroupId, list[StartRequest]] = {}
         for seq in sorted(due):
             state = self._states[seq]
@@ -98,8 +114,14 @@ class Dispatch:
                 state.due = NEVER
                 self._held.add(seq)
                 continue
-            self._set_due(seq, state, now + state.interval)
-            state.interval = min(2 * state.interval, REPEAT_S_MAX)
+            some = [one for one in requests if one[0] in state.sooner] if now < state.repeat else []
+            state.sooner.clear()
+            if some:
+                requests = some
+            else:
+                state.repeat, state.heard = now + state.interval, None
+                state.interval = min(2 * state.interval, REPEAT_S_MAX)
+            self._set_due(seq, state, state.repeat)
             for group, request in requests:
                 found.setdefault(group, []).append(request)
         return [Batch(group, tuple(batch)) for group, batch in found.items()]
@@ -108,6 +130,7 @@ class Dispatch:
         """Whoever is asked for this group now may not have heard what was said before."""
         for seq, state in self._states.items():
             if now < state.due < NEVER and group in state.message.destinations:
+                state.sooner.add(group)
                 self._set_due(seq, state, now)
 
     def on_reply(self, reply: Reply, now: float) -> list[Ended]:
@@ -119,12 +142,16 @@ class Dispatch:
         state = self._states.get(reply.mid.seq)
         if state is None:
             return []
-        if reply.answer in (Answer.RETRY, Answer.BUSY):
+        if reply.answer in _UNDER_WAY:
+            state.heard = now
+        elif reply.answer in (Answer.RETRY, Answer.BUSY):
             wait = min(SOON_S * (1 << min(state.waits, 8)), SOON_S_MAX)
             state.waits += 1
+            state.sooner.add(reply.sender)
             self._set_due(reply.mid.seq, state, min(state.due, now + wait))
         elif reply.answer is Answer.STALE:
-            self._set_due(reply.mid.seq, state, min(state.due, now + SOON_S))
+            state.repeat = min(state.repeat, now + SOON_S)
+            self._set_due(reply.mid.seq, state, min(state.due, state.repeat))
         return []
 
     def ended(self, ended: Collection[Ended], now: float) -> None:

@@ -83,6 +83,28 @@ def test_what_is_decided_is_not_said_again_and_frees_its_bytes(sender: Sender) -
     assert sender.dispatch.pending_bytes == 0
 
 
+def test_what_is_under_way_is_said_again_only_if_nothing_more_is_heard_and_not_to_who_has_decided(
+    sender: Sender,
+) -> None:
+    message = sender.send(0, A, B)
+    sender.taken(0)
+    sender.reply(message, Answer.ACCEPTED, 0.5)
+    sender.reply(message, Answer.DELIVERED, 0.75)
+    assert sender.taken(REPEAT_S) == {}
+    interval = 2 * REPEAT_S
+    assert sender.dispatch.next_due == 0.75 + interval
+    assert sender.taken(0.75 + interval) == {B: [1]}
+    assert sender.taken(0.75 + 3 * interval) == {B: [1]}, "nothing was heard of that"
+
+
+def test_who_asks_to_wait_is_asked_again_though_another_destination_has_it(sender: Sender) -> None:
+    message = sender.send(0, A, B)
+    sender.taken(0)
+    sender.reply(message, Answer.RETRY, 0.1, sender=B)
+    sender.reply(message, Answer.ACCEPTED, 0.1)
+    assert sender.taken(0.1 + SOON_S) == {B: [1]}
+
+
 @pytest.mark.parametrize("answer", [Answer.RETRY, Answer.BUSY])
 def test_who_is_asked_to_wait_asks_again_soon_and_then_less_often(sender: Sender, answer: Answer) -> None:
     message = sender.send(0, A)
@@ -105,8 +127,8 @@ def test_a_new_leader_is_told_what_goes_to_its_group_and_nothing_else(sender: Se
     sender.send(0, A, B)
     sender.taken(0)
     sender.dispatch.again(B, 0.1)
-    # The message to both is said to both: a destination knows it, or learns it.
-    assert sender.taken(0.1) == {B: [2, 3], A: [3]}
+    assert sender.taken(0.1) == {B: [2, 3]}
+    assert sender.taken(REPEAT_S) == {A: [1, 3], B: [2, 3]}, "what nothing was heard of is still due to all"
 
 
 def test_a_message_behind_another_one_is_tried_at_once_when_that_is_decided(sender: Sender) -> None:

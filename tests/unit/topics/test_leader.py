@@ -112,6 +112,101 @@ def test_what_nobody_has_confirmed_is_said_again_at_growing_intervals() -> None:
     assert ticks == [2, 4, 8, 16, 24]
 
 
+def test_what_waits_only_for_its_turn_is_not_said_again() -> None:
+    led = Led()
+    first, second = message(1, A, C), message(2, A, B)
+    led.start(first)
+    led.start(second)
+    led.commit()
+    led.hear(propose(second, B, 1, whole=False))
+    led.commit()
+    assert second.mid in led.state.pending, "the first one is before it"
+    led.heard(B)
+    led.heard(C)
+    led.tick(20)
+    assert led.heard(B) == []
+    assert set(led.heard(C)) == {"Propose", "Query"}
+
+
+def test_who_has_proposed_is_not_told_again_and_asks_for_what_it_lacks() -> None:
+    led = Led()
+    mine = message(1, A, B, C)
+    led.start(mine)
+    led.commit()
+    led.hear(propose(mine, B, 1, whole=False))
+    led.commit()
+    led.heard(B)
+    led.heard(C)
+    led.tick(2)
+    assert (led.heard(B), led.heard(C)) == ([], ["Propose", "Query"])
+    led.hear(Query(mine.mid, B))
+    assert led.heard(B) == ["Propose"]
+    successor = Led(led.state)
+    successor.tick()
+    assert successor.heard(B) == ["Propose"], "who asked, asked the last leader"
+
+
+def answered_after(led: Led, seq: int, ticks: int) -> None:
+    mine = message(seq, A, B)
+    led.start(mine)
+    led.commit()
+    led.leader.tick(ticks)
+    led.hear(propose(mine, B, led.state.clock, whole=False))
+    led.commit()
+
+
+def first_repeat(led: Led, seq: int) -> int:
+    led.start(message(seq, A, B))
+    led.commit()
+    led.heard(B)
+    for tick in range(1, 100):
+        led.tick()
+        if "Propose" in led.heard(B):
+            return tick
+    raise AssertionError("it was not said again")
+
+
+def test_nothing_is_said_again_before_an_answer_can_be_there() -> None:
+    settings = LeaderSettings(resend_ticks=2, resend_ticks_max=64, floor_ticks=1000, report_ticks=1000)
+    slow = Led(partition(window=1000), settings)
+    for seq in range(1, 20):
+        answered_after(slow, seq, 10)
+    assert 10 < first_repeat(slow, 20) < 20
+    assert first_repeat(Led(settings=settings), 1) == 2
+    for seq in range(21, 80):
+        answered_after(slow, seq, 2)
+    assert first_repeat(slow, 80) <= 4, "it follows the other way, too"
+
+
+def test_what_was_said_when_answers_came_sooner_waits_as_well() -> None:
+    led = Led(settings=LeaderSettings(resend_ticks=2, resend_ticks_max=64, floor_ticks=1000))
+    answered_after(led, 1, 1)
+    led.start(message(2, A, B))
+    led.start(message(3, A, B))
+    led.commit()
+    led.leader.tick(1)
+    for _ in range(8):
+        led.leader._resending.took(20)
+    led.heard(B)
+    led.tick(10)
+    assert led.heard(B) == []
+    led.tick(60)
+    assert led.heard(B).count("Propose") >= 2
+
+
+def test_a_destination_that_is_down_does_not_slow_what_goes_to_others() -> None:
+    settings = LeaderSettings(resend_ticks=2, resend_ticks_max=8, floor_ticks=1000, report_ticks=1000)
+    led = Led(partition(window=1000), settings)
+    led.start(message(1, A, C))
+    led.commit()
+    led.leader.tick(100)
+    for seq in range(2, 10):
+        answered_after(led, seq, 1)
+    led.hear(propose(message(1, A, C), C, 1, whole=False))
+    led.commit()
+    assert first_repeat(led, 10) <= 4
+
+
 def test_told_ends_the_proposing_and_a_proposal_ends_the_asking() -> None:
     led = Led()
     mine = message(1, A, B)
@@ -208,6 +303,28 @@ def test_a_floor_is_logged_once_and_only_if_something_goes_by_it() -> None:
     assert led.logged == [Settled(B, FinalTime(5, B))]
     led.commit()
     assert not led.state.settled
+
+
+def test_of_two_that_wait_for_each_others_floor_one_asks_and_the_other_only_if_that_does_not_come() -> None:
+    first, second = Led(partition(A)), Led(partition(B))
+    mine = message(1, A, B)
+    apply(first.state, start(mine), remote(mine, B, 1))
+    apply(second.state, start(mine), remote(mine, A, 1))
+    second.tick()
+    assert second.heard(A) == [], "it will be asked, and told by that"
+    second.tick()
+    assert second.heard(A) == ["FloorReport"]
+    first.tick()
+    (asked,) = first.said.pop(B)
+    assert isinstance(asked, FloorReport)
+    assert asked.wanted
+    second.hear(asked)
+    second.commit()
+    (told,) = second.said.pop(A)
+    first.hear(told)
+    first.commit()
+    assert not first.state.settled
+    assert not second.state.settled
 
 
 def test_need_is_met_by_one_advance_even_if_the_first_came_to_less() -> None:

@@ -129,6 +129,22 @@ def test_nobody_left_to_ask_is_unknown() -> None:
     assert p.floor == 1
 
 
+def test_who_has_told_the_outcome_is_not_asked_again() -> None:
+    p = producer()
+    m = p.multicast([A, B])
+    p.on_reply(reply(m, A, Answer.DELIVERED))
+    assert [to for to, _ in p.requests(1)] == [B]
+
+
+def test_if_only_a_removed_destination_had_not_told_the_others_are_asked_once_more() -> None:
+    p = producer()
+    m = p.multicast([A, B])
+    p.on_reply(reply(m, A, Answer.DELIVERED))
+    p.on_table(Table(30, 1, frozenset((A, C))))
+    assert [to for to, _ in p.requests(1)] == [A]
+    assert endings(p.on_reply(reply(m, A, Answer.DELIVERED))) == [Ending.DELIVERED]
+
+
 def test_a_removed_destination_is_not_waited_for() -> None:
     p = producer()
     m = p.multicast([A, B])

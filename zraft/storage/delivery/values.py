@@ -15,6 +15,8 @@ from typing import Any, Final
 import msgpack
 from attrs import frozen
 
+from zraft.frozen import statically_frozen
+
 DIGEST_BYTES: Final = 16
 PAYLOAD_BYTES_MAX: Final = 32 << 20
 """Of one delivery. A batch of writes is bounded far below this; it bounds what a reader has to hold."""
@@ -31,7 +33,7 @@ class DeliveryFormatError(ValueError):
     """Bytes are not a sequence of deliveries; the caller knows the file and offset and says so."""
 
 
-@frozen
+@statically_frozen
 class Delivery:
     """One message as a partition delivered it.
 
