@@ -11,6 +11,7 @@ from attrs import frozen
 
 from onyxlog.audits.jobs.auditing import Progress, no_progress
 from onyxlog.audits.measurements import Measurements
+from onyxlog.audits.rules.damage import damaged
 from onyxlog.audits.tables import TABLES
 
 if TYPE_CHECKING:
@@ -36,7 +37,7 @@ def load(
     *,
     progress: Progress = no_progress,
 ) -> Loaded:
-    """Read everything below the paths, truncated entries included, into `directory`.
+    """Read everything below the paths, truncated entries included, into `directory`; of damaged files what is whole.
 
     Raises:
         AuditError: nothing of ours is below the paths.
@@ -51,6 +52,7 @@ def load(
         progress(done, len(TABLES), f"reading {name}")
         target = str(directory / name)
         reader = spark.read.format("zraft").option("table", name).option("entries", "written")
+        reader.option("damage", "stop")
         reader.option("paths", json.dumps(list(paths))).load().write.mode("overwrite").parquet(target)
         frames[name] = spark.read.parquet(target)
         counts[name] = frames[name].count()
@@ -60,11 +62,16 @@ def load(
             .option("table", "entries")
             .option("entries", "live")
             .option("group", "0")
+            .option("damage", "stop")
         )
         frames["entry_payloads"] = (
             reader.option("payloads", "true").option("paths", json.dumps(list(paths))).load()
         )
         counts["entry_payloads"] = counts["entries"]
+    hurt = [row.asDict() for row in frames["files"].where("damage IS NOT NULL").collect()]
+    for name, condition in damaged(TABLES["files"].rows(hurt)).conditions().items():
+        frames[name] = frames[name].where(condition)
+        counts[name] = frames[name].count()
     parallel = spark.sparkContext.defaultParallelism
     wanted = max(parallel, max(counts.values()) // ROWS_PER_PARTITION + 1)
     spark.conf.set("spark.sql.shuffle.partitions", str(wanted))

@@ -14,7 +14,7 @@ from onyxlog.audits.source.entry_rows import COMMANDS, entry_values
 from onyxlog.audits.source.following import PlacedFrame, Position
 from onyxlog.audits.source.partition_rows import claim_values, multicast_values
 from onyxlog.audits.source.published import published_values
-from onyxlog.audits.source.server_log import Span, fields_of
+from onyxlog.audits.source.server_log import Span, fields_of, record_of
 from onyxlog.audits.source.survey import Cut, Spot, Survey
 from onyxlog.audits.tables.placed import Standing
 from zraft.errors import StorageError
@@ -22,7 +22,7 @@ from zraft.storage.durable import reading
 from zraft.storage.errors import CorruptionError
 from zraft.storage.filesystem import FileSystem
 from zraft.storage.frames import HEADER_BYTES, FrameReader, decode_header
-from zraft.storage.records import RecordReader, decode_record, is_entry
+from zraft.storage.records import RecordReader, is_entry
 
 WAL_TABLES: Final = frozenset({"entries", "commands", "multicast", "claims"})
 """Those that are made where the log is read; others are few and come from planning."""
@@ -112,7 +112,7 @@ class _Rows:
         oldest = self._oldest and placed.is_base
         for fields in fields_of(self._records, placed):
             if not is_entry(fields):
-                survey.take(decode_record(fields), spot, oldest=oldest)
+                survey.take(record_of(fields, placed), spot, oldest=oldest)
                 continue
             group = fields[1]
             previous, durable = survey.before(group)
