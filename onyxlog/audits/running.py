@@ -55,7 +55,7 @@ def run(
 ) -> Findings:
     """Raises AuditError: a path is not there, or holds nothing that can be audited."""
     began, started = clock(), now()
-    measurements = read_measurements(asked.results) if asked.results else Measurements((), ())
+    measurements = read_measurements(asked.results) if asked.results else Measurements()
     with ExitStack() as stack:
         directory = asked.tables or Path(
             stack.enter_context(tempfile.TemporaryDirectory(prefix="onyxlog-audit-"))
@@ -81,7 +81,7 @@ def run(
         counts=loaded.counts,
         rules=rule_results(asked.rules, checks),
         figures=figures,
-        thesis=thesis_tables(measurements.tests, measurements.trials) if asked.results else None,
+        thesis=thesis_tables(measurements) if asked.results else None,
     )
 
 

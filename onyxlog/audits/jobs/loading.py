@@ -44,10 +44,9 @@ def load(
     """
     from onyxlog.audits.jobs.frames import frames_of_rows, registered
 
-    frames = frames_of_rows(
-        spark, {"measured_tests": measurements.tests, "measured_trials": measurements.trials}
-    )
-    counts = {"measured_tests": len(measurements.tests), "measured_trials": len(measurements.trials)}
+    measured = measurements.by_table()
+    frames = frames_of_rows(spark, measured)
+    counts = {name: len(rows) for name, rows in measured.items()}
     for done, name in enumerate(TABLES if paths else ()):
         progress(done, len(TABLES), f"reading {name}")
         target = str(directory / name)
