@@ -18,6 +18,7 @@ from onyxlog.audits.jobs.auditing import VIOLATIONS_MAX, Progress, audit, no_pro
 from onyxlog.audits.jobs.loading import load
 from onyxlog.audits.measurements import Measurements, read_measurements
 from onyxlog.audits.report.findings import Findings, rule_results
+from onyxlog.audits.rules.catalogue import RULES
 from onyxlog.audits.rules.check import Rule
 from onyxlog.audits.thesis_tables import thesis_tables
 from zraft import __version__
@@ -60,7 +61,17 @@ def run(
         directory = asked.tables or Path(
             stack.enter_context(tempfile.TemporaryDirectory(prefix="onyxlog-audit-"))
         )
-        loaded = load(spark, asked.paths, measurements, directory, progress=progress)
+        # Without a choice of rules everything is decoded: tables stay for queries, and figures are of all.
+        chosen = asked.tables is None and len(asked.rules) < len(RULES)
+        wanted = {name for rule in asked.rules for check in rule.checks for name in check.tables}
+        loaded = load(
+            spark,
+            asked.paths,
+            measurements,
+            directory,
+            wanted=wanted if chosen else None,
+            progress=progress,
+        )
         checks = audit(
             spark,
             loaded.frames,

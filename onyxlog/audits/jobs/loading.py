@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -19,6 +19,8 @@ if TYPE_CHECKING:
 
 ROWS_PER_PARTITION: Final = 500_000
 """Of a shuffle: what one task sorts in a few hundred megabytes."""
+LARGE: Final = frozenset({"commands", "multicast", "claims", "deliveries", "replica_digests", "histories"})
+"""Tables that are decoded for rules alone: nothing else that is reported is made of them but latencies."""
 
 
 @frozen
@@ -35,9 +37,13 @@ def load(
     measurements: Measurements,
     directory: Path,
     *,
+    wanted: Collection[str] | None = None,
     progress: Progress = no_progress,
 ) -> Loaded:
     """Read everything below the paths, truncated entries included, into `directory`; of damaged files what is whole.
+
+    Args:
+        wanted: tables that will be read; all if None. Those that are small are there in any case.
 
     Raises:
         AuditError: nothing of ours is below the paths.
@@ -47,8 +53,9 @@ def load(
     measured = measurements.by_table()
     frames = frames_of_rows(spark, measured)
     counts = {name: len(rows) for name, rows in measured.items()}
-    for done, name in enumerate(TABLES if paths else ()):
-        progress(done, len(TABLES), f"reading {name}")
+    names = [name for name in TABLES if wanted is None or name not in LARGE or name in wanted] if paths else []
+    for done, name in enumerate(names):
+        progress(done, len(names), f"reading {name}")
         target = str(directory / name)
         reader = spark.read.format("zraft").option("table", name).option("entries", "written")
         reader.option("damage", "stop")
@@ -72,6 +79,6 @@ def load(
         frames[name] = frames[name].where(condition)
         counts[name] = frames[name].count()
     parallel = spark.sparkContext.defaultParallelism
-    wanted = max(parallel, max(counts.values()) // ROWS_PER_PARTITION + 1)
-    spark.conf.set("spark.sql.shuffle.partitions", str(wanted))
+    partitions = max(parallel, max(counts.values()) // ROWS_PER_PARTITION + 1)
+    spark.conf.set("spark.sql.shuffle.partitions", str(partitions))
     return Loaded(registered(frames), counts)

@@ -42,6 +42,9 @@ from zraft.storage.snapshot_format import SnapshotFile
 SURVEYED: frozenset[str] = frozenset({"hard_states", "truncations", "members"})
 """Tables whose rows come out of planning itself: they are few."""
 
+PARTITIONS_TABLES: frozenset[str] = frozenset({"multicast", "claims"})
+"""Of groups other than 0."""
+
 
 @frozen
 class RowsPiece:
@@ -196,6 +199,8 @@ def wal_piece(
 
 def _wal_pieces(options: Options, logs: Sequence[ServerLog], known: dict[int, Committed]) -> Iterator[Piece]:
     for log in logs:
+        if options.table.name in PARTITIONS_TABLES and not _has_partitions(log.survey):
+            continue
         for span in log.spans():
             # Behind damage an entry may have been taken back that nothing proves to be committed.
             sure = log.damaged and options.entries == LIVE
@@ -236,6 +241,11 @@ def surveyed(
             and (options.table.name != "members" or row.standing in wanted)
         ),
     )
+
+
+def _has_partitions(survey: Survey) -> bool:
+    """Or had some that are gone."""
+    return any(survey.standpoints()) or any(cut.group for cut in survey.cuts)
 
 
 def _before_damage(rows: Sequence[HardStateRow]) -> list[HardStateRow]:

@@ -222,3 +222,11 @@ def test_a_path_without_anything_of_ours_is_refused(tmp_path: Path) -> None:
         directories.find([str(tmp_path)])
     with pytest.raises(AuditError, match="no such file"):
         directories.find([str(tmp_path / "missing")])
+
+
+def test_logs_of_group_0_alone_are_not_read_for_what_partitions_wrote(generated: Path, served: Path) -> None:
+    for table in ("multicast", "claims"):
+        options = chosen(generated, table)
+        assert plan(options, directories.find(options.paths)) == []
+        options = chosen(served, table)
+        assert len(plan(options, directories.find(options.paths))) >= 3
