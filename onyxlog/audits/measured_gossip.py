@@ -68,9 +68,7 @@ def pools_of(file: str, run: str, plain: Mapping[str, Any]) -> Iterator[Measured
     """Raises KeyError, TypeError, ValueError: it is not what the program writes."""
     for one in (plain.get("gossip") or {}).get("pools", ()):
         drawn = ((len(pool) // 3, *map(int, pool)) for pool in one["drawn"])
-        figures = {
-            name: float(one[name]) for name in ("degree", "variance", "stream_path", "peer_path")
-        }
+        figures = {name: float(one[name]) for name in ("degree", "variance", "stream_path", "peer_path")}
         yield MeasuredPools(
             file=file,
             run=run,

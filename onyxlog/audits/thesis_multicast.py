@@ -1,4 +1,4 @@
-"""The AtomicKafka thesis' tables 5.1 to 5.6 beside what comes of raw results; and what its own figures say of each other. Pure.
+"""The AtomicKafka thesis' tables 5.1 to 5.6: beside raw results, and what its own figures say of each other. Pure.
 
 F. R. Tvedt, Strict ordering guarantees for event-source systems, 2019: five topics, a node each; messages of two clients
 with 20,000 each, but for 5.1; five milliseconds of sleep after each.
@@ -149,7 +149,7 @@ def mixes(cells: Iterable[MeasuredCell], sends: Iterable[MeasuredSends]) -> list
 
 
 def _table_of(cell: MeasuredCell) -> str:
-    """"" if none of the thesis' is of that mix: 5.1 has a producer per topic, the others two."""
+    """ "" if none of the thesis' is of that mix: 5.1 has a producer per topic, the others two."""
     for table, share, *_ in _PUBLISHED:
         producers = TOPICS if table == "5.1" else 2
         if abs(cell.share - share) < 1e-9 and cell.producers == producers:

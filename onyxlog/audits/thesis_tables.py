@@ -1,7 +1,8 @@
 """The headline tables of the theses, recomputed from what was measured (rule S22's other half). Pure.
 
 Zatt's published figures stand beside what comes of our raw results, cell by cell; where a cell was not measured, nothing
-does. Its figures: Accascina, 2017, tables 3.1 and 3.2, and section 3.2 on elections. The other theses' are in modules of their own.
+does. Its figures: Accascina, 2017, tables 3.1 and 3.2, and section 3.2 on elections. The other theses' are in modules of
+their own.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ from typing import Final
 
 from attrs import frozen
 
-from onyxlog.audits.measurements import OK, Measurements, MeasuredTest
+from onyxlog.audits.measurements import OK, MeasuredTest, Measurements
 from onyxlog.audits.rules.published_figures import Elections, elections
 from onyxlog.audits.thesis_gossip import CopyRow, PoolRow, copy_rows, pool_rows
 from onyxlog.audits.thesis_multicast import Mix, PublishedMix, mixes, published_mixes

@@ -53,7 +53,9 @@ def load(
     measured = measurements.by_table()
     frames = frames_of_rows(spark, measured)
     counts = {name: len(rows) for name, rows in measured.items()}
-    names = [name for name in TABLES if wanted is None or name not in LARGE or name in wanted] if paths else []
+    names = (
+        [name for name in TABLES if wanted is None or name not in LARGE or name in wanted] if paths else []
+    )
     for done, name in enumerate(names):
         progress(done, len(names), f"reading {name}")
         target = str(directory / name)

@@ -244,8 +244,9 @@ def _thesis(tables: ThesisTables) -> Iterator[str]:
 def _mixes(tables: ThesisTables) -> Iterator[str]:
     yield "<h2>AtomicKafka's tables 5.1 to 5.6</h2>"
     yield (
-        "<p>Its own figures, recomputed: 3 records for a message to one topic, 35 for one to five, so 120,000 + 32 x for 40,000 "
-        "messages of which x go to all. The records say how many those were; rates and times do not add up to them.</p>"
+        "<p>Its own figures, recomputed: 3 records for a message to one topic, 35 for one to five, so 120,000 + 32 x for "
+        "40,000 messages of which x go to all. The records say how many those were; rates and times do not add up to them."
+        "</p>"
     )
     yield _table(
         (
@@ -254,7 +255,13 @@ def _mixes(tables: ThesisTables) -> Iterator[str]:
         ),
         [
             (
-                *(mix.table, f"{mix.share:.0%}", f"{mix.records:,}", f"{mix.messages:,}", f"{mix.several:,.1f}"),
+                *(
+                    mix.table,
+                    f"{mix.share:.0%}",
+                    f"{mix.records:,}",
+                    f"{mix.messages:,}",
+                    f"{mix.several:,.1f}",
+                ),
                 *(f"{mix.implied_share:.1%}", f"{mix.of_rates:,.0f}", f"{mix.node_mean:.1f}"),
                 "-" if mix.headline is None else f"{mix.headline}",
             )
@@ -270,7 +277,13 @@ def _mixes(tables: ThesisTables) -> Iterator[str]:
             ),
             [
                 (
-                    *(mix.name, mix.table or "-", f"{mix.messages:,}", f"{mix.several:,}", f"{mix.records:,}"),
+                    *(
+                        mix.name,
+                        mix.table or "-",
+                        f"{mix.messages:,}",
+                        f"{mix.several:,}",
+                        f"{mix.records:,}",
+                    ),
                     *(f"{mix.formula:,}", f"{mix.deliveries:,}", f"{mix.per_second:,.1f}"),
                     " / ".join(f"{rate:,.1f}" for rate in mix.per_topic),
                     "-" if mix.times is None else f"{mix.times:,.1f}",
@@ -283,13 +296,31 @@ def _mixes(tables: ThesisTables) -> Iterator[str]:
 def _gossip(tables: ThesisTables) -> Iterator[str]:
     yield "<h2>Gossip: tables 8.1 to 8.6, thesis / from our draws / expected of such draws</h2>"
     yield _table(
-        ("table", "peers", "streams", "degree", "in-degree variance", "path, streams", "path, peers", "connected"),
+        (
+            "table",
+            "peers",
+            "streams",
+            "degree",
+            "in-degree variance",
+            "path, streams",
+            "path, peers",
+            "connected",
+        ),
         [_pool_cells(row) for row in tables.pools],
     )
     if tables.copies:
         yield "<h2>Gossip: tables 8.7 to 8.9, thesis / from our receptions</h2>"
         yield _table(
-            ("table", "hops", "reading", "events", "coverage", "redundancy", "of all receptions", "publications"),
+            (
+                "table",
+                "hops",
+                "reading",
+                "events",
+                "coverage",
+                "redundancy",
+                "of all receptions",
+                "publications",
+            ),
             [
                 (
                     *(row.table, f"{row.hops}", row.reading, f"{row.measured.events:,}"),

@@ -54,9 +54,7 @@ def pools_in(drawn: Sequence[int]) -> Iterator[Arcs]:
     while at < len(drawn):
         count = drawn[at]
         numbers = drawn[at + 1 : at + 1 + 3 * count]
-        yield {
-            (numbers[n], numbers[n + 1]): numbers[n + 2] for n in range(0, 3 * count, 3)
-        }
+        yield {(numbers[n], numbers[n + 1]): numbers[n + 2] for n in range(0, 3 * count, 3)}
         at += 1 + 3 * count
 
 

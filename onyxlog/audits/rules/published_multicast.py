@@ -1,7 +1,8 @@
 """S22: what is published of multicast and gossip follows from what was counted. Pure, and shares nothing with who counted.
 
-Records of the AtomicKafka thesis' optimised algorithm: a message to d topics is written once by its client; from the topic it
-enters by, d - 1 notifications, acknowledgements and decisions, each written and read; d deliveries, each written and read.
+Records of the AtomicKafka thesis' optimised algorithm: a message to d topics is written once by its client; from the
+topic it enters by, d - 1 notifications, acknowledgements and decisions, each written and read; d deliveries, each
+written and read.
 """
 
 from __future__ import annotations

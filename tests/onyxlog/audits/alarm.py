@@ -1,7 +1,7 @@
 """How long an alarm takes: `python -m tests.onyxlog.audits.alarm [--plants 5]`.
 
-Three journals grow by a digest of the state each half a second, as servers write them, and `onyxlog audit-follow` reads along. Now
-and then one of them has another digest: from that note, on the disk, to the line of the alarm is what is printed.
+Three journals grow by a digest of the state each half a second, as servers write them, and `onyxlog audit-follow` reads
+along. Now and then one of them has another digest: from that note, on the disk, to the line of the alarm is what is printed.
 """
 
 from __future__ import annotations

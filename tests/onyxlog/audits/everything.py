@@ -2,9 +2,10 @@
 
     python -m tests.onyxlog.audits.everything --minutes 2 --seed 7 --out DIRECTORY
 
-Producers and consumers, peers that gossip and record, and clients of the ZooKeeper protocol with recorded histories work on three
-servers. It ends in good order, and `onyxlog audit` reads all data directories, recordings and histories. Every rule that such
-data can break must have been judged, and none may be broken. Exit code 0 if so, 1 if not; DIRECTORY keeps it all.
+Producers and consumers, peers that gossip and record, and clients of the ZooKeeper protocol with recorded histories work
+on three servers. It ends in good order, and `onyxlog audit` reads all data directories, recordings and histories. Every
+rule that such data can break must have been judged, and none may be broken. Exit code 0 if so, 1 if not; DIRECTORY
+keeps it all.
 """
 
 from __future__ import annotations
@@ -71,7 +72,15 @@ OTHER: Final = "audit"
 OTHER_PARTITIONS: Final = 2
 WORKERS: Final = (
     *(RegisterWorker, RegisterWorker, CounterWorker, ToggleWorker, QueueWorker, QueueWorker),
-    *(ExclusiveWorker, ExclusiveWorker, FencedWorker, FencedWorker, WatchedWriter, RecursiveWatcher, OnceWatcher),
+    *(
+        ExclusiveWorker,
+        ExclusiveWorker,
+        FencedWorker,
+        FencedWorker,
+        WatchedWriter,
+        RecursiveWatcher,
+        OnceWatcher,
+    ),
 )
 PAUSE_S: Final = 0.05
 SETUP_TIMEOUT_MS: Final = 20_000
@@ -205,7 +214,9 @@ class Everything:
                 await asyncio.to_thread(producers.finish)
                 if not mode_of(self._seed).value:
                     ends = await bounds(cluster)
-                    await self._wait(lambda: processed(crowd.handed()) >= sum(ends.values()) // 2, "consumers")
+                    await self._wait(
+                        lambda: processed(crowd.handed()) >= sum(ends.values()) // 2, "consumers"
+                    )
                 await asyncio.to_thread(settled_readings, cluster, places, SERVERS)
                 for consumer in crowd.consumers:
                     await asyncio.to_thread(consumer.end, signal.SIGTERM)
@@ -217,7 +228,9 @@ class Everything:
             assert not mistakes, mistakes[0]
             for number in cluster.servers:
                 code = await asyncio.to_thread(cluster.kill, number, signal.SIGTERM)
-                assert code == 0, f"server {number} ended with code {code}: {cluster.servers[number].log_tail()}"
+                assert code == 0, (
+                    f"server {number} ended with code {code}: {cluster.servers[number].log_tail()}"
+                )
             self._log(f"all ended; clients recorded {recorded:,} operations")
 
     # -- who works
@@ -229,7 +242,9 @@ class Everything:
     def _produce(self, producers: Producers, places: list[Any]) -> None:
         number = self._number()
         reach = ("all", "one")[number % 2]
-        producers.start(f"producer-{number}", places, seed=number, window=4, pause_ms=30, fanout_max=3, reach=reach)
+        producers.start(
+            f"producer-{number}", places, seed=number, window=4, pause_ms=30, fanout_max=3, reach=reach
+        )
 
     def _join(self, peers: Processes) -> None:
         peers.start(f"p{self._number():03}")
@@ -321,13 +336,23 @@ def judged(found: dict[str, Any]) -> list[str]:
         for rule in found["rules"]
         if rule["verdict"] != "holds" and rule["rule"] not in NOT_OF_DIRECTORIES
     ]
-    return wrong + [f"{one['rule']} {one['subject']}: expected {one['expected']}, found {one['found']}" for one in found["violations"]]
+    return wrong + [
+        f"{one['rule']} {one['subject']}: expected {one['expected']}, found {one['found']}"
+        for one in found["violations"]
+    ]
 
 
 @click.command()
-@click.option("--minutes", default=2.0, show_default=True, type=click.FloatRange(0.1), help="Of work, before the end.")
+@click.option(
+    "--minutes", default=2.0, show_default=True, type=click.FloatRange(0.1), help="Of work, before the end."
+)
 @click.option("--seed", type=int, help="Decides who dies when.  [default: a fresh one]")
-@click.option("--out", required=True, type=click.Path(file_okay=False, path_type=Path), help="New; everything stays there.")
+@click.option(
+    "--out",
+    required=True,
+    type=click.Path(file_okay=False, path_type=Path),
+    help="New; everything stays there.",
+)
 @click.option("--master", default="local[*]", show_default=True, help="Where the audit runs.")
 @click.option("--audit/--no-audit", "audited", default=True, show_default=True)
 @click.option("--costs", is_flag=True, help="What each check costs.")
@@ -337,12 +362,19 @@ def main(minutes: float, seed: int | None, out: Path, master: str, audited: bool
     click.echo(f"seed {seed}")
     out = out.absolute()
     if out.exists():
-        shutil.rmtree(out) if not any(out.iterdir()) else click.get_current_context().fail(f"{out} is not empty")
+        shutil.rmtree(out) if not any(out.iterdir()) else click.get_current_context().fail(
+            f"{out} is not empty"
+        )
     asyncio.run(Everything(out, seed, 60 * minutes, click.echo).run())
     if not audited:
         return
     found = audit(out, master, costs)
-    silent = [check["promise"] for rule in found["rules"] for check in rule["checks"] if check["verdict"] == "no data"]
+    silent = [
+        check["promise"]
+        for rule in found["rules"]
+        for check in rule["checks"]
+        if check["verdict"] == "no data"
+    ]
     click.echo(f"without data: {', '.join(silent) or 'nothing'}")
     wrong = judged(found)
     for line in wrong:

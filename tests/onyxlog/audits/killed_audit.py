@@ -11,9 +11,10 @@ import sys
 import time
 from pathlib import Path
 
+from onyxlog.audits.followed import FOLLOWED
 from onyxlog.audits.rules.violation import Violation
 from onyxlog.audits.session import SessionSettings, close_session, open_session
-from onyxlog.audits.streaming import FOLLOWED, Live, follow, violations_so_far
+from onyxlog.audits.streaming import Live, follow, violations_so_far
 
 HERE = "standing still"
 WRITTEN = "written"
@@ -56,7 +57,7 @@ def main(path: str, checkpoint: Path, bytes_per_batch: int, stop_at: tuple[int, 
         )
         for query in follow(spark, live, servers=3):
             query.awaitTermination()
-        found = violations_so_far(spark, checkpoint)
+        found = violations_so_far(checkpoint)
         print("all", *sorted(one.index for one in found if one.index is not None), flush=True)
     finally:
         close_session(spark)

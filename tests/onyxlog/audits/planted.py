@@ -638,7 +638,13 @@ def a_leader_before_its_candidacy(tables: Tables) -> None:
 
 @plant("S22", ACCOUNTS, subject="deliveries, cell 10%", found="13")
 def a_delivery_was_not_read(tables: Tables) -> None:
-    change(tables, "measured_cells", lambda row: True, delivered=(9, 1, 1, 1, 1), per_second=(4.5, 0.5, 0.5, 0.5, 0.5))
+    change(
+        tables,
+        "measured_cells",
+        lambda row: True,
+        delivered=(9, 1, 1, 1, 1),
+        per_second=(4.5, 0.5, 0.5, 0.5, 0.5),
+    )
 
 
 @plant("S22", ACCOUNTS, subject="records of the thesis' algorithm", expected="62", found="60")

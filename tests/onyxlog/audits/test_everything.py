@@ -21,7 +21,9 @@ def test_a_plan_follows_from_its_seed_and_strikes_everybody_however_short_it_is(
 
 
 def findings(**verdicts: str) -> dict[str, Any]:
-    rules = [{"rule": id, "title": rule.title, "verdict": verdicts.get(id, "holds")} for id, rule in RULES.items()]
+    rules = [
+        {"rule": id, "title": rule.title, "verdict": verdicts.get(id, "holds")} for id, rule in RULES.items()
+    ]
     return {"rules": rules, "violations": []}
 
 

@@ -100,7 +100,9 @@ def test_what_the_benchmark_of_gossip_wrote_breaks_no_rule_and_gives_its_tables(
         assert row.measured.pools == 5
         assert row.measured.stream_path == pytest.approx(graph.stream_path)
     copies = copy_rows(found.copies)
-    assert {(row.table, row.hops) for row in copies} == {(f"8.{n}", hops) for n in (7, 8, 9) for hops in (1, 2, 3, 4)}
+    assert {(row.table, row.hops) for row in copies} == {
+        (f"8.{n}", hops) for n in (7, 8, 9) for hops in (1, 2, 3, 4)
+    }
 
 
 def test_the_records_of_the_thesis_say_how_many_messages_went_to_all_topics() -> None:

@@ -28,7 +28,10 @@ from tests.onyxlog.audits.sound import Tables, sound
 
 def measurements(tables: Tables) -> Measurements:
     return Measurements(
-        *(tuple(tables[f"measured_{name}"]) for name in ("tests", "trials", "cells", "sends", "pools", "copies"))
+        *(
+            tuple(tables[f"measured_{name}"])
+            for name in ("tests", "trials", "cells", "sends", "pools", "copies")
+        )
     )
 
 

@@ -8,9 +8,10 @@ from typing import Any
 
 import pytest
 
+from onyxlog.audits.followed import FOLLOWED
 from onyxlog.audits.rules.violation import Violation
 from onyxlog.audits.source import register
-from onyxlog.audits.streaming import FOLLOWED, Live, follow, violations_so_far
+from onyxlog.audits.streaming import Live, follow, violations_so_far
 from tests.onyxlog.audits.diverged import diverged
 from tests.onyxlog.audits.reading import chosen, read
 
@@ -76,7 +77,7 @@ def test_an_audit_that_is_cut_short_in_a_batch_goes_on_and_tells_each_violation_
     (again,) = follow(zraft, live, servers=3)
     again.awaitTermination()
     assert again.lastProgress is not None
-    found = violations_so_far(zraft, tmp_path / "checkpoint")
+    found = violations_so_far(tmp_path / "checkpoint")
     assert [(one.rule, one.server, one.group, one.index) for one in found] == [("S2", 3, 0, index)]
     assert [one.index for one in told] == [index]
     (written,) = (row for row in read(path, "entries") if row.server == 3 and row.index == index)
