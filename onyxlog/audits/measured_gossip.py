@@ -68,7 +68,6 @@ def pools_of(file: str, run: str, plain: Mapping[str, Any]) -> Iterator[Measured
     """Raises KeyError, TypeError, ValueError: it is not what the program writes."""
     for one in (plain.get("gossip") or {}).get("pools", ()):
         drawn = ((len(pool) // 3, *map(int, pool)) for pool in one["drawn"])
-        figures = {name: float(one[name]) for name in ("degree", "variance", "stream_path", "peer_path")}
         yield MeasuredPools(
             file=file,
             run=run,
@@ -76,9 +75,12 @@ def pools_of(file: str, run: str, plain: Mapping[str, Any]) -> Iterator[Measured
             peers=int(one["peers"]),
             streams=int(one["streams"]),
             drawn=tuple(chain.from_iterable(drawn)),
+            degree=float(one["degree"]),
+            variance=float(one["variance"]),
+            stream_path=float(one["stream_path"]),
+            peer_path=float(one["peer_path"]),
             thesis_connected=int(one["thesis_connected"]),
             connected=int(one["connected"]),
-            **figures,
         )
 
 
@@ -86,7 +88,6 @@ def copies_of(file: str, run: str, plain: Mapping[str, Any]) -> Iterator[Measure
     """Raises as `pools_of`."""
     for one in (plain.get("gossip") or {}).get("copies", ()):
         counted = ((len(event) // 2 - 1, *map(int, event)) for event in one["counted"])
-        figures = {name: float(one[name]) for name in ("coverage", "redundancy", "overall", "sends")}
         yield MeasuredCopies(
             file=file,
             run=run,
@@ -95,5 +96,8 @@ def copies_of(file: str, run: str, plain: Mapping[str, Any]) -> Iterator[Measure
             hops=int(one["hops"]),
             peers=int(one["peers"]),
             counted=tuple(chain.from_iterable(counted)),
-            **figures,
+            coverage=float(one["coverage"]),
+            redundancy=float(one["redundancy"]),
+            overall=float(one["overall"]),
+            sends=float(one["sends"]),
         )

@@ -156,7 +156,7 @@ def read_measurements(paths: Iterable[Path]) -> Measurements:
             raise AuditError(
                 f"{path}: expected a results file of format {FORMAT}, a field is missing or of another type: {error!r}"
             ) from error
-    return Measurements(*map(tuple, (tests, trials, cells, sends, pools, copies)))
+    return Measurements(tuple(tests), tuple(trials), tuple(cells), tuple(sends), tuple(pools), tuple(copies))
 
 
 def _files(paths: Iterable[Path]) -> Iterator[Path]:
