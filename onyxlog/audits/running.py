@@ -34,6 +34,7 @@ class Asked:
     Attributes:
         paths: data directories, recordings of peers and histories of clients, or directories that hold some.
         results: results files of benchmarks.
+        one_copy: committed entries are decoded of one server each: three times as fast with three.
         costs: whether what each check costs is measured.
         tables: where decoded tables go and stay; None: into a directory that is removed again.
     """
@@ -44,6 +45,7 @@ class Asked:
     tables: Path | None = None
     violations_max: int = VIOLATIONS_MAX
     costs: bool = False
+    one_copy: bool = False
 
 
 def run(
@@ -70,6 +72,7 @@ def run(
             measurements,
             directory,
             wanted=wanted if chosen else None,
+            one_copy=asked.one_copy,
             progress=progress,
         )
         checks = audit(

@@ -38,12 +38,14 @@ def load(
     directory: Path,
     *,
     wanted: Collection[str] | None = None,
+    one_copy: bool = False,
     progress: Progress = no_progress,
 ) -> Loaded:
     """Read everything below the paths, truncated entries included, into `directory`; of damaged files what is whole.
 
     Args:
         wanted: tables that will be read; all if None. Those that are small are there in any case.
+        one_copy: what a committed entry holds is decoded of one server only.
 
     Raises:
         AuditError: nothing of ours is below the paths.
@@ -60,7 +62,7 @@ def load(
         progress(done, len(names), f"reading {name}")
         target = str(directory / name)
         reader = spark.read.format("zraft").option("table", name).option("entries", "written")
-        reader.option("damage", "stop")
+        reader.option("damage", "stop").option("copies", "one" if one_copy else "all")
         reader.option("paths", json.dumps(list(paths))).load().write.mode("overwrite").parquet(target)
         frames[name] = spark.read.parquet(target)
         counts[name] = frames[name].count()

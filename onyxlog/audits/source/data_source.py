@@ -53,6 +53,8 @@ class ZraftDataSource(DataSource):
             raise AuditError(
                 "option 'damage': found 'stop', a stream cannot go on behind damage: expected 'fail'"
             )
+        if parsed.copies == options.ONE:
+            raise AuditError("option 'copies': found 'one', a stream gives each log by itself: expected 'all'")
         return ZraftStreamReader(parsed)
 
 

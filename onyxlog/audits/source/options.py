@@ -22,6 +22,8 @@ LIVE: Final = "live"
 WRITTEN: Final = "written"
 FAIL: Final = "fail"
 STOP: Final = "stop"
+ALL: Final = "all"
+ONE: Final = "one"
 ENTRIES: Final[Mapping[str, frozenset[str]]] = {
     COMMITTED: frozenset({Standing.COMMITTED.value}),
     LIVE: frozenset({Standing.COMMITTED.value, Standing.OPEN.value}),
@@ -30,7 +32,7 @@ ENTRIES: Final[Mapping[str, frozenset[str]]] = {
 """What each value of `entries` gives, by standing."""
 NAMES: Final = (
     *("path", "paths", "table", "entries", "group", "payloads", "columns", "batch_rows"),
-    *("segments_per_partition", "starting", "bytes_per_batch", "damage"),
+    *("segments_per_partition", "starting", "bytes_per_batch", "damage", "copies"),
 )
 
 
@@ -45,6 +47,7 @@ class Options:
         starting: a stream's: `earliest` or `latest`.
         bytes_per_batch: a stream's: how much of logs one batch takes, about.
         damage: `fail`, or `stop`: what is damaged is read up to there, and only the table `files` tells of it.
+        copies: `all`, or `one`: what committed entries hold is given of the first server that has them.
     """
 
     paths: tuple[str, ...]
@@ -58,6 +61,7 @@ class Options:
     starting: str = "earliest"
     bytes_per_batch: int = STREAM_BYTES
     damage: str = FAIL
+    copies: str = ALL
 
     @property
     def standings(self) -> frozenset[str]:
@@ -105,6 +109,7 @@ def parse(given: Mapping[str, str]) -> Options:
         starting=reader.choice("starting", "earliest", ("earliest", "latest")),
         bytes_per_batch=reader.number("bytes_per_batch", STREAM_BYTES, 1 << 10, 1 << 40) or STREAM_BYTES,
         damage=reader.choice("damage", FAIL, (FAIL, STOP)),
+        copies=reader.choice("copies", ALL, (ALL, ONE)),
     )
     if problems:
         raise AuditError("; ".join(problems))

@@ -24,11 +24,11 @@ from onyxlog.audits.source.file_tables import (
     wal_files,
 )
 from onyxlog.audits.source.history_rows import history_file, history_values, is_history, was_history
-from onyxlog.audits.source.options import COMMITTED, ENTRIES, LIVE, Options
+from onyxlog.audits.source.options import COMMITTED, ENTRIES, LIVE, ONE, Options
 from onyxlog.audits.source.recording_rows import RECORDED, recording_file, recording_values
 from onyxlog.audits.source.server_log import ServerLog, Span
 from onyxlog.audits.source.survey import Survey, is_cut, with_committed
-from onyxlog.audits.source.wal_rows import WAL_TABLES, WalPiece, read_wal
+from onyxlog.audits.source.wal_rows import WAL_TABLES, Held, WalPiece, read_wal
 from onyxlog.audits.tables.hard_states import HardStateRow
 from onyxlog.audits.tables.members import MembershipRow
 from onyxlog.audits.tables.placed import Standing
@@ -42,6 +42,8 @@ from zraft.storage.snapshot_format import SnapshotFile
 SURVEYED: frozenset[str] = frozenset({"hard_states", "truncations", "members"})
 """Tables whose rows come out of planning itself: they are few."""
 
+DECODED: frozenset[str] = frozenset({"commands", "multicast", "claims"})
+"""Made of what entries hold; that equal entries hold the same is another table's matter."""
 PARTITIONS_TABLES: frozenset[str] = frozenset({"multicast", "claims"})
 """Of groups other than 0."""
 
@@ -198,13 +200,30 @@ def wal_piece(
 
 
 def _wal_pieces(options: Options, logs: Sequence[ServerLog], known: dict[int, Committed]) -> Iterator[Piece]:
+    once = options.copies == ONE and options.table.name in DECODED
+    elsewhere: list[Held] = []
     for log in logs:
         if options.table.name in PARTITIONS_TABLES and not _has_partitions(log.survey):
             continue
         for span in log.spans():
             # Behind damage an entry may have been taken back that nothing proves to be committed.
             sure = log.damaged and options.entries == LIVE
-            yield wal_piece(options, log, span, known, ENTRIES[COMMITTED] if sure else options.standings)
+            piece = wal_piece(options, log, span, known, ENTRIES[COMMITTED] if sure else options.standings)
+            yield evolve(piece, elsewhere=tuple(elsewhere))
+        if once:
+            elsewhere += _held(log, known)
+
+
+def _held(log: ServerLog, known: dict[int, Committed]) -> Iterator[Held]:
+    """The committed entries that a log has, by term."""
+    for group, point in log.survey.standpoints().items():
+        judged = known.get(group, Committed())
+        ends = [start - 1 for start, _ in point.runs[1:]] + [point.last_index]
+        for (start, term), end in zip(point.runs, ends, strict=True):
+            first, last = max(start, point.first), min(end, judged.index)
+            # Equal index and term: what `Committed.holds` asks for, at either end of a run.
+            if first <= last and judged.holds(first, term) and judged.holds(last, term):
+                yield group, term, first, last
 
 
 def surveyed(

@@ -31,6 +31,10 @@ _OPEN: Final = Standing.OPEN.value
 _TRUNCATED: Final = Standing.TRUNCATED.value
 
 
+Held = tuple[int, int, int, int]
+"""Entries `first` to `last` of one term in a group's log: (group, term, first, last)."""
+
+
 @frozen
 class WalPiece:
     """A span and what has to be known of the rest of the log, and of others', to say what its entries came to.
@@ -39,6 +43,7 @@ class WalPiece:
         standings: which entries are wanted.
         group: only this one's, if not None.
         payloads: whether data may be shown.
+        elsewhere: committed entries that another piece gives: (group, term, first, last).
     """
 
     table: str
@@ -49,6 +54,7 @@ class WalPiece:
     standings: frozenset[str]
     group: int | None = None
     payloads: bool = False
+    elsewhere: tuple[Held, ...] = ()
 
 
 def read_wal(fs: FileSystem, piece: WalPiece) -> Iterator[tuple[Any, ...]]:
@@ -122,6 +128,8 @@ class _Rows:
             standing = self._standing(group, fields[2], fields[3])
             if standing not in piece.standings:
                 continue
+            if standing == _COMMITTED and self._is_elsewhere(group, fields[3], fields[2]):
+                continue
             if piece.table == "entries":
                 yield entry_values(
                     head, fields, previous_term=previous, durable_term=durable, standing=standing,
@@ -137,6 +145,12 @@ class _Rows:
                 elif group != 0:
                     make = multicast_values if piece.table == "multicast" else claim_values
                     yield from make(head, fields, standing=standing)
+
+    def _is_elsewhere(self, group: int, term: int, index: int) -> bool:
+        return any(
+            of == group and in_term == term and first <= index <= last
+            for of, in_term, first, last in self._piece.elsewhere
+        )
 
     def _standing(self, group: int, index: int, term: int) -> str:
         order = self._survey.order
