@@ -54,7 +54,9 @@ class ZraftDataSource(DataSource):
                 "option 'damage': found 'stop', a stream cannot go on behind damage: expected 'fail'"
             )
         if parsed.copies == options.ONE:
-            raise AuditError("option 'copies': found 'one', a stream gives each log by itself: expected 'all'")
+            raise AuditError(
+                "option 'copies': found 'one', a stream gives each log by itself: expected 'all'"
+            )
         return ZraftStreamReader(parsed)
 
 
