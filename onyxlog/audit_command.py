@@ -69,6 +69,11 @@ class _Failed(click.ClickException):
 )
 @click.option("--costs", is_flag=True, help="Measure CPU time and memory of each check, on this machine.")
 @click.option(
+    "--one-copy",
+    is_flag=True,
+    help="Decode committed entries of one server only, as S2 and S4 show that the others' are equal. Not while servers run.",
+)
+@click.option(
     "--json", "as_json_text", is_flag=True, help="Print the findings for programs instead of a table."
 )
 def audit(
@@ -81,6 +86,7 @@ def audit(
     master: str,
     memory: str,
     costs: bool,
+    one_copy: bool,
     as_json_text: bool,
 ) -> None:
     """Judge what servers, peers and clients wrote down.
@@ -97,7 +103,7 @@ def audit(
             return
         if not paths and not results:
             raise click.UsageError("nothing to audit: expected a PATH, or --results")
-        broken = _audit(paths, names, results, out, tables, master, memory, costs, as_json_text)
+        broken = _audit(paths, names, results, out, tables, master, memory, costs, one_copy, as_json_text)
     except ZraftError as error:
         raise _Failed(str(error)) from error
     if broken:
@@ -122,6 +128,7 @@ def _audit(
     master: str,
     memory: str,
     costs: bool,
+    one_copy: bool,
     as_json_text: bool,
 ) -> bool:
     from onyxlog.audits.errors import AuditError
@@ -136,7 +143,7 @@ def _audit(
     from onyxlog.audits.running import Asked, run
     from onyxlog.audits.session import SessionSettings, close_session, open_session
 
-    asked = Asked(paths=paths, rules=rules, results=results, tables=tables, costs=costs)
+    asked = Asked(paths=paths, rules=rules, results=results, tables=tables, costs=costs, one_copy=one_copy)
     with _bar() as progress, ExitStack() as stack:
         spark = open_session(SessionSettings(master=master, memory=memory))
         stack.callback(close_session, spark)

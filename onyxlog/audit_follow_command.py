@@ -114,7 +114,7 @@ def _follow(
         finally:
             for query in queries:
                 query.stop()
-        before = violations_so_far(spark, checkpoint)
+        before = violations_so_far(checkpoint)
         click.echo(f"{len(before)} violations so far")
         return bool(before)
     finally:

@@ -5,11 +5,13 @@ from __future__ import annotations
 from pathlib import Path
 
 import click
+from attrs import evolve
 
 from onyxlog.gossip.thesis.tables import SIZES
 from zraft.errors import ConfigError
 from zraft_bench import gossip_tables, plots
 from zraft_bench.report_command import WITHOUT_PLOTS
+from zraft_bench.result_files import ResultFile, new_run
 from zraft_bench.show import new_console
 
 QUICK_SIZES = (8, 21, 55)
@@ -26,7 +28,7 @@ QUICK_SIZES = (8, 21, 55)
     default="bench-gossip",
     show_default=True,
     type=click.Path(path_type=Path, file_okay=False),
-    help="Directory for gossip.md and the plots; made if absent.",
+    help="Directory for gossip.md, the results file and the plots; made if absent.",
 )
 def gossip(*, quick: bool, events: int, seed: int, out: Path) -> None:
     """Reproduce the thesis' tables 8.1 to 8.9, and measure our ways of spreading at the same sizes.
@@ -49,6 +51,9 @@ def gossip(*, quick: bool, events: int, seed: int, out: Path) -> None:
 
         drawn = gossip_plots.plots_of(tables)
     text = gossip_tables.markdown(tables)
+    run = new_run("gossip", settings={"seed": str(seed), "quick": str(quick).lower()})
+    results = ResultFile(out, run)
+    results.save(evolve(run, gossip=gossip_tables.results_of(tables)))
     try:
         out.mkdir(parents=True, exist_ok=True)
         target = out / "gossip.md"
@@ -59,4 +64,5 @@ def gossip(*, quick: bool, events: int, seed: int, out: Path) -> None:
         raise ConfigError(f"--out: cannot write to {out}: {error.strerror}") from error
     if not drawn:
         console.print(WITHOUT_PLOTS, highlight=False)
+    console.print(f"results: {results.path}", highlight=False, soft_wrap=True)
     console.print(f"tables: {target}", highlight=False, soft_wrap=True)

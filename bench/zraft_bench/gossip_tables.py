@@ -11,10 +11,11 @@ from attrs import frozen
 
 from onyxlog.gossip.measures import Figures, Scenario, measure, scenarios
 from onyxlog.gossip.spreading import Mode
-from onyxlog.gossip.thesis.copies import Reading, spread
+from onyxlog.gossip.thesis.copies import Reading, copies_of
 from onyxlog.gossip.thesis.drawing import cut_off_on_arrival, draw_pool, figures_of
 from onyxlog.gossip.thesis.exact import Disconnection, disconnection
 from onyxlog.gossip.thesis.tables import GRAPHS, RUNS, SPREADS, GraphRow, SpreadRow
+from zraft_bench.gossip_results import CopiesResult, GossipResults, PoolsResult, counted, drawn
 
 LOSSES: Final = (0.0, 0.01, 0.05)
 CHURN: Final = 0.1
@@ -48,6 +49,8 @@ class GraphResult:
     connected: int
     exact: Disconnection
     newcomer_cut_off: float
+    drawn: tuple[tuple[int, ...], ...] = ()
+    """The pools, as results files have them."""
 
 
 @frozen
@@ -59,6 +62,8 @@ class SpreadResult:
     reading: Reading
     runs: int
     by_ttl: tuple[tuple[float, float, float, float], ...]
+    counted: tuple[tuple[tuple[int, ...], ...], ...] = ()
+    """For each number of hops the events, as results files have them."""
 
 
 @frozen
@@ -95,7 +100,8 @@ def _scenarios(extent: Extent) -> list[Scenario]:
 def _graph(row: GraphRow, extent: Extent) -> GraphResult:
     generator = Random(f"{extent.seed} {row.table}")
     iterations = extent.iterations or row.iterations
-    found = [figures_of(draw_pool(row.peers, generator)) for _ in range(iterations)]
+    pools = [draw_pool(row.peers, generator) for _ in range(iterations)]
+    found = [figures_of(pool) for pool in pools]
     # 8 is where the draw begins to be defined: nobody is there before.
     cut = (
         [cut_off_on_arrival(row.peers, generator) for _ in range(extent.growth_runs)] if row.peers > 8 else []
@@ -111,17 +117,20 @@ def _graph(row: GraphRow, extent: Extent) -> GraphResult:
         connected=sum(one.connected for one in found),
         exact=disconnection(row.peers, row.streams),
         newcomer_cut_off=fmean(cut) if cut else 0.0,
+        drawn=tuple(map(drawn, pools)),
     )
 
 
 def _spread(row: SpreadRow, reading: Reading, extent: Extent) -> SpreadResult:
     generator = Random(f"{extent.seed} {row.table} {reading.name}")
-    by_ttl = []
+    by_ttl, events = [], []
     for ttl in TTLS:
-        found = [
-            spread(draw_pool(row.peers, generator), ttl, reading, generator)
+        copies = [
+            copies_of(draw_pool(row.peers, generator), ttl, reading, generator)
             for _ in range(extent.spread_runs)
         ]
+        events.append(tuple(map(counted, copies)))
+        found = [one.figures() for one in copies]
         by_ttl.append(
             (
                 fmean(one.coverage for one in found),
@@ -130,7 +139,45 @@ def _spread(row: SpreadRow, reading: Reading, extent: Extent) -> SpreadResult:
                 fmean(one.sends for one in found),
             )
         )
-    return SpreadResult(row, reading, extent.spread_runs, tuple(by_ttl))
+    return SpreadResult(row, reading, extent.spread_runs, tuple(by_ttl), tuple(events))
+
+
+def results_of(tables: Tables) -> GossipResults:
+    """What a results file has of the thesis' tables."""
+    return GossipResults(
+        pools=tuple(
+            PoolsResult(
+                table=one.row.table,
+                peers=one.row.peers,
+                streams=one.row.streams,
+                drawn=one.drawn,
+                degree=one.degree,
+                variance=one.variance,
+                stream_path=one.stream_path,
+                peer_path=one.peer_path,
+                thesis_connected=one.thesis_connected,
+                connected=one.connected,
+            )
+            for one in tables.graphs
+        ),
+        copies=tuple(
+            CopiesResult(
+                table=one.row.table,
+                reading=one.reading.value,
+                hops=hops,
+                peers=one.row.peers,
+                counted=events,
+                coverage=coverage,
+                redundancy=redundancy,
+                overall=overall,
+                sends=sends,
+            )
+            for one in tables.spreads
+            for hops, (coverage, redundancy, overall, sends), events in zip(
+                TTLS, one.by_ttl, one.counted, strict=True
+            )
+        ),
+    )
 
 
 # As text.

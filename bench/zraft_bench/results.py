@@ -11,6 +11,7 @@ from typing import Final
 
 from attrs import evolve, field, frozen
 
+from zraft_bench.gossip_results import GossipResults
 from zraft_bench.histogram import Histogram, Summary
 from zraft_bench.multicast_results import MulticastResults
 from zraft_bench.workload import Workload
@@ -196,6 +197,7 @@ class Run:
     tests: tuple[TestResult, ...] = ()
     trials: tuple[ElectionTrial, ...] = ()
     multicast: MulticastResults | None = None
+    gossip: GossipResults | None = None
     ended: str = ""
     notes: tuple[str, ...] = ()
 

@@ -13,6 +13,22 @@ from typing import Any, Final
 from attrs import frozen
 
 from onyxlog.audits.errors import AuditError
+from onyxlog.audits.measured_gossip import (
+    MEASURED_COPIES,
+    MEASURED_POOLS,
+    MeasuredCopies,
+    MeasuredPools,
+    copies_of,
+    pools_of,
+)
+from onyxlog.audits.measured_multicast import (
+    MEASURED_CELLS,
+    MEASURED_SENDS,
+    MeasuredCell,
+    MeasuredSends,
+    cells_of,
+    sends_of,
+)
 from onyxlog.audits.tables.table import Table
 
 FORMAT: Final = 1
@@ -88,10 +104,30 @@ MEASURED_TRIALS: Final = Table(
 )
 
 
+MEASURED: Final = (
+    *(MEASURED_TESTS, MEASURED_TRIALS, MEASURED_CELLS, MEASURED_SENDS, MEASURED_POOLS, MEASURED_COPIES),
+)
+
+
 @frozen
 class Measurements:
-    tests: tuple[MeasuredTest, ...]
-    trials: tuple[MeasuredTrial, ...]
+    tests: tuple[MeasuredTest, ...] = ()
+    trials: tuple[MeasuredTrial, ...] = ()
+    cells: tuple[MeasuredCell, ...] = ()
+    sends: tuple[MeasuredSends, ...] = ()
+    pools: tuple[MeasuredPools, ...] = ()
+    copies: tuple[MeasuredCopies, ...] = ()
+
+    def by_table(self) -> dict[str, tuple[Any, ...]]:
+        """Rows by the names of their tables."""
+        return {
+            "measured_tests": self.tests,
+            "measured_trials": self.trials,
+            "measured_cells": self.cells,
+            "measured_sends": self.sends,
+            "measured_pools": self.pools,
+            "measured_copies": self.copies,
+        }
 
 
 def read_measurements(paths: Iterable[Path]) -> Measurements:
@@ -102,17 +138,25 @@ def read_measurements(paths: Iterable[Path]) -> Measurements:
     """
     tests: list[MeasuredTest] = []
     trials: list[MeasuredTrial] = []
+    cells: list[MeasuredCell] = []
+    sends: list[MeasuredSends] = []
+    pools: list[MeasuredPools] = []
+    copies: list[MeasuredCopies] = []
     for path in _files(paths):
         plain = _load(path)
         try:
             run = str(plain["id"])
             tests += [_test(path.name, run, one) for one in plain.get("tests", ())]
             trials += [_trial(path.name, run, str(plain["kind"]), one) for one in plain.get("trials", ())]
+            cells += cells_of(path.name, run, plain)
+            sends += sends_of(path.name, run, plain)
+            pools += pools_of(path.name, run, plain)
+            copies += copies_of(path.name, run, plain)
         except (KeyError, TypeError, ValueError, AttributeError) as error:
             raise AuditError(
                 f"{path}: expected a results file of format {FORMAT}, a field is missing or of another type: {error!r}"
             ) from error
-    return Measurements(tuple(tests), tuple(trials))
+    return Measurements(tuple(tests), tuple(trials), tuple(cells), tuple(sends), tuple(pools), tuple(copies))
 
 
 def _files(paths: Iterable[Path]) -> Iterator[Path]:

@@ -18,6 +18,7 @@ from onyxlog.audits.jobs.auditing import VIOLATIONS_MAX, Progress, audit, no_pro
 from onyxlog.audits.jobs.loading import load
 from onyxlog.audits.measurements import Measurements, read_measurements
 from onyxlog.audits.report.findings import Findings, rule_results
+from onyxlog.audits.rules.catalogue import RULES
 from onyxlog.audits.rules.check import Rule
 from onyxlog.audits.thesis_tables import thesis_tables
 from zraft import __version__
@@ -33,6 +34,7 @@ class Asked:
     Attributes:
         paths: data directories, recordings of peers and histories of clients, or directories that hold some.
         results: results files of benchmarks.
+        one_copy: committed entries are decoded of one server each: three times as fast with three.
         costs: whether what each check costs is measured.
         tables: where decoded tables go and stay; None: into a directory that is removed again.
     """
@@ -43,6 +45,7 @@ class Asked:
     tables: Path | None = None
     violations_max: int = VIOLATIONS_MAX
     costs: bool = False
+    one_copy: bool = False
 
 
 def run(
@@ -55,12 +58,23 @@ def run(
 ) -> Findings:
     """Raises AuditError: a path is not there, or holds nothing that can be audited."""
     began, started = clock(), now()
-    measurements = read_measurements(asked.results) if asked.results else Measurements((), ())
+    measurements = read_measurements(asked.results) if asked.results else Measurements()
     with ExitStack() as stack:
         directory = asked.tables or Path(
             stack.enter_context(tempfile.TemporaryDirectory(prefix="onyxlog-audit-"))
         )
-        loaded = load(spark, asked.paths, measurements, directory, progress=progress)
+        # Without a choice of rules everything is decoded: tables stay for queries, and figures are of all.
+        chosen = asked.tables is None and len(asked.rules) < len(RULES)
+        wanted = {name for rule in asked.rules for check in rule.checks for name in check.tables}
+        loaded = load(
+            spark,
+            asked.paths,
+            measurements,
+            directory,
+            wanted=wanted if chosen else None,
+            one_copy=asked.one_copy,
+            progress=progress,
+        )
         checks = audit(
             spark,
             loaded.frames,
@@ -81,7 +95,7 @@ def run(
         counts=loaded.counts,
         rules=rule_results(asked.rules, checks),
         figures=figures,
-        thesis=thesis_tables(measurements.tests, measurements.trials) if asked.results else None,
+        thesis=thesis_tables(measurements) if asked.results else None,
     )
 
 

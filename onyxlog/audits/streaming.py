@@ -1,7 +1,6 @@
 """An audit that follows running servers and peers: each micro-batch is judged together with what earlier ones left open.
 
-What is judged is what can be said at once: that servers and peers agree where they have to. The judges are the rules' own.
-Rows of a key stay until all servers have told of it, or it is too far behind; so what is kept is what the slowest one lacks.
+Spark reads, on whatever machines it has; a batch is judged where the query runs (`onyxlog.audits.followed`).
 
 After a crash Spark gives the batch that was under way again, with the same rows. All that a batch writes has its number
 and is replaced as a whole, and it reads only what batches before it wrote: no violation is missed or told twice.
@@ -13,24 +12,21 @@ import json
 import shutil
 import time
 from collections.abc import Callable, Sequence
-from functools import reduce
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from attrs import evolve, field, frozen
+from attrs import field, frozen
 
 from onyxlog.audits.errors import AuditError
-from onyxlog.audits.rules.catalogue import RULES
-from onyxlog.audits.rules.check import Check
+from onyxlog.audits.followed import FOLLOWED, Followed, identity, left_open, violations_in
 from onyxlog.audits.rules.violation import COLUMNS, Violation
 from onyxlog.audits.tables import TABLES
 
 if TYPE_CHECKING:
+    import pyarrow as pa
     from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.streaming import StreamingQuery
 
-INDEXES_KEPT: Final = 100_000
-"""How far behind the newest index a key that some server has not told of is given up."""
 BATCHES_KEPT: Final = 3
 """Of what is left open: the batch under way reads that of the one before."""
 INTERVAL_S: Final = 1.0
@@ -38,62 +34,6 @@ STARTS_MAX: Final = 5
 BEGIN_POLL_S: Final = 0.1
 _WAITS: Final = "Waiting for"
 _TOO_SLOW: Final = "failed to connect back"
-
-
-@frozen
-class Followed:
-    """A table that is followed, and what is judged in it.
-
-    Attributes:
-        promises: (rule, promise) of checks; they are judged by this table's rows alone.
-        key: rows with equal values can contradict each other.
-        teller: the column by which those are told apart that all have to tell of a key; None: the newest row of each key
-            stays, whoever told it.
-        position: the column that grows.
-        where: SQL that chooses the rows that count.
-    """
-
-    table: str
-    promises: tuple[tuple[str, str], ...]
-    key: tuple[str, ...]
-    position: str
-    teller: str | None = "server"
-    where: str = "true"
-
-
-FOLLOWED: Final = (
-    Followed(
-        "entries",
-        (("S2", "equal index and term, equal entry and predecessor"),),
-        ("group", "index", "term"),
-        "index",
-        where="standing = 'committed'",
-    ),
-    Followed(
-        "events", (("S4", "one state per index"),), ("group", "index"), "index", where="kind = 'digest'"
-    ),
-    Followed(
-        "deliveries",
-        (("S16", "replicas deliver alike"),),
-        ("group", "offset"),
-        "offset",
-    ),
-    Followed(
-        "hard_states",
-        (("S1", "a vote is given once"),),
-        ("server", "instance", "group"),
-        "frame",
-        teller=None,
-    ),
-    Followed(
-        "replica_digests",
-        (("S13", "one chain per position"),),
-        ("tenancy", "position"),
-        "position",
-        teller="peer",
-        where="source = 'recorded'",
-    ),
-)
 
 
 @frozen(kw_only=True)
@@ -146,12 +86,11 @@ def _begun(spark: SparkSession, live: Live, followed: Followed, tellers: int) ->
     return query
 
 
-def violations_so_far(spark: SparkSession, checkpoint: Path) -> list[Violation]:
+def violations_so_far(checkpoint: Path) -> list[Violation]:
     """All that was found under a checkpoint, each once."""
     found: list[Violation] = []
     for one in sorted(checkpoint.glob("violations/*/batch=*")):
-        rows = spark.read.parquet(str(one)).collect()
-        found += [Violation(**{name: row[name] for name in COLUMNS}) for row in rows]
+        found += _violations(one)
     return found
 
 
@@ -194,81 +133,42 @@ class _Batches:
         self._live = live
         self._followed = followed
         self._tellers = tellers
-        wanted = set(followed.promises)
-        self._checks = [
-            _alone(check, followed.table)
-            for rule in RULES.values()
-            for check in rule.checks
-            if (rule.id, check.promise) in wanted
-        ]
-        assert len(self._checks) == len(wanted), f"{followed.table}: no such checks: {wanted}"
 
     def judge(self, new: DataFrame, batch: int) -> None:
-        """One batch; Spark calls it again with the same rows if it did not return."""
-        from onyxlog.audits.jobs.keyed import violations_of
-        from onyxlog.audits.jobs.tables import ROWS
+        """One batch; Spark calls it again with the same rows if it did not return.
 
-        live, followed = self._live, self._followed
-        spark = new.sparkSession
-        new = new.where(followed.where)
+        Rows come here and are judged in this process: a batch is bounded, and each further job of Spark's would cost
+        an alarm more time than all of this.
+        """
+        import pyarrow as pa
+
+        from onyxlog.audits.jobs.keyed import as_batch
+
+        live, followed, table = self._live, self._followed, TABLES[self._followed.table]
         before = self._left_open(batch - 1)
-        rows = (new if before is None else new.unionByName(spark.read.parquet(str(before)))).persist()
-        try:
-            frames = {followed.table: rows}
-            found = reduce(
-                lambda one, other: one.unionByName(other),
-                [violations_of(check, spark, frames, ROWS) for check in self._checks],
-            )
-            told = self._told(spark, batch)
-            same = ["rule", "promise", "subject", "group", "index"]
-            if told is not None:
-                found = found.join(told, [found[name].eqNullSafe(told[name]) for name in same], "left_anti")
-            target = self._path("violations", batch)
-            found.dropDuplicates(same).write.mode("overwrite").parquet(str(target))
-            violations = [
-                Violation(**{name: row[name] for name in COLUMNS})
-                for row in spark.read.parquet(str(target)).collect()
-            ]
-            if not violations:
-                shutil.rmtree(target)
-            live.written(followed.table, batch)
-            self._open(rows).write.mode("overwrite").parquet(str(self._path("open", batch)))
-        finally:
-            rows.unpersist()
+        rows = list(table.rows(new.where(followed.where).toArrow().to_pylist()))
+        if before is not None:
+            rows += table.rows(_read(before))
+        told = {
+            identity(one)
+            for n in self._numbers("violations")
+            if n < batch
+            for one in _violations(self._path("violations", n))
+        }
+        violations = violations_in(followed, rows, told)
+        target = self._path("violations", batch)
+        if violations:
+            _write(target, pa.Table.from_batches([as_batch(violations)]))
+        elif target.exists():
+            shutil.rmtree(target)
+        live.written(followed.table, batch)
+        open_rows = left_open(followed, rows, self._tellers)
+        _write(self._path("open", batch), pa.Table.from_batches([table.batch(open_rows)]))
         for old in self._numbers("open"):
             if old <= batch - BATCHES_KEPT:
                 shutil.rmtree(self._path("open", old))
         if violations:
             live.on_violations(violations)
-
-    def _open(self, rows: DataFrame) -> DataFrame:
-        """Rows that later ones may contradict."""
-        from pyspark.sql import Window
-        from pyspark.sql import functions as F
-
-        followed = self._followed
-        keys = [F.col(f"`{name}`") for name in followed.key]
-        position = F.col(f"`{followed.position}`")
-        whole = Window.partitionBy(*keys)
-        if followed.teller is None:
-            newest = whole.orderBy(position.desc(), F.col("file_offset").desc())
-            return rows.withColumn("_n", F.row_number().over(newest)).where("_n = 1").drop("_n")
-        first = Window.partitionBy(*keys, F.col(f"`{followed.teller}`")).orderBy("file", "file_offset")
-        top = rows.agg(F.max(position)).first()
-        newest_position = top[0] if top is not None and top[0] is not None else 0
-        told = F.size(F.collect_set(F.col(f"`{followed.teller}`")).over(whole))
-        return (
-            rows.withColumn("_tellers", told)
-            .withColumn("_n", F.row_number().over(first))
-            .where((F.col("_tellers") < self._tellers) & (F.col("_n") == 1))
-            .where(position > newest_position - INDEXES_KEPT)
-            .drop("_tellers", "_n")
-        )
-
-    def _told(self, spark: SparkSession, batch: int) -> DataFrame | None:
-        """What batches before this one found."""
-        earlier = [str(self._path("violations", n)) for n in self._numbers("violations") if n < batch]
-        return spark.read.parquet(*earlier).select(*COLUMNS) if earlier else None
 
     def _left_open(self, batch: int) -> Path | None:
         """Of the newest batch up to that one that left something: an empty batch is not given by Spark."""
@@ -283,9 +183,27 @@ class _Batches:
         return self._live.checkpoint / what / self._followed.table / f"batch={batch:09d}"
 
 
-def _alone(check: Check, table: str) -> Check:
-    """The check over the rows of one of its tables."""
-    return evolve(check, inputs=tuple(one for one in check.inputs if one.table == table), suspects="")
+def _write(target: Path, rows: pa.Table) -> None:
+    """As a whole: whoever reads finds what was there before, nothing, or all of it."""
+    import pyarrow.parquet as pq
+
+    made = target.with_name(f"new-{target.name}")
+    shutil.rmtree(made, ignore_errors=True)
+    made.mkdir(parents=True)
+    pq.write_table(rows, made / "rows.parquet")
+    shutil.rmtree(target, ignore_errors=True)
+    made.rename(target)
+
+
+def _read(path: Path) -> list[dict[str, Any]]:
+    import pyarrow.parquet as pq
+
+    found: list[dict[str, Any]] = pq.read_table(path, partitioning=None).to_pylist()
+    return found
+
+
+def _violations(path: Path) -> list[Violation]:
+    return [Violation(**{name: row[name] for name in COLUMNS}) for row in _read(path)]
 
 
 def followed_tables(servers: int, recordings: int) -> tuple[Followed, ...]:

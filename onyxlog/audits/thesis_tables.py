@@ -1,7 +1,8 @@
 """The headline tables of the theses, recomputed from what was measured (rule S22's other half). Pure.
 
 Zatt's published figures stand beside what comes of our raw results, cell by cell; where a cell was not measured, nothing
-does. Its figures: Accascina, 2017, tables 3.1 and 3.2, and section 3.2 on elections.
+does. Its figures: Accascina, 2017, tables 3.1 and 3.2, and section 3.2 on elections. The other theses' are in modules of
+their own.
 """
 
 from __future__ import annotations
@@ -11,8 +12,10 @@ from typing import Final
 
 from attrs import frozen
 
-from onyxlog.audits.measurements import OK, MeasuredTest, MeasuredTrial
+from onyxlog.audits.measurements import OK, MeasuredTest, Measurements
 from onyxlog.audits.rules.published_figures import Elections, elections
+from onyxlog.audits.thesis_gossip import CopyRow, PoolRow, copy_rows, pool_rows
+from onyxlog.audits.thesis_multicast import Mix, PublishedMix, mixes, published_mixes
 
 ELECTION_CLAIMS: Final = ((80.0, 0.87), (100.0, 0.98))
 """(milliseconds, share of 1,000 elections of five servers that took less)."""
@@ -97,10 +100,21 @@ class ThesisTables:
     cells: tuple[Cell, ...]
     elections: Elections | None
     """Of runs that measured elections; None if no run did."""
+    published_mixes: tuple[PublishedMix, ...] = ()
+    mixes: tuple[Mix, ...] = ()
+    pools: tuple[PoolRow, ...] = ()
+    copies: tuple[CopyRow, ...] = ()
 
 
-def thesis_tables(tests: Iterable[MeasuredTest], trials: Sequence[MeasuredTrial]) -> ThesisTables:
-    """All that can be recomputed."""
-    of_elections = [trial for trial in trials if trial.kind == "election"]
+def thesis_tables(measured: Measurements) -> ThesisTables:
+    """All that can be recomputed: of raw results, and of the theses' own figures."""
+    of_elections = [trial for trial in measured.trials if trial.kind == "election"]
     limits = tuple(limit for limit, _ in ELECTION_CLAIMS)
-    return ThesisTables(tuple(cells(tests)), elections(of_elections, limits) if of_elections else None)
+    return ThesisTables(
+        tuple(cells(measured.tests)),
+        elections(of_elections, limits) if of_elections else None,
+        published_mixes(),
+        tuple(mixes(measured.cells, measured.sends)),
+        tuple(pool_rows(measured.pools)),
+        tuple(copy_rows(measured.copies)),
+    )

@@ -12,6 +12,7 @@ from onyxlog.gossip.spreading import Mode
 from onyxlog.gossip.thesis.tables import GRAPHS, SPREADS
 from zraft_bench import gossip_tables
 from zraft_bench.main import main
+from zraft_bench.result_files import load_run
 
 
 def small() -> gossip_tables.Tables:
@@ -36,7 +37,7 @@ def test_all_tables_are_computed_and_told_with_the_thesis_beside() -> None:
     assert "0.9562 / 0.8897" in text
 
 
-def test_the_command_writes_tables_and_plots(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_command_writes_tables_results_and_plots(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     tables = small()
     monkeypatch.setattr(gossip_tables, "compute", lambda extent, progress: tables)
     done = CliRunner().invoke(
@@ -45,6 +46,8 @@ def test_the_command_writes_tables_and_plots(tmp_path: Path, monkeypatch: pytest
     assert done.exit_code == 0, done.output
     assert (tmp_path / "out" / "gossip.md").read_text(encoding="utf-8") == gossip_tables.markdown(tables)
     assert len(list((tmp_path / "out").glob("gossip-*.png"))) == 5
+    (results,) = (tmp_path / "out").glob("result_*_gossip.json")
+    assert load_run(results).gossip == gossip_tables.results_of(tables)
 
 
 def test_a_row_tells_if_a_fleet_did_not_settle() -> None:

@@ -212,6 +212,7 @@ ALLOWED: Final[dict[str, tuple[str, ...]]] = {
             "onyxlog.replica",
         ),
         *("onyxlog.audits.errors", "onyxlog.audits.measurements", "onyxlog.audits.tables"),
+        *("onyxlog.audits.measured_gossip", "onyxlog.audits.measured_multicast"),
         # re-execution: the state machine that servers run
         *("zraft.raft.membership", "zraft.tree"),
     ),

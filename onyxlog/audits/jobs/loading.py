@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -11,6 +11,7 @@ from attrs import frozen
 
 from onyxlog.audits.jobs.auditing import Progress, no_progress
 from onyxlog.audits.measurements import Measurements
+from onyxlog.audits.rules.damage import damaged
 from onyxlog.audits.tables import TABLES
 
 if TYPE_CHECKING:
@@ -18,6 +19,8 @@ if TYPE_CHECKING:
 
 ROWS_PER_PARTITION: Final = 500_000
 """Of a shuffle: what one task sorts in a few hundred megabytes."""
+LARGE: Final = frozenset({"commands", "multicast", "claims", "deliveries", "replica_digests", "histories"})
+"""Tables that are decoded for rules alone: nothing else that is reported is made of them but latencies."""
 
 
 @frozen
@@ -34,23 +37,32 @@ def load(
     measurements: Measurements,
     directory: Path,
     *,
+    wanted: Collection[str] | None = None,
+    one_copy: bool = False,
     progress: Progress = no_progress,
 ) -> Loaded:
-    """Read everything below the paths, truncated entries included, into `directory`.
+    """Read everything below the paths, truncated entries included, into `directory`; of damaged files what is whole.
+
+    Args:
+        wanted: tables that will be read; all if None. Those that are small are there in any case.
+        one_copy: what a committed entry holds is decoded of one server only.
 
     Raises:
         AuditError: nothing of ours is below the paths.
     """
     from onyxlog.audits.jobs.frames import frames_of_rows, registered
 
-    frames = frames_of_rows(
-        spark, {"measured_tests": measurements.tests, "measured_trials": measurements.trials}
+    measured = measurements.by_table()
+    frames = frames_of_rows(spark, measured)
+    counts = {name: len(rows) for name, rows in measured.items()}
+    names = (
+        [name for name in TABLES if wanted is None or name not in LARGE or name in wanted] if paths else []
     )
-    counts = {"measured_tests": len(measurements.tests), "measured_trials": len(measurements.trials)}
-    for done, name in enumerate(TABLES if paths else ()):
-        progress(done, len(TABLES), f"reading {name}")
+    for done, name in enumerate(names):
+        progress(done, len(names), f"reading {name}")
         target = str(directory / name)
         reader = spark.read.format("zraft").option("table", name).option("entries", "written")
+        reader.option("damage", "stop").option("copies", "one" if one_copy else "all")
         reader.option("paths", json.dumps(list(paths))).load().write.mode("overwrite").parquet(target)
         frames[name] = spark.read.parquet(target)
         counts[name] = frames[name].count()
@@ -60,12 +72,17 @@ def load(
             .option("table", "entries")
             .option("entries", "live")
             .option("group", "0")
+            .option("damage", "stop")
         )
         frames["entry_payloads"] = (
             reader.option("payloads", "true").option("paths", json.dumps(list(paths))).load()
         )
         counts["entry_payloads"] = counts["entries"]
+    hurt = [row.asDict() for row in frames["files"].where("damage IS NOT NULL").collect()]
+    for name, condition in damaged(TABLES["files"].rows(hurt)).conditions().items():
+        frames[name] = frames[name].where(condition)
+        counts[name] = frames[name].count()
     parallel = spark.sparkContext.defaultParallelism
-    wanted = max(parallel, max(counts.values()) // ROWS_PER_PARTITION + 1)
-    spark.conf.set("spark.sql.shuffle.partitions", str(wanted))
+    partitions = max(parallel, max(counts.values()) // ROWS_PER_PARTITION + 1)
+    spark.conf.set("spark.sql.shuffle.partitions", str(partitions))
     return Loaded(registered(frames), counts)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final
 
-from onyxlog.audits.measurements import MEASURED_TESTS, MEASURED_TRIALS
+from onyxlog.audits.measurements import MEASURED
 from onyxlog.audits.tables import TABLES
 from onyxlog.audits.tables.entries import EntryRow
 from onyxlog.audits.tables.table import Table
@@ -14,6 +14,6 @@ ENTRY_PAYLOADS: Final = Table("entry_payloads", EntryRow, "entries of group 0 wi
 """Read from the logs each time: a second copy of all data would be the largest table of all."""
 ALL_TABLES: Final[Mapping[str, Table]] = {
     **TABLES,
-    **{table.name: table for table in (ENTRY_PAYLOADS, MEASURED_TESTS, MEASURED_TRIALS)},
+    **{table.name: table for table in (ENTRY_PAYLOADS, *MEASURED)},
 }
 ROWS: Final[Mapping[str, type[Any]]] = {name: table.row for name, table in ALL_TABLES.items()}

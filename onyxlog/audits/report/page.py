@@ -11,6 +11,7 @@ from onyxlog.audits.jobs.auditing import CheckResult, Verdict
 from onyxlog.audits.report.findings import Findings, RuleResult
 from onyxlog.audits.report.plots import Plot
 from onyxlog.audits.rules.violation import Violation
+from onyxlog.audits.thesis_gossip import PoolRow
 from onyxlog.audits.thesis_tables import ELECTION_CLAIMS, ThesisTables
 
 SHOWN_MAX: Final = 20
@@ -236,6 +237,116 @@ def _thesis(tables: ThesisTables) -> Iterator[str]:
                 for (limit, share), (_, claim) in zip(found.below, ELECTION_CLAIMS, strict=True)
             ],
         )
+    yield from _mixes(tables)
+    yield from _gossip(tables)
+
+
+def _mixes(tables: ThesisTables) -> Iterator[str]:
+    yield "<h2>AtomicKafka's tables 5.1 to 5.6</h2>"
+    yield (
+        "<p>Its own figures, recomputed: 3 records for a message to one topic, 35 for one to five, so 120,000 + 32 x for "
+        "40,000 messages of which x go to all. The records say how many those were; rates and times do not add up to them."
+        "</p>"
+    )
+    yield _table(
+        (
+            *("table", "said to all", "records", "messages", "to all, by its records", "share"),
+            *("records, by its rates", "deliveries/s, mean of nodes", "its headline"),
+        ),
+        [
+            (
+                *(
+                    mix.table,
+                    f"{mix.share:.0%}",
+                    f"{mix.records:,}",
+                    f"{mix.messages:,}",
+                    f"{mix.several:,.1f}",
+                ),
+                *(f"{mix.implied_share:.1%}", f"{mix.of_rates:,.0f}", f"{mix.node_mean:.1f}"),
+                "-" if mix.headline is None else f"{mix.headline}",
+            )
+            for mix in tables.published_mixes
+        ],
+    )
+    if tables.mixes:
+        yield "<p>The same of our raw results: messages by number of destinations, deliveries as they were read.</p>"
+        yield _table(
+            (
+                *("cell", "table", "messages", "to all", "records", "3 n + 32 x", "deliveries", "messages/s"),
+                *("deliveries/s of each topic", "times the thesis' mean"),
+            ),
+            [
+                (
+                    *(
+                        mix.name,
+                        mix.table or "-",
+                        f"{mix.messages:,}",
+                        f"{mix.several:,}",
+                        f"{mix.records:,}",
+                    ),
+                    *(f"{mix.formula:,}", f"{mix.deliveries:,}", f"{mix.per_second:,.1f}"),
+                    " / ".join(f"{rate:,.1f}" for rate in mix.per_topic),
+                    "-" if mix.times is None else f"{mix.times:,.1f}",
+                )
+                for mix in tables.mixes
+            ],
+        )
+
+
+def _gossip(tables: ThesisTables) -> Iterator[str]:
+    yield "<h2>Gossip: tables 8.1 to 8.6, thesis / from our draws / expected of such draws</h2>"
+    yield _table(
+        (
+            "table",
+            "peers",
+            "streams",
+            "degree",
+            "in-degree variance",
+            "path, streams",
+            "path, peers",
+            "connected",
+        ),
+        [_pool_cells(row) for row in tables.pools],
+    )
+    if tables.copies:
+        yield "<h2>Gossip: tables 8.7 to 8.9, thesis / from our receptions</h2>"
+        yield _table(
+            (
+                "table",
+                "hops",
+                "reading",
+                "events",
+                "coverage",
+                "redundancy",
+                "of all receptions",
+                "publications",
+            ),
+            [
+                (
+                    *(row.table, f"{row.hops}", row.reading, f"{row.measured.events:,}"),
+                    f"{row.published[0]:.4f} / {row.measured.coverage:.4f}",
+                    f"{row.published[1]:.4f} / {row.measured.redundancy:.4f}",
+                    *(f"{row.measured.overall:.4f}", f"{row.measured.sends:.1f}"),
+                )
+                for row in tables.copies
+            ],
+        )
+
+
+def _pool_cells(row: PoolRow) -> tuple[str, ...]:
+    theirs, ours = row.published, row.measured
+
+    def three(published: float | None, measured: float | None, expected: float | None) -> str:
+        return " / ".join("-" if one is None else f"{one:.4f}" for one in (published, measured, expected))
+
+    return (
+        *(theirs.table, f"{theirs.peers}", f"{theirs.streams}"),
+        three(theirs.degree, None if ours is None else ours.degree, theirs.expected_degree),
+        three(theirs.variance, None if ours is None else ours.variance, theirs.expected_variance),
+        three(theirs.path, None if ours is None else ours.stream_path, None),
+        three(None, None if ours is None else ours.peer_path, theirs.expected_peer_path),
+        "all / -" if ours is None else f"all / {ours.connected} of {ours.pools}",
+    )
 
 
 def _table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:

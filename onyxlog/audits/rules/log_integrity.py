@@ -85,8 +85,11 @@ def _kept(rows: Iterator[Row]) -> Iterator[Violation]:
 
 
 def _files(rows: Iterator[FileRow | SnapshotRow]) -> Iterator[Violation]:
+    told: set[int] = set()
     for row in rows:
-        if row.damage is not None:
+        # A snapshot is a row of both tables.
+        if row.damage is not None and row.file_offset not in told:
+            told.add(row.file_offset)
             yield violation_at(
                 row,
                 rule=RULE,

@@ -9,6 +9,7 @@ from typing import Final
 
 from attrs import frozen
 
+from onyxlog.audits.measured_multicast import MeasuredSends
 from onyxlog.audits.measurements import OK, MeasuredTest, MeasuredTrial
 from onyxlog.audits.rules.check import Check, Input, Rule
 from onyxlog.audits.rules.violation import Violation
@@ -30,14 +31,14 @@ def longest_us(bucket: int) -> int:
     return ((step + (1 << _SUB_BITS) + 1) << (octave - 1)) - 1
 
 
-def percentile_ms(test: MeasuredTest, percent: float) -> float:
+def percentile_ms(counted: MeasuredTest | MeasuredSends, percent: float) -> float:
     """The duration that so many percent of the requests did not exceed."""
-    needed = math.ceil(sum(test.counts) * percent / 100)
+    needed = math.ceil(sum(counted.counts) * percent / 100)
     seen = 0
-    for bucket, count in zip(test.buckets, test.counts, strict=True):
+    for bucket, count in zip(counted.buckets, counted.counts, strict=True):
         seen += count
         if seen >= needed:
-            return min(longest_us(bucket) / 1000, test.longest_ms)
+            return min(longest_us(bucket) / 1000, counted.longest_ms)
     return 0.0
 
 

@@ -49,6 +49,14 @@ class ZraftDataSource(DataSource):
                 "option 'entries': found 'live', a stream gives what is decided for good: expected 'committed', or "
                 "'written' for what was taken back, too"
             )
+        if parsed.stops:
+            raise AuditError(
+                "option 'damage': found 'stop', a stream cannot go on behind damage: expected 'fail'"
+            )
+        if parsed.copies == options.ONE:
+            raise AuditError(
+                "option 'copies': found 'one', a stream gives each log by itself: expected 'all'"
+            )
         return ZraftStreamReader(parsed)
 
 
@@ -59,7 +67,9 @@ class ZraftReader(DataSourceReader):
         self._options = options
 
     def partitions(self) -> Sequence[InputPartition]:
-        pieces = plan.plan(self._options, directories.find(self._options.paths))
+        pieces = plan.plan(
+            self._options, directories.find(self._options.paths, damaged_too=self._options.stops)
+        )
         return [
             PiecesPartition(some) for some in shared_out(pieces, self._options.segments_per_partition)
         ] or [PiecesPartition(())]

@@ -12,6 +12,7 @@ from attrs import frozen
 from onyxlog.audits.errors import AuditError
 from zraft.errors import StorageError
 from zraft.storage.directory import read_meta
+from zraft.storage.errors import CorruptionError
 from zraft.storage.filesystem import ReadOnlyFileSystem
 
 RECORDING_SUFFIX: Final = ".onyx"
@@ -31,24 +32,38 @@ class ServerDirectory:
 
 
 @frozen
+class Unreadable:
+    """A file without which nothing beside it can be understood: where it is damaged, and how."""
+
+    path: str
+    offset: int
+    found: str
+
+
+@frozen
 class Found:
     """Everything below the given paths that audits can read, each in order of its name."""
 
     servers: tuple[ServerDirectory, ...] = ()
     recordings: tuple[str, ...] = ()
     histories: tuple[str, ...] = ()
+    unreadable: tuple[Unreadable, ...] = ()
 
 
-def find(paths: Iterable[str]) -> Found:
+def find(paths: Iterable[str], *, damaged_too: bool = False) -> Found:
     """Look at the paths, which may be patterns, and below them.
 
+    Args:
+        damaged_too: directories of which nobody can say whose they are become `unreadable`.
+
     Raises:
-        AuditError: a path is not there, or nothing of ours is below any.
+        AuditError: a path is not there, nothing of ours is below any, or a directory cannot be used.
     """
     fs = ReadOnlyFileSystem()
     servers: dict[str, ServerDirectory] = {}
     recordings: set[str] = set()
     histories: set[str] = set()
+    unreadable: dict[str, Unreadable] = {}
     given = list(paths)
     for top in _expanded(given):
         for path in _walk(top):
@@ -57,19 +72,25 @@ def find(paths: Iterable[str]) -> Found:
                     try:
                         meta = read_meta(fs, path)
                     except StorageError as error:
+                        if damaged_too and isinstance(error, CorruptionError):
+                            unreadable[path] = Unreadable(error.path, error.offset, error.found)
+                            continue
                         raise AuditError(f"{path}: {error}") from error
                     servers[path] = ServerDirectory(path, meta.server, meta.instance.hex())
             elif path.endswith(RECORDING_SUFFIX):
                 recordings.add(path)
             else:
                 histories.add(path)
-    if not servers and not recordings and not histories:
+    if not (servers or recordings or histories or unreadable):
         raise AuditError(
             f"{', '.join(given)}: found no data directory of a server (one has `meta` and `wal`), no recording of a peer "
             f"(*{RECORDING_SUFFIX}) and no history of a client (*{HISTORY_SUFFIX}); give directories that have some"
         )
     return Found(
-        tuple(servers[path] for path in sorted(servers)), tuple(sorted(recordings)), tuple(sorted(histories))
+        tuple(servers[path] for path in sorted(servers)),
+        tuple(sorted(recordings)),
+        tuple(sorted(histories)),
+        tuple(unreadable[path] for path in sorted(unreadable)),
     )
 
 

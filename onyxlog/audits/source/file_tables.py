@@ -11,6 +11,7 @@ from attrs import frozen
 from onyxlog.audits.source.directories import ServerDirectory
 from onyxlog.audits.source.entry_rows import DIGEST_BYTES
 from onyxlog.audits.source.following import Follower
+from onyxlog.audits.source.server_log import fields_of, record_of
 from onyxlog.audits.tables.table import signed
 from zraft.errors import ProtocolError, StorageError
 from zraft.ids import GroupId
@@ -20,6 +21,7 @@ from zraft.storage.errors import CorruptionError
 from zraft.storage.filesystem import FileSystem
 from zraft.storage.inspection import segment_numbers
 from zraft.storage.journal import DIRECTORY, SUFFIX, JournalHeader, PlacedNote, read_journal
+from zraft.storage.records import RecordReader, is_entry
 from zraft.storage.segments import segment_path
 from zraft.storage.snapshot_format import SnapshotFile
 from zraft.topics.codec import decode_message
@@ -29,7 +31,10 @@ Values = tuple[Any, ...]
 
 @frozen
 class FilePiece:
-    """One file of one table; `group` where the file is a group's, `first` and `end` a range of offsets of deliveries."""
+    """One file of one table; `group` where the file is a group's, `first` and `end` a range of offsets of deliveries.
+
+    `stops`: damage ends the rows, and is no error.
+    """
 
     table: str
     path: str
@@ -38,6 +43,7 @@ class FilePiece:
     first: int = 0
     end: int | None = None
     payloads: bool = False
+    stops: bool = False
 
 
 def snapshot_files(fs: FileSystem, data: str) -> list[tuple[int, str]]:
@@ -197,7 +203,11 @@ def wal_files(fs: FileSystem, directory: ServerDirectory) -> Iterator[Values]:
     damage: CorruptionError | None = None
     follower = Follower(fs, directory.path, now=lambda: float("inf"))
     try:
+        reader = RecordReader()
         for placed in follower.frames():
+            for fields in fields_of(reader, placed):
+                if not is_entry(fields):
+                    record_of(fields, placed)
             _, count = good.get(placed.path, (0, 0))
             good[placed.path] = (placed.frame.end, count + 1)
     except CorruptionError as error:

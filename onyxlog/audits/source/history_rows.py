@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Iterator
 from typing import Any
 
@@ -17,7 +18,7 @@ def history_values(path: str) -> Iterator[tuple[Any, ...]]:
     Raises:
         ProtocolError: it is no history of the schema that this release knows.
     """
-    with open(path, encoding="utf-8") as lines:
+    with open(path, encoding="utf-8", errors="surrogateescape") as lines:
         first = lines.readline()
         _check_heading(first, path)
         offset = len(first.encode())
@@ -30,6 +31,40 @@ def history_values(path: str) -> Iterator[tuple[Any, ...]]:
                 raise ProtocolError(f"{path}, line {number}: {error}") from error
             yield (record.client, number, *_values(record), path, offset)
             offset += len(line.encode())
+
+
+def history_file(path: str) -> tuple[Any, ...]:
+    """The row of `files` of a history; read whole."""
+    end = items = 0
+    damage: str | None = None
+    with open(path, "rb") as lines:
+        for line in lines:
+            if not line.endswith(b"\n"):
+                break
+            try:
+                text = line.decode()
+                if end == 0:
+                    _check_heading(text, path)
+                else:
+                    history.decode(text)
+            except (ProtocolError, UnicodeDecodeError) as error:
+                damage = str(error).removeprefix(f"{path}: ")
+                break
+            end, items = end + len(line), items + 1
+        size = lines.seek(0, os.SEEK_END)
+    torn = size - end if damage is None else 0
+    return (0, "", path, 0 if damage is None else end, "history", None, size, end, items, torn, damage)
+
+
+def was_history(path: str) -> bool:
+    """Whether the file goes on as a history does, though it does not begin as one."""
+    with open(path, "rb") as lines:
+        lines.readline()
+        try:
+            history.decode(lines.readline().decode())
+        except (ProtocolError, UnicodeDecodeError):
+            return False
+    return True
 
 
 def is_history(path: str) -> bool:

@@ -20,6 +20,10 @@ STREAM_BYTES: Final = 64 << 20
 COMMITTED: Final = "committed"
 LIVE: Final = "live"
 WRITTEN: Final = "written"
+FAIL: Final = "fail"
+STOP: Final = "stop"
+ALL: Final = "all"
+ONE: Final = "one"
 ENTRIES: Final[Mapping[str, frozenset[str]]] = {
     COMMITTED: frozenset({Standing.COMMITTED.value}),
     LIVE: frozenset({Standing.COMMITTED.value, Standing.OPEN.value}),
@@ -28,7 +32,7 @@ ENTRIES: Final[Mapping[str, frozenset[str]]] = {
 """What each value of `entries` gives, by standing."""
 NAMES: Final = (
     *("path", "paths", "table", "entries", "group", "payloads", "columns", "batch_rows"),
-    *("segments_per_partition", "starting", "bytes_per_batch"),
+    *("segments_per_partition", "starting", "bytes_per_batch", "damage", "copies"),
 )
 
 
@@ -42,6 +46,8 @@ class Options:
         segments_per_partition: of a write-ahead log, how many one task reads.
         starting: a stream's: `earliest` or `latest`.
         bytes_per_batch: a stream's: how much of logs one batch takes, about.
+        damage: `fail`, or `stop`: what is damaged is read up to there, and only the table `files` tells of it.
+        copies: `all`, or `one`: what committed entries hold is given of the first server that has them.
     """
 
     paths: tuple[str, ...]
@@ -54,10 +60,17 @@ class Options:
     segments_per_partition: int = 1
     starting: str = "earliest"
     bytes_per_batch: int = STREAM_BYTES
+    damage: str = FAIL
+    copies: str = ALL
 
     @property
     def standings(self) -> frozenset[str]:
         return ENTRIES[self.entries]
+
+    @property
+    def stops(self) -> bool:
+        """Damage ends what can be read of a log or file, and not the reading."""
+        return self.damage == STOP
 
     @property
     def selected(self) -> tuple[int, ...]:
@@ -95,6 +108,8 @@ def parse(given: Mapping[str, str]) -> Options:
         segments_per_partition=reader.number("segments_per_partition", 1, 1, 10_000) or 1,
         starting=reader.choice("starting", "earliest", ("earliest", "latest")),
         bytes_per_batch=reader.number("bytes_per_batch", STREAM_BYTES, 1 << 10, 1 << 40) or STREAM_BYTES,
+        damage=reader.choice("damage", FAIL, (FAIL, STOP)),
+        copies=reader.choice("copies", ALL, (ALL, ONE)),
     )
     if problems:
         raise AuditError("; ".join(problems))

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import suppress
 from typing import Any
 
 from attrs import astuple, evolve, frozen
 
 from onyxlog.audits.source.commits import Committed, Evidence, committed
-from onyxlog.audits.source.directories import Found, ServerDirectory
+from onyxlog.audits.source.directories import RECORDING_SUFFIX, Found, ServerDirectory
 from onyxlog.audits.source.file_tables import (
     FilePiece,
     Values,
@@ -22,15 +23,17 @@ from onyxlog.audits.source.file_tables import (
     snapshot_values,
     wal_files,
 )
-from onyxlog.audits.source.history_rows import history_values, is_history
-from onyxlog.audits.source.options import Options
-from onyxlog.audits.source.recording_rows import RECORDED, recording_values
+from onyxlog.audits.source.history_rows import history_file, history_values, is_history, was_history
+from onyxlog.audits.source.options import COMMITTED, ENTRIES, LIVE, ONE, Options
+from onyxlog.audits.source.recording_rows import RECORDED, recording_file, recording_values
 from onyxlog.audits.source.server_log import ServerLog, Span
 from onyxlog.audits.source.survey import Survey, is_cut, with_committed
-from onyxlog.audits.source.wal_rows import WAL_TABLES, WalPiece, read_wal
+from onyxlog.audits.source.wal_rows import WAL_TABLES, Held, WalPiece, read_wal
+from onyxlog.audits.tables.hard_states import HardStateRow
 from onyxlog.audits.tables.members import MembershipRow
 from onyxlog.audits.tables.placed import Standing
-from zraft.errors import StorageError
+from onyxlog.errors import EntryError
+from zraft.errors import ProtocolError, StorageError
 from zraft.storage.errors import CorruptionError
 from zraft.storage.filesystem import FileSystem, ReadOnlyFileSystem
 from zraft.storage.journal import Kind
@@ -38,6 +41,11 @@ from zraft.storage.snapshot_format import SnapshotFile
 
 SURVEYED: frozenset[str] = frozenset({"hard_states", "truncations", "members"})
 """Tables whose rows come out of planning itself: they are few."""
+
+DECODED: frozenset[str] = frozenset({"commands", "multicast", "claims"})
+"""Made of what entries hold; that equal entries hold the same is another table's matter."""
+PARTITIONS_TABLES: frozenset[str] = frozenset({"multicast", "claims"})
+"""Of groups other than 0."""
 
 
 @frozen
@@ -54,6 +62,10 @@ Piece = WalPiece | RowsPiece | FilePiece
 def read_piece(piece: Piece, fs: FileSystem | None = None) -> Iterator[Values]:
     """The rows of a piece, as tuples in column order."""
     fs = ReadOnlyFileSystem() if fs is None else fs
+    if isinstance(piece, FilePiece) and piece.stops:
+        with suppress(CorruptionError, EntryError, ProtocolError):
+            yield from read_piece(evolve(piece, stops=False), fs)
+        return
     match piece:
         case WalPiece():
             yield from read_wal(fs, piece)
@@ -69,9 +81,14 @@ def read_piece(piece: Piece, fs: FileSystem | None = None) -> Iterator[Values]:
             yield from recording_values(piece)
         case FilePiece("histories"):
             yield from history_values(piece.path)
-        case FilePiece("files"):
-            assert piece.directory is not None
+        case FilePiece("files") if piece.directory is not None:
             yield from (wal_files if piece.path == "wal" else other_files)(fs, piece.directory)
+        case FilePiece("files"):
+            yield (
+                recording_file(piece.path)
+                if piece.path.endswith(RECORDING_SUFFIX)
+                else history_file(piece.path)
+            )
         case FilePiece():
             raise AssertionError(f"no reader of table {piece.table}")
 
@@ -85,9 +102,7 @@ def plan(options: Options, found: Found, fs: FileSystem | None = None) -> list[P
     fs = ReadOnlyFileSystem() if fs is None else fs
     name = options.table.name
     if name in WAL_TABLES or name in SURVEYED:
-        logs = [ServerLog(fs, directory) for directory in found.servers]
-        for log in logs:
-            log.advance()
+        logs = read_logs(options, found, fs)
         known = judge(fs, logs, (options.group,) if options.group is not None else None)
         return (
             [*_wal_pieces(options, logs, known)] if name in WAL_TABLES else [surveyed(options, logs, known)]
@@ -95,13 +110,22 @@ def plan(options: Options, found: Found, fs: FileSystem | None = None) -> list[P
     return [*_published(options, found, fs), *file_pieces(options, found, fs)]
 
 
+def read_logs(options: Options, found: Found, fs: FileSystem) -> list[ServerLog]:
+    """All servers' logs, read whole, or, if damage is to end them, up to there."""
+    logs = [ServerLog(fs, directory) for directory in found.servers]
+    for log in logs:
+        if options.stops:
+            log.advance_to_damage()
+        else:
+            log.advance()
+    return logs
+
+
 def _published(options: Options, found: Found, fs: FileSystem) -> list[Piece]:
     """What peers said of their replicas, in the logs of servers, beside what they recorded themselves."""
     if options.table.name != "replica_digests":
         return []
-    logs = [ServerLog(fs, directory) for directory in found.servers]
-    for log in logs:
-        log.advance()
+    logs = read_logs(options, found, fs)
     return [*_wal_pieces(evolve(options, group=0), logs, judge(fs, logs, (0,)))]
 
 
@@ -176,9 +200,30 @@ def wal_piece(
 
 
 def _wal_pieces(options: Options, logs: Sequence[ServerLog], known: dict[int, Committed]) -> Iterator[Piece]:
+    once = options.copies == ONE and options.table.name in DECODED
+    elsewhere: list[Held] = []
     for log in logs:
+        if options.table.name in PARTITIONS_TABLES and not _has_partitions(log.survey):
+            continue
         for span in log.spans():
-            yield wal_piece(options, log, span, known, options.standings)
+            # Behind damage an entry may have been taken back that nothing proves to be committed.
+            sure = log.damaged and options.entries == LIVE
+            piece = wal_piece(options, log, span, known, ENTRIES[COMMITTED] if sure else options.standings)
+            yield evolve(piece, elsewhere=tuple(elsewhere))
+        if once:
+            elsewhere += _held(log, known)
+
+
+def _held(log: ServerLog, known: dict[int, Committed]) -> Iterator[Held]:
+    """The committed entries that a log has, by term."""
+    for group, point in log.survey.standpoints().items():
+        judged = known.get(group, Committed())
+        ends = [start - 1 for start, _ in point.runs[1:]] + [point.last_index]
+        for (start, term), end in zip(point.runs, ends, strict=True):
+            first, last = max(start, point.first), min(end, judged.index)
+            # Equal index and term: what `Committed.holds` asks for, at either end of a run.
+            if first <= last and judged.holds(first, term) and judged.holds(last, term):
+                yield group, term, first, last
 
 
 def surveyed(
@@ -193,7 +238,7 @@ def surveyed(
         survey = log.survey
         match options.table.name:
             case "hard_states":
-                rows += survey.hard_states
+                rows += _before_damage(survey.hard_states) if log.damaged else survey.hard_states
             case "truncations":
                 rows += [
                     with_committed(row, cut, dict(known.get(cut.group, Committed()).by_term))
@@ -217,6 +262,17 @@ def surveyed(
     )
 
 
+def _has_partitions(survey: Survey) -> bool:
+    """Or had some that are gone."""
+    return any(survey.standpoints()) or any(cut.group for cut in survey.cuts)
+
+
+def _before_damage(rows: Sequence[HardStateRow]) -> list[HardStateRow]:
+    """Without the last one of each group: a vote in its term may stand behind the damage."""
+    last = {row.group: at for at, row in enumerate(rows)}
+    return [row for at, row in enumerate(rows) if last[row.group] != at]
+
+
 def _standing(survey: Survey, row: MembershipRow, order: int, known: dict[int, Committed]) -> str:
     if row.source == "entry" and is_cut(survey.cuts, row.group, row.index, order):
         return Standing.TRUNCATED.value
@@ -227,7 +283,7 @@ def _standing(survey: Survey, row: MembershipRow, order: int, known: dict[int, C
 
 
 def file_pieces(options: Options, found: Found, fs: FileSystem) -> Iterator[Piece]:
-    name, wanted = options.table.name, options.group
+    name, wanted, stops = options.table.name, options.group, options.stops
     for directory in found.servers:
         data = directory.path
         match name:
@@ -238,17 +294,29 @@ def file_pieces(options: Options, found: Found, fs: FileSystem) -> Iterator[Piec
             case "deliveries":
                 for group in delivery_groups(fs, data):
                     if wanted in (None, group):
-                        yield FilePiece(name, data, directory, group, payloads=options.payloads)
+                        yield FilePiece(name, data, directory, group, payloads=options.payloads, stops=stops)
             case "events":
                 for path in journal_files(fs, data):
-                    yield FilePiece(name, path, directory)
+                    yield FilePiece(name, path, directory, stops=stops)
             case "files":
                 yield FilePiece(name, "wal", directory)
                 yield FilePiece(name, "other", directory)
     if name in RECORDED:
         for path in found.recordings:
-            yield FilePiece(name, path)
+            yield FilePiece(name, path, stops=stops)
     if name == "histories":
         for path in found.histories:
             if is_history(path):
+                yield FilePiece(name, path, stops=stops)
+    if name == "files":
+        for path in found.recordings:
+            yield FilePiece(name, path)
+        for path in found.histories:
+            if is_history(path) or was_history(path):
                 yield FilePiece(name, path)
+        yield RowsPiece(
+            name,
+            tuple(
+                (0, "", one.path, one.offset, "meta", None, 0, 0, 0, 0, one.found) for one in found.unreadable
+            ),
+        )

@@ -12,6 +12,8 @@ from zraft.storage.records import EntryFields
 from zraft.tree import txn
 
 PATH: Final = re.compile(r"/onyx/(?P<tenancy>[^/]+)/state/digests/[^/]+")
+PREFIX: Final = b"/onyx/"
+"""Of all paths that matter, as they stand in an entry."""
 _WRITES: Final = frozenset({txn.PUT, txn.SET_DATA, txn.CREATE, txn.CREATE2})
 
 
@@ -20,6 +22,9 @@ def published_values(head: tuple[Any, ...], fields: EntryFields) -> Iterator[tup
 
     A repeat of a write that was done before is shown again: it says the same.
     """
+    # Of millions of entries a handful: a search of bytes is a hundred times as fast as unpacking.
+    if PREFIX not in fields[7]:
+        return
     server, instance, path, offset = head
     _, wall_time, batches = txn.unpack_entry(fields[7])
     for _, _, _, _, runs in batches:

@@ -9,6 +9,7 @@ from mmap import ACCESS_READ, mmap
 from typing import Final
 
 from onyxlog.audits.source.file_tables import FilePiece, Values
+from onyxlog.errors import EntryError
 from onyxlog.peer.recording import Heading, Kind, PlacedRecord, read_recording
 from onyxlog.replica.codec import decode_record, name_of
 
@@ -29,6 +30,21 @@ def recording_values(piece: FilePiece) -> Iterator[Values]:
             if piece.end is not None and placed.end > piece.end:
                 return
             yield from _rows(piece, heading, placed)
+
+
+def recording_file(path: str) -> Values:
+    """The row of `files` of a recording; read whole."""
+    end = items = 0
+    damage: str | None = None
+    with _mapped(path) as data:
+        try:
+            for placed in read_recording(data, path)[1] if data else ():
+                end, items = placed.end, items + 1
+        except EntryError as error:
+            damage = str(error).removeprefix(f"{path}: ").removeprefix(f"offset {end}: ")
+        size = len(data)
+    torn = size - end if damage is None else 0
+    return (0, "", path, 0 if damage is None else end, "recording", None, size, end, items, torn, damage)
 
 
 def recorded_bytes(path: str, known: int) -> int:

@@ -12,7 +12,14 @@ from onyxlog.audits.source.following import Follower, PlacedFrame, Position
 from onyxlog.audits.source.survey import Spot, Standpoint, Survey
 from zraft.storage.errors import CorruptionError
 from zraft.storage.filesystem import FileSystem
-from zraft.storage.records import RecordFormatError, RecordReader, decode_record, is_entry
+from zraft.storage.records import (
+    BaseRecord,
+    Record,
+    RecordFormatError,
+    RecordReader,
+    decode_record,
+    is_entry,
+)
 
 
 @frozen
@@ -44,6 +51,8 @@ class ServerLog:
         self._open: Span | None = None
         self._closed: list[Span] = []
         self._oldest: int | None = None
+        self.damaged = False
+        """What comes next is damaged, and was not read."""
 
     @property
     def position(self) -> Position:
@@ -77,6 +86,19 @@ class ServerLog:
         for placed in self._follower.frames():
             self.take(placed)
 
+    def advance_to_damage(self) -> None:
+        """The same; where the log is damaged it ends."""
+        closed, held = len(self._closed), self._open
+        try:
+            for placed in self._follower.frames():
+                closed, held = len(self._closed), self._open
+                self.take(placed)
+        except CorruptionError:
+            # A frame whose checksums hold and whose records do not is not of what can be read.
+            self.damaged = True
+            del self._closed[closed:]
+            self._open = held
+
     def take(self, placed: PlacedFrame) -> None:
         """The next frame."""
         span = self._open
@@ -95,7 +117,7 @@ class ServerLog:
             if is_entry(fields):
                 survey.take_entry(fields, spot)
             else:
-                survey.take(decode_record(fields), spot, oldest=oldest)
+                survey.take(record_of(fields, placed), spot, oldest=oldest)
 
 
 def fields_of(records: RecordReader, placed: PlacedFrame) -> Iterator[Any]:
@@ -107,6 +129,20 @@ def fields_of(records: RecordReader, placed: PlacedFrame) -> Iterator[Any]:
     try:
         yield from records.arrays(placed.frame.body)
     except RecordFormatError as error:
-        raise CorruptionError(
-            placed.path, placed.frame.offset, f"frame {placed.frame.number}: {error}"
-        ) from error
+        raise _nonsense(placed, error) from error
+
+
+def record_of(fields: Any, placed: PlacedFrame) -> Record | BaseRecord:
+    """One of them that is no entry.
+
+    Raises:
+        CorruptionError: it is no record.
+    """
+    try:
+        return decode_record(fields)
+    except RecordFormatError as error:
+        raise _nonsense(placed, error) from error
+
+
+def _nonsense(placed: PlacedFrame, error: RecordFormatError) -> CorruptionError:
+    return CorruptionError(placed.path, placed.frame.offset, f"frame {placed.frame.number}: {error}")

@@ -14,7 +14,7 @@ from onyxlog.audits.source.entry_rows import COMMANDS, entry_values
 from onyxlog.audits.source.following import PlacedFrame, Position
 from onyxlog.audits.source.partition_rows import claim_values, multicast_values
 from onyxlog.audits.source.published import published_values
-from onyxlog.audits.source.server_log import Span, fields_of
+from onyxlog.audits.source.server_log import Span, fields_of, record_of
 from onyxlog.audits.source.survey import Cut, Spot, Survey
 from onyxlog.audits.tables.placed import Standing
 from zraft.errors import StorageError
@@ -22,13 +22,17 @@ from zraft.storage.durable import reading
 from zraft.storage.errors import CorruptionError
 from zraft.storage.filesystem import FileSystem
 from zraft.storage.frames import HEADER_BYTES, FrameReader, decode_header
-from zraft.storage.records import RecordReader, decode_record, is_entry
+from zraft.storage.records import RecordReader, is_entry
 
 WAL_TABLES: Final = frozenset({"entries", "commands", "multicast", "claims"})
 """Those that are made where the log is read; others are few and come from planning."""
 _COMMITTED: Final = Standing.COMMITTED.value
 _OPEN: Final = Standing.OPEN.value
 _TRUNCATED: Final = Standing.TRUNCATED.value
+
+
+Held = tuple[int, int, int, int]
+"""Entries `first` to `last` of one term in a group's log: (group, term, first, last)."""
 
 
 @frozen
@@ -39,6 +43,7 @@ class WalPiece:
         standings: which entries are wanted.
         group: only this one's, if not None.
         payloads: whether data may be shown.
+        elsewhere: committed entries that another piece gives: (group, term, first, last).
     """
 
     table: str
@@ -49,6 +54,7 @@ class WalPiece:
     standings: frozenset[str]
     group: int | None = None
     payloads: bool = False
+    elsewhere: tuple[Held, ...] = ()
 
 
 def read_wal(fs: FileSystem, piece: WalPiece) -> Iterator[tuple[Any, ...]]:
@@ -112,7 +118,7 @@ class _Rows:
         oldest = self._oldest and placed.is_base
         for fields in fields_of(self._records, placed):
             if not is_entry(fields):
-                survey.take(decode_record(fields), spot, oldest=oldest)
+                survey.take(record_of(fields, placed), spot, oldest=oldest)
                 continue
             group = fields[1]
             previous, durable = survey.before(group)
@@ -121,6 +127,8 @@ class _Rows:
                 continue
             standing = self._standing(group, fields[2], fields[3])
             if standing not in piece.standings:
+                continue
+            if standing == _COMMITTED and self._is_elsewhere(group, fields[3], fields[2]):
                 continue
             if piece.table == "entries":
                 yield entry_values(
@@ -137,6 +145,12 @@ class _Rows:
                 elif group != 0:
                     make = multicast_values if piece.table == "multicast" else claim_values
                     yield from make(head, fields, standing=standing)
+
+    def _is_elsewhere(self, group: int, term: int, index: int) -> bool:
+        return any(
+            of == group and in_term == term and first <= index <= last
+            for of, in_term, first, last in self._piece.elsewhere
+        )
 
     def _standing(self, group: int, index: int, term: int) -> str:
         order = self._survey.order

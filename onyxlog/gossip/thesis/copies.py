@@ -44,8 +44,34 @@ class CopyFigures:
     sends: int
 
 
+@frozen
+class Copies:
+    """What became of one event: `received` by each peer, published `sends` times."""
+
+    origin: int
+    received: tuple[int, ...]
+    sends: int
+
+    def figures(self) -> CopyFigures:
+        origin, received = self.origin, self.received
+        shares = [(count - (peer != origin)) / count for peer, count in enumerate(received) if count]
+        total = sum(received)
+        useful = sum(1 for peer, count in enumerate(received) if count and peer != origin)
+        return CopyFigures(
+            coverage=(useful + 1) / len(received),
+            redundancy=sum(shares) / len(shares) if shares else 0.0,
+            overall=(total - useful) / total if total else 0.0,
+            sends=self.sends,
+        )
+
+
 def spread(pool: Sequence[Arc], ttl: int, reading: Reading, generator: Random) -> CopyFigures:
     """One event from a random peer over at most `ttl` hops."""
+    return copies_of(pool, ttl, reading, generator).figures()
+
+
+def copies_of(pool: Sequence[Arc], ttl: int, reading: Reading, generator: Random) -> Copies:
+    """The same, as it was counted."""
     peers = len(pool)
     origin = generator.randrange(peers)
     listeners: dict[Stream, list[int]] = {}
@@ -79,12 +105,4 @@ def spread(pool: Sequence[Arc], ttl: int, reading: Reading, generator: Random) -
                     waiting[peer, visited] = 1
                 new.add(peer)
         having |= new
-    shares = [(count - (peer != origin)) / count for peer, count in enumerate(received) if count]
-    total = sum(received)
-    useful = sum(1 for peer in having if peer != origin)
-    return CopyFigures(
-        coverage=len(having) / peers,
-        redundancy=sum(shares) / len(shares) if shares else 0.0,
-        overall=(total - useful) / total if total else 0.0,
-        sends=sends,
-    )
+    return Copies(origin, tuple(received), sends)

@@ -7,6 +7,8 @@ from typing import Any, Final
 
 from attrs import evolve, frozen
 
+from onyxlog.audits.rules.published_gossip import DRAWN
+from onyxlog.audits.rules.published_multicast import ACCOUNTS
 from onyxlog.audits.tables.gossip import GossipRow
 from onyxlog.replica.codec import decode_origin, encode_origin
 from onyxlog.replica.commands import Entry, Record
@@ -632,3 +634,29 @@ def a_percentile_was_made_up(tables: Tables) -> None:
 @plant("S22", "elections in order of time", server=2, index=1)
 def a_leader_before_its_candidacy(tables: Tables) -> None:
     change(tables, "measured_trials", lambda row: True, led_ms=100.5)
+
+
+@plant("S22", ACCOUNTS, subject="deliveries, cell 10%", found="13")
+def a_delivery_was_not_read(tables: Tables) -> None:
+    change(
+        tables,
+        "measured_cells",
+        lambda row: True,
+        delivered=(9, 1, 1, 1, 1),
+        per_second=(4.5, 0.5, 0.5, 0.5, 0.5),
+    )
+
+
+@plant("S22", ACCOUNTS, subject="records of the thesis' algorithm", expected="62", found="60")
+def records_were_accounted_for_otherwise(tables: Tables) -> None:
+    change(tables, "measured_cells", lambda row: True, thesis_records=60)
+
+
+@plant("S22", DRAWN, subject="degree of table 8.1", expected="0.5", found="0.4322")
+def a_degree_was_copied_from_elsewhere(tables: Tables) -> None:
+    change(tables, "measured_pools", lambda row: True, degree=0.4322)
+
+
+@plant("S22", DRAWN, subject="coverage of table 8.7", expected="0.625", found="0.75")
+def a_coverage_was_made_up(tables: Tables) -> None:
+    change(tables, "measured_copies", lambda row: True, coverage=0.75)

@@ -12,6 +12,8 @@ from typing import Any, Final
 
 from attrs import evolve
 
+from onyxlog.audits.measured_gossip import MeasuredCopies, MeasuredPools
+from onyxlog.audits.measured_multicast import MeasuredCell, MeasuredSends
 from onyxlog.audits.measurements import MeasuredTest, MeasuredTrial
 from onyxlog.audits.tables.claims import ClaimRow
 from onyxlog.audits.tables.commands import CommandRow
@@ -427,6 +429,35 @@ def _benchmark(tables: Tables) -> None:
             stood_ms=100.0, candidate_ms=101.0, led_ms=150.0, served_ms=None,
         )
     )  # fmt: skip
+    tables["measured_cells"].append(
+        MeasuredCell(
+            file="result_m.json", run="m", name="10%", topics=5, partitions=1, producers=2, share=0.1, fanout=5,
+            sleep_ms=0.0, servers=3, reason="", messages=10, multicasts=1, elapsed_s=2.0, delivered=(10, 1, 1, 1, 1),
+            per_second=(5.0, 0.5, 0.5, 0.5, 0.5), thesis_records=62,
+        )
+    )  # fmt: skip
+    for to, count in ((1, 9), (5, 1)):
+        tables["measured_sends"].append(
+            MeasuredSends(
+                file="result_m.json", run="m", name="10%", destinations=to, buckets=(100,), counts=(count,),
+                total_ms=0.1 * count, longest_ms=0.1, published=count, mean_ms=0.1, percentile_names=("50",),
+                percentiles_ms=(0.1,),
+            )
+        )  # fmt: skip
+    tables["measured_pools"].append(
+        MeasuredPools(
+            # Four peers publish on each stream and listen on the other one.
+            file="result_g.json", run="g", table="8.1", peers=8, streams=2, drawn=(2, 0, 1, 4, 1, 0, 4), degree=0.5,
+            variance=0.0, stream_path=1.0, peer_path=(4 * 3 * 2 + 4 * 4) / (4 * 7), thesis_connected=1, connected=1,
+        )
+    )  # fmt: skip
+    tables["measured_copies"].append(
+        MeasuredCopies(
+            # Of seven others three have it once and one twice; the origin hears it back.
+            file="result_g.json", run="g", table="8.7", reading="first", hops=2, peers=8,
+            counted=(3, 1, 2, 0, 3, 1, 3, 2, 1), coverage=5 / 8, redundancy=(1 + 0.5) / 5, overall=2 / 6, sends=2.0,
+        )
+    )  # fmt: skip
 
 
 def sound() -> Tables:
@@ -436,7 +467,8 @@ def sound() -> Tables:
         for name in (
             *("entries", "commands", "hard_states", "truncations", "members", "snapshots", "deliveries"),
             *("multicast", "claims", "events", "replica_digests", "onyx_entries", "gossip", "log_reads"),
-            *("histories", "files", "measured_tests", "measured_trials", "entry_payloads"),
+            *("histories", "files", "measured_tests", "measured_trials", "measured_cells", "measured_sends"),
+            *("measured_pools", "measured_copies", "entry_payloads"),
         )
     }
     for fill in (_group_0, _clients, _partitions, _peers, _benchmark, _executed):

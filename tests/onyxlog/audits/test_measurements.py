@@ -5,11 +5,16 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from attrs import evolve
 
 from onyxlog.audits.errors import AuditError
 from onyxlog.audits.measurements import read_measurements
 from onyxlog.audits.rules.catalogue import RULES
 from onyxlog.audits.rules.published_figures import longest_us
+from onyxlog.audits.thesis_gossip import PUBLISHED_POOLS, copy_rows, pool_rows
+from onyxlog.audits.thesis_multicast import mixes, published_mixes
+from tests.onyxlog.audits.sound import sound
+from zraft_bench import gossip_tables
 from zraft_bench.histogram import highest_of
 from zraft_bench.result_files import ResultFile, new_run
 from zraft_bench.results import ElectionTrial, Part, combine
@@ -32,8 +37,6 @@ def results(directory: Path) -> None:
         number=1, killed=1, winner=2, term=3, stood_ms=100.0, candidate_ms=101.0, led_ms=140.0
     )
     file = ResultFile(directory, run)
-    from attrs import evolve
-
     file.save(evolve(run, tests=(test,), trials=(trial,)))
 
 
@@ -80,3 +83,52 @@ def test_a_path_without_results_is_refused(tmp_path: Path) -> None:
         read_measurements([tmp_path])
     with pytest.raises(AuditError, match="no such file"):
         read_measurements([tmp_path / "there is none"])
+
+
+def test_what_the_benchmark_of_gossip_wrote_breaks_no_rule_and_gives_its_tables(tmp_path: Path) -> None:
+    """Tables 8.1 to 8.9: graphs by paths of streams, receptions counted again; nothing of the program that drew them."""
+    extent = gossip_tables.Extent(sizes=(), iterations=5, spread_runs=5, growth_runs=1, events=1)
+    tables = gossip_tables.compute(extent, lambda what: None)
+    run = new_run("gossip")
+    ResultFile(tmp_path, run).save(evolve(run, gossip=gossip_tables.results_of(tables)))
+    found = read_measurements([tmp_path])
+    assert RULES["S22"].judged(found.by_table()) == []
+    rows = pool_rows(found.pools)
+    assert [row.published.table for row in rows] == ["8.1", "8.2", "8.3", "8.4", "8.5", "8.6"]
+    for row, graph in zip(rows, tables.graphs, strict=True):
+        assert row.measured is not None
+        assert row.measured.pools == 5
+        assert row.measured.stream_path == pytest.approx(graph.stream_path)
+    copies = copy_rows(found.copies)
+    assert {(row.table, row.hops) for row in copies} == {
+        (f"8.{n}", hops) for n in (7, 8, 9) for hops in (1, 2, 3, 4)
+    }
+
+
+def test_the_records_of_the_thesis_say_how_many_messages_went_to_all_topics() -> None:
+    """A-18: 120,000 + 32 x; what its text calls 10 to 50 % were 11.0 to 50.9 %, and its baseline had 100,000 messages."""
+    found = {mix.table: mix for mix in published_mixes()}
+    assert (found["5.1"].messages, found["5.1"].several) == (100_000, 0.0)
+    shares = [round(100 * mix.implied_share, 1) for table, mix in found.items() if table != "5.1"]
+    assert shares == [11.0, 18.9, 30.9, 41.0, 50.9]
+    assert all(mix.records == 120_000 + 32 * mix.several for table, mix in found.items() if table != "5.1")
+    # Neither its rates nor its headline follow from the same runs.
+    assert [round(found[table].node_mean, 1) for table in ("5.1", "5.2", "5.6")] == [88.9, 9.4, 6.3]
+    assert abs(found["5.1"].of_rates / found["5.1"].records - 1) > 0.2
+
+
+def test_cells_of_multicast_are_recomputed_from_what_was_sent_and_read() -> None:
+    tables = sound()
+    (mix,) = mixes(tables["measured_cells"], tables["measured_sends"])
+    assert (mix.table, mix.messages, mix.several, mix.deliveries) == ("5.2", 10, 1, 14)
+    assert mix.records == mix.formula == 62
+    assert mix.times == pytest.approx((14 / 2 / 5) / 9.4)
+
+
+def test_the_thesis_published_ten_times_the_variance_that_its_draw_gives() -> None:
+    by_table = {row.table: row for row in PUBLISHED_POOLS}
+    assert by_table["8.4"].variance / by_table["8.4"].expected_variance == pytest.approx(9.3, abs=0.1)
+    for table in ("8.1", "8.2", "8.3"):
+        row = by_table[table]
+        assert row.variance == pytest.approx(row.expected_variance, rel=0.3)
+        assert row.degree == pytest.approx(row.expected_degree, rel=0.02)

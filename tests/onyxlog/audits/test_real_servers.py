@@ -2,50 +2,15 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections import Counter, defaultdict
 from pathlib import Path
 from typing import Any
 
-import pytest
-
 from onyxlog.audits.rules.catalogue import RULES
 from onyxlog.audits.tables import TABLES
 from onyxlog.audits.tables.table import I64_MAX
-from tests.onyxlog.audits.conftest import age
+from tests.onyxlog.audits.conftest import MESSAGES
 from tests.onyxlog.audits.reading import read
-from tests.unit.server.nodes import Nodes, Sending
-
-MESSAGES = 40
-
-
-@pytest.fixture(scope="module")
-def served(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Three servers, a topic of three partitions, messages to one and to all of them; a leader is lost on the way."""
-    root = tmp_path_factory.mktemp("served")
-
-    async def run() -> None:
-        async with Nodes(root) as nodes:
-            groups = await nodes.create_topic("orders", 3)
-            sending = await Sending.open(nodes)
-            await sending.send(
-                (groups[number % 3 : number % 3 + 1] if number % 2 else groups, b"%d" % number)
-                for number in range(MESSAGES)
-            )
-            lost = next(server for server, node in nodes.nodes.items() if node is nodes.leader)
-            await nodes.stop(lost)
-            await nodes.until(lambda: nodes.leader)
-            nodes.start(lost)
-            await nodes.until(lambda: all(nodes.leader_of(group) for group in groups))
-            await sending.send((groups, b"after %d" % number) for number in range(5))
-            for group in groups:
-                delivered = [one.payload for one in await nodes.fetch(nodes.leader_of(group), group)]
-                for node in nodes.nodes.values():
-                    await nodes.same(node, group, delivered)
-
-    asyncio.run(run())
-    age(root)
-    return root
 
 
 def test_deliveries_are_the_same_on_all_servers_and_what_was_started(served: Path) -> None:

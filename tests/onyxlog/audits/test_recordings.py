@@ -2,64 +2,17 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections import defaultdict
 from pathlib import Path
 from typing import Any
 
-import pytest
-
 from onyxlog.audits.source.directories import find
 from onyxlog.audits.source.follow import follow
-from onyxlog.gossip.settings import settings_for
-from onyxlog.gossip.spreading import Mode
-from onyxlog.peer.fleet import Fleet
-from onyxlog.peer.gossip_link import open_udp
-from onyxlog.peer.messenger import gossip_sources
-from onyxlog.peer.recording import Recordings
-from onyxlog.peer.settings import GroupSettings
 from onyxlog.replica.codec import decode_origin, decode_record
-from onyxlog.replica.commands import BackpressureOff, Entry
+from onyxlog.replica.commands import Entry
 from onyxlog.replica.playing import play
-from onyxlog.testing.idle_runner import run_nothing
-from onyxlog.testing.memory_log import MemoryLog
+from tests.onyxlog.audits.conftest import ENTRIES, GROUPS
 from tests.onyxlog.audits.reading import chosen, read, rows_of
-from tests.onyxlog.gossiping import KEY
-from zraft.address import Address
-
-GROUPS = 3
-ENTRIES = 12
-
-
-@pytest.fixture(scope="module")
-def recorded(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Three groups that gossip, on a log in memory; they joined, wrote in turn and left."""
-    directory = tmp_path_factory.mktemp("recorded")
-
-    async def run() -> None:
-        recordings = Recordings(directory, "tests")
-        sources = gossip_sources(
-            open_udp(Address("127.0.0.1", 0)),
-            (KEY,),
-            "tests",
-            settings_for(Mode.POOL),
-            recordings=recordings,
-        )
-        async with (
-            asyncio.timeout(50),
-            Fleet(MemoryLog().opened, run_nothing, make_source=sources, recordings=recordings) as fleet,
-        ):
-            for number in range(GROUPS):
-                fleet.start(GroupSettings(f"g{number}", offers=()))
-            await fleet.until(lambda one: len(one.core.replica.groups) == GROUPS)
-            for number in range(ENTRIES):
-                incarnation = fleet.groups[number % GROUPS].incarnation
-                assert incarnation is not None
-                incarnation.append(BackpressureOff("nobody"))
-            await fleet.until(lambda one: one.core.version >= GROUPS + ENTRIES - 1)
-
-    asyncio.run(run())
-    return directory
 
 
 def test_every_group_recorded_its_origin_and_every_entry_with_what_playing_it_gives(recorded: Path) -> None:

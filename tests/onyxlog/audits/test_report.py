@@ -13,6 +13,7 @@ from rich.console import Console
 
 from onyxlog.audits.figures import Figures, Latency, Reign, Share
 from onyxlog.audits.jobs.auditing import CheckResult, Verdict
+from onyxlog.audits.measurements import Measurements
 from onyxlog.audits.report.findings import Findings, as_json, rule_results
 from onyxlog.audits.report.page import page
 from onyxlog.audits.report.terminal import show
@@ -23,6 +24,15 @@ from onyxlog.audits.thesis_tables import thesis_tables
 from onyxlog.main import main
 from tests.onyxlog.audits.planted import PLANTS
 from tests.onyxlog.audits.sound import Tables, sound
+
+
+def measurements(tables: Tables) -> Measurements:
+    return Measurements(
+        *(
+            tuple(tables[f"measured_{name}"])
+            for name in ("tests", "trials", "cells", "sends", "pools", "copies")
+        )
+    )
 
 
 def findings_of(tables: Tables, ids: tuple[str, ...] = tuple(RULES)) -> Findings:
@@ -58,7 +68,7 @@ def findings_of(tables: Tables, ids: tuple[str, ...] = tuple(RULES)) -> Findings
                 figures("t", 2, [PeerCounts("ga", 4, 2, 2, 1, 3, 1), PeerCounts("gb", 3, 2, 3, 1, 3, 0)]),
             ),
         ),
-        thesis=thesis_tables(tables["measured_tests"], tables["measured_trials"]),
+        thesis=thesis_tables(measurements(tables)),
     )
 
 
@@ -140,14 +150,14 @@ def test_cells_of_zatts_tables_are_recomputed_from_counts() -> None:
     (test,) = sound()["measured_tests"]
     other = evolve(test, number=2, acknowledged=6, elapsed_s=1.0)
     failed = evolve(test, number=3, state="failed", acknowledged=0)
-    (cell,) = thesis_tables([test, other, failed], []).cells
+    (cell,) = thesis_tables(Measurements(tests=(test, other, failed))).cells
     assert (cell.workers, cell.entries, cell.value_bytes, cell.published_best) == (10, 100, 1000, 97)
     assert cell.per_second == pytest.approx(10 / 3)
     assert cell.seconds_per_entry == pytest.approx(0.3)
     assert not cell.stable
     (trial,) = sound()["measured_trials"]
     slow = evolve(trial, number=2, led_ms=190.0)
-    elections = thesis_tables([], [trial, slow]).elections
+    elections = thesis_tables(Measurements(trials=(trial, slow))).elections
     assert elections is not None
     assert elections.below == ((80.0, 0.5), (100.0, 1.0))
 

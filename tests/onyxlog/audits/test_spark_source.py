@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import json
-import shutil
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from onyxlog.audits.followed import FOLLOWED
 from onyxlog.audits.rules.violation import Violation
 from onyxlog.audits.source import register
-from onyxlog.audits.streaming import FOLLOWED, Live, follow, violations_so_far
-from tests.onyxlog.audits.conftest import age
+from onyxlog.audits.streaming import Live, follow, violations_so_far
+from tests.onyxlog.audits.diverged import diverged
 from tests.onyxlog.audits.reading import chosen, read
 
 pytest.importorskip("pyspark", reason="needs the extra `audits`")
@@ -44,44 +44,6 @@ def test_wrong_options_are_told_when_the_frame_is_made(zraft: Any, generated: Pa
         frame(zraft, generated, "entrys").count()
 
 
-def broken(generated: Path, tmp_path: Path) -> tuple[Path, int]:
-    """Server 3 has another entry than the others at an index, under the same term: its log was rewritten so."""
-    from onyxlog.audits.generating import UnsyncedFileSystem
-    from zraft.storage.directory import DataDirectory
-    from zraft.storage.inspection import read_records
-    from zraft.storage.records import EntryRecord
-    from zraft.storage.settings import WalSettings
-    from zraft.storage.wal import Wal
-
-    path = tmp_path / "broken"
-    shutil.copytree(generated, path)
-    victim = path / "server-3"
-    fs = UnsyncedFileSystem()
-    records = list(read_records(fs, str(victim)))
-    shutil.rmtree(victim / "wal")
-    shutil.rmtree(victim)
-    directory = DataDirectory.open(fs, str(victim), server=3, entropy=lambda size: bytes(range(size)))  # type: ignore[arg-type]
-    wal, _ = Wal.open(fs, directory, settings=WalSettings(segment_bytes_max=32 << 10))
-    index = 0
-    frames: dict[int, list[Any]] = {}
-    for placed in records:
-        record = placed.record
-        if type(record).__name__ == "BaseRecord":
-            continue
-        if isinstance(record, EntryRecord) and record.entry.index == 40:
-            from attrs import evolve
-
-            payload = record.entry.payload[:-1] + bytes([record.entry.payload[-1] ^ 1])
-            record, index = evolve(record, entry=evolve(record.entry, payload=payload)), 40
-        frames.setdefault(placed.frame, []).append(record)
-    for body in frames.values():
-        wal.append(body)
-    wal.close()
-    directory.close()
-    age(path)
-    return path, index
-
-
 class CutShortError(Exception):
     """What a crash looks like from inside."""
 
@@ -89,7 +51,8 @@ class CutShortError(Exception):
 def test_an_audit_that_is_cut_short_in_a_batch_goes_on_and_tells_each_violation_once(
     zraft: Any, generated: Path, tmp_path: Path
 ) -> None:
-    path, index = broken(generated, tmp_path)
+    path, index = tmp_path / "diverged", 40
+    diverged(generated, path, {index})
     told: list[Violation] = []
     cut: list[int] = []
 
@@ -114,7 +77,7 @@ def test_an_audit_that_is_cut_short_in_a_batch_goes_on_and_tells_each_violation_
     (again,) = follow(zraft, live, servers=3)
     again.awaitTermination()
     assert again.lastProgress is not None
-    found = violations_so_far(zraft, tmp_path / "checkpoint")
+    found = violations_so_far(tmp_path / "checkpoint")
     assert [(one.rule, one.server, one.group, one.index) for one in found] == [("S2", 3, 0, index)]
     assert [one.index for one in told] == [index]
     (written,) = (row for row in read(path, "entries") if row.server == 3 and row.index == index)

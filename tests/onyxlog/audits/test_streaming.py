@@ -9,8 +9,9 @@ import pytest
 
 from onyxlog.audits import streaming
 from onyxlog.audits.errors import AuditError
+from onyxlog.audits.followed import FOLLOWED
 from onyxlog.audits.rules.catalogue import RULES
-from onyxlog.audits.streaming import FOLLOWED, Live, follow, followed_tables
+from onyxlog.audits.streaming import Live, follow, followed_tables
 from onyxlog.audits.tables import TABLES
 
 

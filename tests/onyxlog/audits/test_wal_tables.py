@@ -6,6 +6,7 @@ import os
 import shutil
 from collections import Counter
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -222,3 +223,50 @@ def test_a_path_without_anything_of_ours_is_refused(tmp_path: Path) -> None:
         directories.find([str(tmp_path)])
     with pytest.raises(AuditError, match="no such file"):
         directories.find([str(tmp_path / "missing")])
+
+
+def test_logs_of_group_0_alone_are_not_read_for_what_partitions_wrote(generated: Path, served: Path) -> None:
+    for table in ("multicast", "claims"):
+        options = chosen(generated, table)
+        assert plan(options, directories.find(options.paths)) == []
+        options = chosen(served, table)
+        assert len(plan(options, directories.find(options.paths))) >= 3
+
+
+def test_of_one_copy_each_committed_command_is_given_once_and_nothing_is_missing(
+    generated: Path, tmp_path: Path
+) -> None:
+    """Also where the first log has lost its beginning: then another one gives that."""
+    path = copied(generated, tmp_path)
+    segments(path, 1)[0].unlink()
+    age(path)
+    every, once = (read(path, "commands", entries="written", copies=copies) for copies in ("all", "one"))
+
+    def said(row: Any) -> tuple[Any, ...]:
+        return (
+            row.index,
+            row.term,
+            row.position,
+            row.part,
+            row.opcode,
+            row.path,
+            row.data_digest,
+            row.once_seq,
+        )
+
+    committed = [said(row) for row in once if row.standing == "committed"]
+    assert len(committed) == len(set(committed))
+    assert set(committed) == {said(row) for row in every if row.standing == "committed"}
+    assert len({row.server for row in once if row.standing == "committed"}) > 1
+    others = [(row.server, said(row)) for row in every if row.standing != "committed"]
+    assert others
+    assert [(row.server, said(row)) for row in once if row.standing != "committed"] == others
+    assert {row.server for row in read(path, "entries", copies="one")} == {1, 2, 3}, "S2 compares them"
+
+
+def test_partitions_of_one_copy_are_whole(served: Path) -> None:
+    for table in ("multicast", "claims"):
+        every, once = (read(served, table, copies=copies) for copies in ("all", "one"))
+        places = [(row.group, row.index, row.position) for row in once]
+        assert len(places) == len(set(places))
+        assert set(places) == {(row.group, row.index, row.position) for row in every}

@@ -1,0 +1,73 @@
+"""What damaged files leave to the other rules: only that from which nothing wrong can follow. Pure.
+
+A log, a journal or a recording is read up to its damage. What rules conclude from something that was not written would be
+wrong then: a truncation or a step down may stand behind the damage. So of a server whose log is damaged its notes
+are left out, and of one whose journal is damaged the notes of that boot end there. Histories of clients are judged
+together or not at all: each value that was read is to have been written by somebody. What planning leaves out of
+damaged logs is in `onyxlog.audits.source.plan`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Final
+
+from attrs import frozen
+
+from onyxlog.audits.tables.events import EventRow
+from onyxlog.audits.tables.files import FileRow
+from onyxlog.audits.tables.histories import HistoryRow
+
+LOG: Final = "wal"
+JOURNAL: Final = "journal"
+HISTORY: Final = "history"
+
+
+@frozen
+class Damaged:
+    """What rules must know of damaged files: (server, instance) of logs, file names of journals."""
+
+    logs: frozenset[tuple[int, str]] = frozenset()
+    journals: frozenset[str] = frozenset()
+    histories: bool = False
+
+    def keeps(self, row: EventRow | HistoryRow) -> bool:
+        """Whether the row is judged."""
+        if isinstance(row, HistoryRow):
+            return not self.histories
+        return (row.server, row.instance) not in self.logs and not any(
+            row.file > file and row.file.startswith(_boot(file)) for file in self.journals
+        )
+
+    def conditions(self) -> dict[str, str]:
+        """The same as SQL, of the tables of which something is left out."""
+        found = {"histories": "false"} if self.histories else {}
+        left = [
+            f"server = {server} AND instance = '{instance}'" for server, instance in sorted(self.logs)
+        ] + [
+            f"file > {_quoted(file)} AND startswith(file, {_quoted(_boot(file))})"
+            for file in sorted(self.journals)
+        ]
+        if left:
+            found["events"] = " AND ".join(f"NOT ({each})" for each in left)
+        return found
+
+
+def damaged(rows: Iterable[FileRow]) -> Damaged:
+    """Of rows of the table `files`."""
+    bad = [row for row in rows if row.damage is not None]
+    return Damaged(
+        frozenset((row.server, row.instance) for row in bad if row.kind == LOG),
+        frozenset(row.file for row in bad if row.kind == JOURNAL),
+        any(row.kind == HISTORY for row in bad),
+    )
+
+
+def _boot(journal: str) -> str:
+    """What the names of a boot's journals begin with: then they are numbered."""
+    return f"{journal.rpartition('-')[0]}-"
+
+
+def _quoted(text: str) -> str:
+    escaped = text.replace("\\", "\\\\").replace("'", "\\'")
+    return f"'{escaped}'"

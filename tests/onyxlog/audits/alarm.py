@@ -1,0 +1,106 @@
+"""How long an alarm takes: `python -m tests.onyxlog.audits.alarm [--plants 5]`.
+
+Three journals grow by a digest of the state each half a second, as servers write them, and `onyxlog audit-follow` reads
+along. Now and then one of them has another digest: from that note, on the disk, to the line of the alarm is what is printed.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import queue
+import statistics
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from pathlib import Path
+from typing import IO, Final
+
+import click
+
+from onyxlog.audits.generating import Generator, Scenario, directories
+from zraft.storage.directory import read_meta
+from zraft.storage.filesystem import RealFileSystem
+from zraft.storage.journal import JournalHeader, JournalWriter, Kind, Note
+
+EVERY_S: Final = 0.5
+INDEXES: Final = 1_024
+PATIENT_S: Final = 600.0
+
+
+class Journals:
+    """Of all servers; they note at equal moments, which is the worst that they can do to an audit."""
+
+    def __init__(self, path: Path) -> None:
+        self._writers = []
+        self._index = 0
+        fs = RealFileSystem()
+        for data in directories(str(path)):
+            meta = read_meta(fs, data)
+            self._writers.append(JournalWriter(fs, data, JournalHeader(meta.server, meta.instance, 99)))
+
+    def note(self, *, wrong: bool = False) -> int:
+        """The next index."""
+        self._index += INDEXES
+        for number, writer in enumerate(self._writers):
+            digest = (self._index + (wrong and number == 0)).to_bytes(16, "big")
+            assert writer.add(Note(Kind.DIGEST, 0, 0, self._index, 0, (), digest))
+        return self._index
+
+
+def read_lines(stream: IO[str], lines: queue.Queue[tuple[float, str]]) -> None:
+    for line in stream:
+        lines.put((time.monotonic(), line))
+
+
+@click.command()
+@click.option("--plants", default=5, show_default=True)
+@click.option("--interval", default=1.0, show_default=True, help="Of audit-follow.")
+@click.option("--master", default="local[2]", show_default=True)
+def main(plants: int, interval: float, master: str) -> None:
+    with tempfile.TemporaryDirectory(prefix="alarm-") as name:
+        path = Path(name, "data")
+        generator = Generator(str(path), Scenario(1_000, snapshots=0))
+        generator.run()
+        generator.close()
+        journals = Journals(path)
+        journals.note()
+        command = [sys.executable, "-m", "onyxlog", "audit-follow", str(path), "--master", master]
+        command += ["--checkpoint", str(Path(name, "checkpoint")), "--interval", str(interval)]
+        process = subprocess.Popen(
+            command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, env=os.environ
+        )
+        assert process.stdout is not None
+        lines: queue.Queue[tuple[float, str]] = queue.Queue()
+        threading.Thread(target=read_lines, args=(process.stdout, lines), daemon=True).start()
+        try:
+            while "following" not in (line := lines.get(timeout=PATIENT_S)[1]):
+                click.echo(line, nl=False, err=True)
+            took = []
+            for _ in range(plants):
+                for _ in range(4):
+                    journals.note()
+                    time.sleep(EVERY_S)
+                index = journals.note(wrong=True)
+                planted = time.monotonic()
+                while True:
+                    try:
+                        at, line = lines.get(timeout=EVERY_S)
+                    except queue.Empty:
+                        assert time.monotonic() - planted < PATIENT_S, "no alarm"
+                        journals.note()
+                        continue
+                    if line.startswith("S4 ") and f"index {index}" in line:
+                        break
+                took.append(at - planted)
+        finally:
+            process.kill()
+            process.wait()
+    json.dump({"seconds": [round(one, 2) for one in took], "median": statistics.median(took)}, sys.stdout)
+    print()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,387 @@
+"""Topics, claims, peers and clients on real servers, all of them killed now and then; then all rules over what they left.
+
+    python -m tests.onyxlog.audits.everything --minutes 2 --seed 7 --out DIRECTORY
+
+Producers and consumers, peers that gossip and record, and clients of the ZooKeeper protocol with recorded histories work
+on three servers. It ends in good order, and `onyxlog audit` reads all data directories, recordings and histories. Every
+rule that such data can break must have been judged, and none may be broken. Exit code 0 if so, 1 if not; DIRECTORY
+keeps it all.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import random
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from contextlib import ExitStack, suppress
+from pathlib import Path
+from typing import Any, Final, TextIO
+
+import click
+
+from onyxlog.api import Client as OnyxClient
+from onyxlog.api import connect
+from onyxlog.errors import OnyxlogError
+from onyxlog.peer.native_log import native_ports
+from onyxlog.replica.commands import BackpressureOff
+from onyxlog.replica.replica import JoinMode, Parameters
+from tests.onyxlog.audits.everything_plan import (
+    CONSUMERS,
+    PEERS,
+    PRODUCERS,
+    SERVERS,
+    Kind,
+    Strike,
+    mode_of,
+    plan,
+)
+from tests.onyxlog.peer.jobs import a_job
+from tests.onyxlog.peer_processes import Processes
+from tests.processes.cluster import ROOT, Cluster, wait_until
+from tests.processes.test_topic_claims import TOPIC, Crowd, bounds, configure, processed
+from tests.processes.topics import Producers, created, groups_of, settled_readings
+from zraft.testing.chaos.client import Client as RecordingClient
+from zraft.testing.chaos.workloads import (
+    FIRST,
+    SET_UP,
+    TIMEOUTS_MS,
+    CounterWorker,
+    ExclusiveWorker,
+    FencedWorker,
+    OnceWatcher,
+    QueueWorker,
+    RecursiveWatcher,
+    RegisterWorker,
+    ToggleWorker,
+    WatchedWriter,
+    Worker,
+)
+from zraft.testing.checkers.history import Outcome, encode, heading
+from zraft.transport.keys import create_key_file
+from zraft_client import ClientError
+
+PARTITIONS: Final = 4
+OTHER: Final = "audit"
+OTHER_PARTITIONS: Final = 2
+WORKERS: Final = (
+    *(RegisterWorker, RegisterWorker, CounterWorker, ToggleWorker, QueueWorker, QueueWorker),
+    *(
+        ExclusiveWorker,
+        ExclusiveWorker,
+        FencedWorker,
+        FencedWorker,
+        WatchedWriter,
+        RecursiveWatcher,
+        OnceWatcher,
+    ),
+)
+PAUSE_S: Final = 0.05
+SETUP_TIMEOUT_MS: Final = 20_000
+END_S: Final = 120.0
+ENTRIES_EVERY_S: Final = 0.2
+NOT_OF_DIRECTORIES: Final = frozenset({"S22"})
+"""About results of benchmarks."""
+KNOBS: Final = {
+    "ZRAFT_TICK_TIME_MS": "1000",
+    "ZRAFT_SNAPSHOT__LOG_BYTES_MIN": "65536",
+    "ZRAFT_SNAPSHOT__COMMANDS_MIN": "500",
+}
+"""Short sessions, so that some expire; snapshots, so that some are there."""
+
+
+class Histories:
+    """Clients that record, in this process."""
+
+    def __init__(self, cluster: Cluster, directory: Path, seed: int) -> None:
+        self._cluster = cluster
+        self._directory = directory
+        self._seed = seed
+        self._files: list[TextIO] = []
+        self._workers: list[Worker] = []
+        self._tasks: list[asyncio.Task[None]] = []
+
+    def _client(self, number: int, timeout_ms: int) -> RecordingClient:
+        file = (self._directory / f"client-{number:03}.jsonl").open("w")
+        self._files.append(file)
+        file.write(heading(number, self._seed) + "\n")
+        addresses = {n: server.address for n, server in self._cluster.servers.items()}
+        rng = random.Random(f"{self._seed}/client/{number}")
+        return RecordingClient(
+            number, addresses, rng, timeout_ms, lambda record: void(file.write(encode(record) + "\n"))
+        )
+
+    async def begin(self) -> None:
+        client = self._client(0, SETUP_TIMEOUT_MS)
+        await client.connect()
+        for path in SET_UP:
+            made = await client.create(path, FIRST)
+            assert made.outcome is Outcome.OK, f"set-up: {made}"
+        await client.close()
+        for number, make in enumerate(WORKERS, 1):
+            rng = random.Random(f"{self._seed}/work/{number}")
+            self._workers.append(make(self._client(number, rng.choice(TIMEOUTS_MS)), rng, PAUSE_S))
+        self._tasks = [asyncio.ensure_future(worker.run()) for worker in self._workers]
+
+    def check(self) -> None:
+        """Raises what a client ended with, and AssertionError for what no server may say."""
+        for task in self._tasks:
+            if task.done():
+                task.result()
+        mistakes = [mistake for worker in self._workers for mistake in worker.client.mistakes]
+        assert not mistakes, mistakes[0]
+
+    async def end(self) -> int:
+        """Until each has ended its step and closed its session; how many operations they recorded."""
+        for worker in self._workers:
+            worker.stop()
+        _, late = await asyncio.wait(self._tasks, timeout=END_S)
+        assert not late, f"{len(late)} clients did not end within {END_S:g} s of healing"
+        self.check()
+        for worker in self._workers:
+            await worker.client.settle()
+            await worker.client.close()
+        for file in self._files:
+            file.close()
+        return sum(len(worker.client.records) for worker in self._workers)
+
+
+def void(_: object) -> None:
+    """For callbacks that return nothing."""
+
+
+class Everything:
+    """One run."""
+
+    def __init__(self, directory: Path, seed: int, duration_s: float, log: Callable[[str], None]) -> None:
+        self._directory = directory
+        self._seed = seed
+        self._duration_s = duration_s
+        self._log = log
+        self._numbers = 0
+        self._rng = random.Random(f"{seed} run")
+
+    async def run(self) -> None:
+        """From the first server to the last one's end; what it started is ended in any case."""
+        directory = self._directory
+        for name in ("servers", "recordings", "histories", "work"):
+            (directory / name).mkdir(parents=True)
+        with ExitStack() as stack:
+            cluster = stack.enter_context(Cluster(directory / "servers", servers=SERVERS, env=KNOBS))
+            await asyncio.to_thread(cluster.start_all)
+            self._log(f"{SERVERS} servers serve")
+            metadata = await created(cluster, {TOPIC: PARTITIONS, OTHER: OTHER_PARTITIONS})
+            places = groups_of(metadata)
+            await configure(cluster, PARTITIONS)
+            producers = stack.enter_context(Producers(cluster, directory / "work"))
+            for _ in range(PRODUCERS):
+                self._produce(producers, list(places))
+            crowd = Crowd(cluster, directory / "work", PARTITIONS, CONSUMERS, mode_of(self._seed))
+            stack.callback(crowd.__exit__)
+            await asyncio.to_thread(crowd.__enter__)
+            histories = Histories(cluster, directory / "histories", self._seed)
+            opener = native_ports(cluster.hosts(), "default", session_timeout_s=30)
+            port = await opener()
+            await port.begin(Parameters(join=JoinMode.RING))
+            await port.close()
+            key = directory / "work/peers.key"
+            create_key_file(key)
+            options = ["--idle", "--join", "ring", "--digests-every", "20", "--digest-after-quiet", "0.3"]
+            options += ["--session-timeout", "6", "--gossip", "pool", "--key", str(key)]
+            options += ["--record", str(directory / "recordings")]
+            peers = stack.enter_context(Processes(directory / "work", cluster.hosts(), options))
+            async with await connect(opener) as onyx:
+                for _ in range(PEERS):
+                    self._join(peers)
+                await self._wait(lambda: len(onyx.replica.groups) >= PEERS, "peers to join")
+                await histories.begin()
+                self._log("producers, consumers, peers and clients work")
+                writing = asyncio.ensure_future(self._write_entries(onyx))
+                try:
+                    await self._strike(cluster, producers, crowd, peers, onyx, list(places), histories)
+                finally:
+                    writing.cancel()
+                    await asyncio.gather(writing, return_exceptions=True)
+                self._log("healing")
+                await asyncio.to_thread(cluster.wait_ready)
+                recorded = await histories.end()
+                await asyncio.to_thread(producers.finish)
+                if not mode_of(self._seed).value:
+                    ends = await bounds(cluster)
+                    await self._wait(
+                        lambda: processed(crowd.handed()) >= sum(ends.values()) // 2, "consumers"
+                    )
+                await asyncio.to_thread(settled_readings, cluster, places, SERVERS)
+                for consumer in crowd.consumers:
+                    await asyncio.to_thread(consumer.end, signal.SIGTERM)
+                last = await onyx.append(BackpressureOff("nobody"))
+                await self._wait(lambda: onyx.replica.version >= last, "the last entry")
+            for peer in peers.peers.values():
+                await asyncio.to_thread(peer.stop)
+            mistakes = peers.mistakes()
+            assert not mistakes, mistakes[0]
+            for number in cluster.servers:
+                code = await asyncio.to_thread(cluster.kill, number, signal.SIGTERM)
+                assert code == 0, (
+                    f"server {number} ended with code {code}: {cluster.servers[number].log_tail()}"
+                )
+            self._log(f"all ended; clients recorded {recorded:,} operations")
+
+    # -- who works
+
+    def _number(self) -> int:
+        self._numbers += 1
+        return self._numbers
+
+    def _produce(self, producers: Producers, places: list[Any]) -> None:
+        number = self._number()
+        reach = ("all", "one")[number % 2]
+        producers.start(
+            f"producer-{number}", places, seed=number, window=4, pause_ms=30, fanout_max=3, reach=reach
+        )
+
+    def _join(self, peers: Processes) -> None:
+        peers.start(f"p{self._number():03}")
+
+    async def _write_entries(self, onyx: OnyxClient) -> None:
+        """Entries of all kinds, as long as somebody takes them."""
+        for number in range(1_000_000):
+            with suppress(OnyxlogError, ClientError):
+                if number % 40 == 0:
+                    await onyx.submit_job(a_job(f"job-{number}"))
+                elif number % 40 == 20:
+                    await onyx.kill_job(f"job-{number - 20}", "enough")
+                else:
+                    await onyx.append(BackpressureOff("nobody"))
+            await asyncio.sleep(ENTRIES_EVERY_S)
+
+    # -- who dies
+
+    async def _strike(
+        self,
+        cluster: Cluster,
+        producers: Producers,
+        crowd: Crowd,
+        peers: Processes,
+        onyx: OnyxClient,
+        places: list[Any],
+        histories: Histories,
+    ) -> None:
+        began = time.monotonic()
+        for strike in plan(self._seed, self._duration_s):
+            await asyncio.sleep(max(0.0, began + strike.at_s - time.monotonic()))
+            histories.check()
+            self._log(f"{time.monotonic() - began:5.1f} s: {strike.kind.value}")
+            match strike.kind:
+                case Kind.LEADER | Kind.SERVER:
+                    await self._server(cluster, strike)
+                case Kind.PRODUCER:
+                    lasting = [one for one in producers.all if one.process.poll() is None]
+                    if lasting:
+                        await asyncio.to_thread(lasting[strike.number % len(lasting)].kill)
+                    self._produce(producers, places)
+                case Kind.CONSUMER:
+                    consumer = crowd.consumers[strike.number % CONSUMERS]
+                    await asyncio.to_thread(consumer.end, signal.SIGKILL)
+                    await asyncio.sleep(strike.after_s)
+                    consumer.start()
+                    await asyncio.to_thread(consumer.wait_started)
+                case Kind.PEER:
+                    names = sorted(peers.peers)
+                    await asyncio.to_thread(peers.kill, [names[strike.number % len(names)]])
+                    self._join(peers)
+                case Kind.COLLECT:
+                    with suppress(OnyxlogError, ClientError):
+                        await onyx.gc()
+        await asyncio.sleep(max(0.0, began + self._duration_s - time.monotonic()))
+
+    async def _server(self, cluster: Cluster, strike: Strike) -> None:
+        leader = await asyncio.to_thread(cluster.leader)
+        number = leader if strike.kind is Kind.LEADER and leader is not None else strike.number % SERVERS + 1
+        await asyncio.to_thread(cluster.kill, number)
+        await asyncio.sleep(strike.after_s)
+        cluster.start(number)
+        await asyncio.to_thread(cluster.wait_ready)
+
+    async def _wait(self, condition: Callable[[], object], what: str) -> None:
+        await asyncio.to_thread(wait_until, condition, what, END_S)
+
+
+def audit(directory: Path, master: str, costs: bool) -> dict[str, Any]:
+    """What `onyxlog audit` finds in all that was left; its report is beside it."""
+    out = directory / "audit"
+    command = [sys.executable, "-m", "onyxlog", "audit", "--out", str(out), "--master", master]
+    command += [str(directory / name) for name in ("servers", "recordings", "histories")]
+    paths = f"{ROOT}:{ROOT / 'client'}:{os.environ.get('PYTHONPATH', '')}".rstrip(":")
+    done = subprocess.run(
+        [*command, *(["--costs"] if costs else [])], env=os.environ | {"PYTHONPATH": paths}, check=False
+    )
+    assert done.returncode in (0, 1), f"onyxlog audit ended with code {done.returncode}"
+    assert (out / "report.html").exists()
+    found: dict[str, Any] = json.loads((out / "audit.json").read_text())
+    assert found["broken"] == (done.returncode == 1)
+    return found
+
+
+def judged(found: dict[str, Any]) -> list[str]:
+    """What is wrong with an audit of everything: rules that are broken, and rules that had nothing to judge."""
+    wrong = [
+        f"{rule['rule']} {rule['title']}: {rule['verdict']}"
+        for rule in found["rules"]
+        if rule["verdict"] != "holds" and rule["rule"] not in NOT_OF_DIRECTORIES
+    ]
+    return wrong + [
+        f"{one['rule']} {one['subject']}: expected {one['expected']}, found {one['found']}"
+        for one in found["violations"]
+    ]
+
+
+@click.command()
+@click.option(
+    "--minutes", default=2.0, show_default=True, type=click.FloatRange(0.1), help="Of work, before the end."
+)
+@click.option("--seed", type=int, help="Decides who dies when.  [default: a fresh one]")
+@click.option(
+    "--out",
+    required=True,
+    type=click.Path(file_okay=False, path_type=Path),
+    help="New; everything stays there.",
+)
+@click.option("--master", default="local[*]", show_default=True, help="Where the audit runs.")
+@click.option("--audit/--no-audit", "audited", default=True, show_default=True)
+@click.option("--costs", is_flag=True, help="What each check costs.")
+def main(minutes: float, seed: int | None, out: Path, master: str, audited: bool, costs: bool) -> None:
+    """Chaos with topics, claims, peers and clients together, and an audit of all they left."""
+    seed = random.SystemRandom().randrange(1_000_000) if seed is None else seed
+    click.echo(f"seed {seed}")
+    out = out.absolute()
+    if out.exists():
+        shutil.rmtree(out) if not any(out.iterdir()) else click.get_current_context().fail(
+            f"{out} is not empty"
+        )
+    asyncio.run(Everything(out, seed, 60 * minutes, click.echo).run())
+    if not audited:
+        return
+    found = audit(out, master, costs)
+    silent = [
+        check["promise"]
+        for rule in found["rules"]
+        for check in rule["checks"]
+        if check["verdict"] == "no data"
+    ]
+    click.echo(f"without data: {', '.join(silent) or 'nothing'}")
+    wrong = judged(found)
+    for line in wrong:
+        click.secho(line, fg="red")
+    click.echo(f"report: {out}/audit/report.html")
+    sys.exit(1 if wrong else 0)
+
+
+if __name__ == "__main__":
+    main()
