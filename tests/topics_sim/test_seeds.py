@@ -30,11 +30,12 @@ def test_runs_with_much_of_one_trouble_break_no_promise(mode: Mode) -> None:
         sound(run_seed(seed, Size.SMALL, mode))
 
 
-@pytest.mark.parametrize("seed", [1, 2])
-def test_long_runs_break_no_promise_and_see_much(seed: int) -> None:
-    summary = sound(run_seed(seed, Size.LARGE))
-    assert summary.messages > 100
-    assert summary.deliveries > summary.messages
+def test_long_runs_break_no_promise_and_see_much() -> None:
+    """Together: of one alone, topics may be deleted early, or most conditions not hold."""
+    summaries = [sound(run_seed(seed, Size.LARGE)) for seed in range(1, 5)]
+    messages = sum(summary.messages for summary in summaries)
+    assert messages > 400
+    assert sum(summary.deliveries for summary in summaries) > messages
 
 
 def test_a_fresh_seed_breaks_no_promise(seed: int) -> None:

@@ -356,9 +356,8 @@ def held_bytes(connection: Any) -> int:
     size += sum(map(sys.getsizeof, connection.out))
     for waiting in connection.queue:
         size += sys.getsizeof(waiting) + sum(map(sys.getsizeof, waiting[2]))
-    if connection._topics is not None:
-        size += 500 * connection._topics.outstanding
-    size += 200 * (connection.waiting_reads + len(connection._floors) + len(connection._ready))
+    size += 500 * connection._subscriptions.outstanding
+    size += 200 * len(connection._reads)
     return size
 
 
