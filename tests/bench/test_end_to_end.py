@@ -151,7 +151,8 @@ def test_multicast_is_measured_judged_and_genuine(tmp_path: Path) -> None:
     assert cell.thesis_records == 3 * cell.messages + 32 * cell.multicasts
     assert cell.pairs == 10
     assert cell.counts.commands is not None
-    assert cell.counts.commands >= cell.messages - cell.multicasts + 25 * cell.multicasts
+    # To five: four proposals of others at each, and a START where none of these came first with the payload.
+    assert cell.counts.commands >= cell.messages - cell.multicasts + 20 * cell.multicasts
     assert [(one.fanout, one.per_message, one.commits) for one in found.genuine] == [
         (1, 0, 1),
         (2, 2, 2),

@@ -97,6 +97,9 @@ class Partition:
         for at, command in enumerate(batch.commands):
             self._position = position + at
             self._apply(command)
+        if self._unlisted and self._everywhere:
+            for producer in self._unlisted.intersection(mid.producer for mid in self._everywhere):
+                self._drop_row(producer)
         return Applied(
             batch.commands,
             tuple(self._begun),
@@ -378,7 +381,11 @@ class Partition:
             self._forgo(group)
 
     def _drop_row(self, producer: ProducerId) -> None:
-        """Of a producer that retired, or that never was: who invents an id must not leave anything behind either."""
+        """Of a producer that retired, or that never was: who invents an id must not leave anything behind either.
+
+        What is everywhere may still be settled here when its producer retires: other groups may say so first. Then the
+        row goes with the last of it.
+        """
         if self.view.names(producer):
             self._unlisted.discard(producer)
         elif self.retired(producer) and not self.involved.of_producer[producer]:

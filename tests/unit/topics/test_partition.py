@@ -233,6 +233,18 @@ def test_d8d_rows_go_when_a_producer_is_retired_and_not_when_it_is_closed() -> N
     assert not state.known(MessageId(ProducerId(33), 1)), "one that registered after the view is not retired"
 
 
+def test_d8d_a_row_that_outlives_its_producer_goes_with_the_last_message_and_not_with_the_next_view() -> None:
+    """Seed 1000008: another group said that nothing was left before this one knew, and no view came after that."""
+    state = partition()
+    mine = message(1, A, B)
+    apply(state, start(mine), remote(mine, B, 3))
+    apply(state, ViewChanged(ViewDelta(20, 31, 0, retired=(P,))))
+    assert P in state.rows, "settled here"
+    assert apply(state, Settled(B, FinalTime(3, B))).everywhere == (mine.mid,)
+    assert state.rows == {}
+    assert state.known(mine.mid)
+
+
 def test_d8d_who_never_registered_leaves_nothing_behind_once_the_view_has_passed_it() -> None:
     state = partition()
     nobody = ProducerId(25)
