@@ -257,7 +257,9 @@ class Calls:
                     settled.append((call, message, None))
                 else:
                     self._refused(call, message, now, settled)
-            self._told = unpacker.tell()
+            if not self._sinks:
+                # With any it is told message by message: this one counts what has come of an unfinished one, too.
+                self._told = unpacker.tell()
         except WireError as error:
             self.failure = error
         except (KeyError, TypeError, ValueError, AttributeError, msgpack.exceptions.UnpackException) as error:

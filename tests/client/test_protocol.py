@@ -457,3 +457,32 @@ def test_under_any_schedule_numbers_stay_in_the_window_and_no_write_is_lost(
             assert all(other in done for other, seq in numbers.items() if seq <= message["floor"])
             under_way[message["id"]] = call
     assert all(call in under_way.values() for call in mine.values() if call not in done)
+
+
+class Sizes:
+    """Who takes what is pushed: the length of each message, as it is given back as credit."""
+
+    def __init__(self) -> None:
+        self.found: list[int] = []
+
+    def pushed(self, message: Answer, size: int) -> None:
+        self.found.append(size)
+
+    def refused(self, error: ClientError) -> None:
+        raise AssertionError(error)
+
+
+@pytest.mark.parametrize("piece", [1, 7, 100, 1_000, 100_000])
+def test_what_is_pushed_counts_whole_however_it_comes_in_pieces(piece: int) -> None:
+    """Only the last piece counted, so that the credit of a log with large entries was used up and never came back."""
+    one, sizes = calls(), Sizes()
+    request = requests.subscribe_log("/log", "n-", 0, 1 << 20)
+    number = one.subscribe(one.call(request, NOW, Waiter(), prompt=True), sizes)
+    pushes = [
+        msgpack.packb({"id": number, "type": "log", "zxid": 7, "entries": [b"x" * length]})
+        for length in (10, 900, 5_000, 1, 300)
+    ]
+    stream = result(number) + b"".join(pushes)
+    for at in range(0, len(stream), piece):
+        one.receive(stream[at : at + piece], NOW)
+    assert sizes.found == [len(push) for push in pushes]
