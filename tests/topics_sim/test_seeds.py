@@ -31,11 +31,11 @@ def test_runs_with_much_of_one_trouble_break_no_promise(mode: Mode) -> None:
 
 
 def test_long_runs_break_no_promise_and_see_much() -> None:
-    """Together: of one alone, topics may be deleted early, or most conditions not hold."""
+    """In one of a few, topics may be deleted early or most conditions not hold; messages there are in each."""
     summaries = [sound(run_seed(seed, Size.LARGE)) for seed in range(1, 5)]
-    messages = sum(summary.messages for summary in summaries)
-    assert messages > 400
-    assert sum(summary.deliveries for summary in summaries) > messages
+    assert all(summary.messages > 100 for summary in summaries)
+    assert sum(summary.deliveries > summary.messages for summary in summaries) >= 3
+    assert sum(summary.deliveries for summary in summaries) > sum(summary.messages for summary in summaries)
 
 
 def test_a_fresh_seed_breaks_no_promise(seed: int) -> None:

@@ -125,7 +125,7 @@ class Histories:
             assert made.outcome is Outcome.OK, f"set-up: {made}"
         await client.close()
         for number, make in enumerate(WORKERS, 1):
-            rng = random.Random(f"{self._seed}/work/{number}")
+            rng = random.Random(f"{self._seed}/worker {number}")
             self._workers.append(make(self._client(number, rng.choice(TIMEOUTS_MS)), rng, PAUSE_S))
         self._tasks = [asyncio.ensure_future(worker.run()) for worker in self._workers]
 
