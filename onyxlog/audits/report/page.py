@@ -341,10 +341,10 @@ def _pool_cells(row: PoolRow) -> tuple[str, ...]:
 
     return (
         *(theirs.table, f"{theirs.peers}", f"{theirs.streams}"),
-        three(theirs.degree, None if ours is None else ours.degree, theirs.expected_degree),
-        three(theirs.variance, None if ours is None else ours.variance, theirs.expected_variance),
+        three(theirs.degree, None if ours is None else ours.degree, row.expected.degree),
+        three(theirs.variance, None if ours is None else ours.variance, row.expected.variance),
         three(theirs.path, None if ours is None else ours.stream_path, None),
-        three(None, None if ours is None else ours.peer_path, theirs.expected_peer_path),
+        three(None, None if ours is None else ours.peer_path, row.expected.peer_path),
         "all / -" if ours is None else f"all / {ours.connected} of {ours.pools}",
     )
 
