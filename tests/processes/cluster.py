@@ -78,6 +78,12 @@ def free_ports(count: int) -> list[int]:
             one.close()
 
 
+def read_mntr(answer: str) -> dict[str, str] | None:
+    """What a server answered to `mntr`, without the prefix zk_; None if nothing."""
+    found = dict(line.partition("\t")[::2] for line in answer.splitlines() if line.startswith("zk_"))
+    return {name.removeprefix("zk_"): value for name, value in found.items()} or None
+
+
 class Server:
     """One server's place: its directory, its log, and its process while it runs."""
 
@@ -265,9 +271,7 @@ class Cluster:
 
     def mntr(self, number: int) -> dict[str, str] | None:
         """`mntr` without the prefix zk_; None while the server does not serve."""
-        answer = self.ask(number, "mntr") or ""
-        found = dict(line.partition("\t")[::2] for line in answer.splitlines() if line.startswith("zk_"))
-        return {name.removeprefix("zk_"): value for name, value in found.items()} or None
+        return read_mntr(self.ask(number, "mntr") or "")
 
     def running(self) -> list[int]:
         return [number for number, server in self.servers.items() if server.running]

@@ -18,6 +18,7 @@ from typing import Final
 import pytest
 
 from tests.processes.cluster import ROOT, Cluster, wait_until
+from tests.processes.reachable import Reachable
 from tests.processes.topics import PATIENT_S, Producers, created, groups_of, wait_count
 from zraft.claims.commands import Configure
 from zraft.claims.values import Mode
@@ -44,7 +45,7 @@ QUEUE_MAX: Final = 50
 class ConsumerProcess:
     """One client: a process, and after it was killed another one of the same name."""
 
-    def __init__(self, cluster: Cluster, directory: Path, number: int, mode: Mode) -> None:
+    def __init__(self, cluster: Reachable, directory: Path, number: int, mode: Mode) -> None:
         self.client = f"client-{number}"
         self.journal = directory / f"{self.client}.journal"
         self._log = directory / f"{self.client}.log"
@@ -116,7 +117,7 @@ class ConsumerProcess:
 class Crowd:
     """All consumers of a test; leaving it kills every process."""
 
-    def __init__(self, cluster: Cluster, directory: Path, partitions: int, count: int, mode: Mode) -> None:
+    def __init__(self, cluster: Reachable, directory: Path, partitions: int, count: int, mode: Mode) -> None:
         self._cluster = cluster
         self._partitions = partitions
         self.consumers = [ConsumerProcess(cluster, directory, number, mode) for number in range(count)]
@@ -170,7 +171,7 @@ class Crowd:
                 consumer.require_running()
 
 
-async def configure(cluster: Cluster, partitions: int) -> None:
+async def configure(cluster: Reachable, partitions: int) -> None:
     async with Client(cluster.hosts(), timeout_s=PATIENT_S) as client, Topics(client) as topics:
         port = topics.claims_port()
         for number in range(partitions):
@@ -255,12 +256,12 @@ async def owners(cluster: Cluster, partitions: int) -> dict[str, int]:
     return dict(Counter(one.view.whole.owner.client for one in seen if one.view.whole is not None))
 
 
-async def bounds(cluster: Cluster) -> dict[int, int]:
+async def bounds(cluster: Reachable) -> dict[int, int]:
     async with Client(cluster.hosts(), timeout_s=PATIENT_S) as client, Topics(client) as topics:
         return {number: one.end for number, one in (await topics.bounds(TOPIC)).items()}
 
 
-async def claimed(cluster: Cluster, ends: Mapping[int, int]) -> int:
+async def claimed(cluster: Reachable, ends: Mapping[int, int]) -> int:
     """At most once: how many messages were claimed; all of them, and nothing is left to give."""
     async with Client(cluster.hosts(), timeout_s=PATIENT_S) as client, Topics(client) as topics:
         port = topics.claims_port()

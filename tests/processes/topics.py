@@ -12,7 +12,8 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
-from tests.processes.cluster import ROOT, Cluster, wait_until
+from tests.processes.cluster import ROOT, wait_until
+from tests.processes.reachable import Reachable
 from zraft.ids import GroupId
 from zraft.testing.topic_chaos.journal import Key, Outcome, Sent, key_of, read_journal
 from zraft.testing.topic_chaos.oracles import Judged, Place, Read, Reading, judge
@@ -43,7 +44,7 @@ class ProducerProcess:
     """A producer that runs by itself and may be killed."""
 
     def __init__(
-        self, cluster: Cluster, directory: Path, name: str, places: Iterable[Place], **options: object
+        self, cluster: Reachable, directory: Path, name: str, places: Iterable[Place], **options: object
     ) -> None:
         self.name = name
         self.journal = directory / f"{name}.journal"
@@ -108,7 +109,7 @@ class ProducerProcess:
 class Producers:
     """The producers of a test. Use as a context manager: leaving it ends every process."""
 
-    def __init__(self, cluster: Cluster, directory: Path) -> None:
+    def __init__(self, cluster: Reachable, directory: Path) -> None:
         self._cluster = cluster
         self._directory = directory
         self.all: list[ProducerProcess] = []
@@ -138,7 +139,7 @@ class Producers:
 # -- what there is
 
 
-async def created(cluster: Cluster, topics: Mapping[str, int]) -> Metadata:
+async def created(cluster: Reachable, topics: Mapping[str, int]) -> Metadata:
     """Create topics of so many partitions; where they are."""
     async with Client(cluster.hosts(), timeout_s=PATIENT_S) as client, Topics(client) as found:
         for name, partitions in topics.items():
@@ -154,7 +155,7 @@ def groups_of(metadata: Metadata) -> dict[Place, GroupId]:
     }
 
 
-async def leader_of(cluster: Cluster, group: GroupId) -> int | None:
+async def leader_of(cluster: Reachable, group: GroupId) -> int | None:
     """The running server that leads a group, as it says itself; None if none does now."""
 
     async def leads(number: int) -> bool:
@@ -171,7 +172,7 @@ async def leader_of(cluster: Cluster, group: GroupId) -> int | None:
     return found[0] if len(found) == 1 else None
 
 
-def wait_leader(cluster: Cluster, group: GroupId) -> int:
+def wait_leader(cluster: Reachable, group: GroupId) -> int:
     return wait_until(lambda: asyncio.run(leader_of(cluster, group)), f"a leader of group {group}", PATIENT_S)
 
 
@@ -207,7 +208,7 @@ async def read_log(client: Client, group: GroupId) -> tuple[Read, ...] | None:
 
 
 async def read_all(
-    cluster: Cluster, places: Mapping[Place, GroupId], servers: Sequence[int]
+    cluster: Reachable, places: Mapping[Place, GroupId], servers: Sequence[int]
 ) -> list[Reading]:
     """The whole log of each place, from each of the servers that has it."""
     readings = []
@@ -220,7 +221,7 @@ async def read_all(
     return readings
 
 
-def pending(cluster: Cluster) -> int | None:
+def pending(cluster: Reachable) -> int | None:
     """Messages that are begun and not delivered, anywhere; None if a server does not say."""
     found = [cluster.mntr(number) for number in cluster.running()]
     if any(one is None or "groups_pending" not in one for one in found):
@@ -228,7 +229,7 @@ def pending(cluster: Cluster) -> int | None:
     return sum(int(one["groups_pending"]) for one in found if one is not None)
 
 
-def settled_readings(cluster: Cluster, places: Mapping[Place, GroupId], replicas: int) -> list[Reading]:
+def settled_readings(cluster: Reachable, places: Mapping[Place, GroupId], replicas: int) -> list[Reading]:
     """Until nothing is pending and all replicas of each place have the same; nobody may produce meanwhile."""
 
     def same() -> list[Reading] | None:
@@ -244,7 +245,7 @@ def settled_readings(cluster: Cluster, places: Mapping[Place, GroupId], replicas
     return wait_until(same, "all replicas to have delivered the same", PATIENT_S)
 
 
-async def merged_order(cluster: Cluster, topic: str, count: int) -> list[Key]:
+async def merged_order(cluster: Reachable, topic: str, count: int) -> list[Key]:
     """The first `count` messages of a topic, all of its partitions in one order."""
     async with (
         Client(cluster.hosts(), timeout_s=PATIENT_S) as client,
@@ -260,7 +261,7 @@ async def merged_order(cluster: Cluster, topic: str, count: int) -> list[Key]:
 
 
 def judge_all(
-    cluster: Cluster, producers: Producers, places: Mapping[Place, GroupId], replicas: int
+    cluster: Reachable, producers: Producers, places: Mapping[Place, GroupId], replicas: int
 ) -> Judged:
     """Everything is healed, every producer has ended: read every replica of `places`, and judge."""
     readings = settled_readings(cluster, places, replicas)

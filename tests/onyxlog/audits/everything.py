@@ -1,11 +1,12 @@
-"""Topics, claims, peers and clients on real servers, all of them killed now and then; then all rules over what they left.
+"""Topics, claims, peers and clients on real servers amid faults of all kinds; then all rules over what they left.
 
     python -m tests.onyxlog.audits.everything --minutes 2 --seed 7 --out DIRECTORY
 
 Producers and consumers, peers that gossip and record, and clients of the ZooKeeper protocol with recorded histories work
-on three servers. It ends in good order, and `onyxlog audit` reads all data directories, recordings and histories. Every
-rule that such data can break must have been judged, and none may be broken. Exit code 0 if so, 1 if not; DIRECTORY
-keeps it all.
+on three servers. Servers suffer what those of chaos runs do: deaths, stops, full and failing disks, clocks that jump, and a
+network that loses, delays, reorders, repeats and cuts. Producers, consumers and peers are killed. It ends in good order, and
+`onyxlog audit` reads all data directories, recordings and histories. Every rule that such data can break must have been
+judged, and none may be broken. Exit code 0 if so, 1 if not; DIRECTORY keeps it all.
 """
 
 from __future__ import annotations
@@ -19,8 +20,8 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable
-from contextlib import ExitStack, suppress
+from collections.abc import Callable, Collection
+from contextlib import AsyncExitStack, suppress
 from pathlib import Path
 from typing import Any, Final, TextIO
 
@@ -38,16 +39,18 @@ from tests.onyxlog.audits.everything_plan import (
     PRODUCERS,
     SERVERS,
     Kind,
-    Strike,
     mode_of,
     plan,
 )
+from tests.onyxlog.audits.struck import StruckServers, opened
 from tests.onyxlog.peer.jobs import a_job
 from tests.onyxlog.peer_processes import Processes
-from tests.processes.cluster import ROOT, Cluster, wait_until
+from tests.processes.cluster import ROOT, wait_until
 from tests.processes.test_topic_claims import TOPIC, Crowd, bounds, configure, processed
 from tests.processes.topics import Producers, created, groups_of, settled_readings
 from zraft.testing.chaos.client import Client as RecordingClient
+from zraft.testing.chaos.schedule import FaultKind, parse_faults
+from zraft.testing.chaos.schedule import plan as plan_faults
 from zraft.testing.chaos.workloads import (
     FIRST,
     SET_UP,
@@ -88,18 +91,12 @@ END_S: Final = 120.0
 ENTRIES_EVERY_S: Final = 0.2
 NOT_OF_DIRECTORIES: Final = frozenset({"S22"})
 """About results of benchmarks."""
-KNOBS: Final = {
-    "ZRAFT_TICK_TIME_MS": "1000",
-    "ZRAFT_SNAPSHOT__LOG_BYTES_MIN": "65536",
-    "ZRAFT_SNAPSHOT__COMMANDS_MIN": "500",
-}
-"""Short sessions, so that some expire; snapshots, so that some are there."""
 
 
 class Histories:
     """Clients that record, in this process."""
 
-    def __init__(self, cluster: Cluster, directory: Path, seed: int) -> None:
+    def __init__(self, cluster: StruckServers, directory: Path, seed: int) -> None:
         self._cluster = cluster
         self._directory = directory
         self._seed = seed
@@ -159,22 +156,35 @@ def void(_: object) -> None:
 class Everything:
     """One run."""
 
-    def __init__(self, directory: Path, seed: int, duration_s: float, log: Callable[[str], None]) -> None:
+    def __init__(
+        self,
+        directory: Path,
+        seed: int,
+        duration_s: float,
+        faults: Collection[FaultKind],
+        log: Callable[[str], None],
+    ) -> None:
         self._directory = directory
         self._seed = seed
+        self._faults = plan_faults(seed, duration_s, faults)
         self._duration_s = duration_s
         self._log = log
         self._numbers = 0
         self._rng = random.Random(f"{seed} run")
 
-    async def run(self) -> None:
-        """From the first server to the last one's end; what it started is ended in any case."""
+    async def run(self) -> list[str]:
+        """From the first server to the last one's end; what it started is ended in any case.
+
+        What servers did or logged that no fault accounts for.
+        """
         directory = self._directory
         for name in ("servers", "recordings", "histories", "work"):
             (directory / name).mkdir(parents=True)
-        with ExitStack() as stack:
-            cluster = stack.enter_context(Cluster(directory / "servers", servers=SERVERS, env=KNOBS))
-            await asyncio.to_thread(cluster.start_all)
+        async with AsyncExitStack() as stack:
+            cluster = await stack.enter_async_context(
+                opened(directory / "servers", directory / "work", SERVERS, self._seed, self._log)
+            )
+            await cluster.start()
             self._log(f"{SERVERS} servers serve")
             metadata = await created(cluster, {TOPIC: PARTITIONS, OTHER: OTHER_PARTITIONS})
             places = groups_of(metadata)
@@ -203,13 +213,16 @@ class Everything:
                 await histories.begin()
                 self._log("producers, consumers, peers and clients work")
                 writing = asyncio.ensure_future(self._write_entries(onyx))
+                suffering = asyncio.ensure_future(cluster.suffer(self._faults))
                 try:
-                    await self._strike(cluster, producers, crowd, peers, onyx, list(places), histories)
+                    await self._strike(producers, crowd, peers, onyx, list(places), histories)
+                    await suffering
                 finally:
-                    writing.cancel()
-                    await asyncio.gather(writing, return_exceptions=True)
+                    for task in (writing, suffering):
+                        task.cancel()
+                    await asyncio.gather(writing, suffering, return_exceptions=True)
                 self._log("healing")
-                await asyncio.to_thread(cluster.wait_ready)
+                await cluster.heal()
                 recorded = await histories.end()
                 await asyncio.to_thread(producers.finish)
                 if not mode_of(self._seed).value:
@@ -226,12 +239,10 @@ class Everything:
                 await asyncio.to_thread(peer.stop)
             mistakes = peers.mistakes()
             assert not mistakes, mistakes[0]
-            for number in cluster.servers:
-                code = await asyncio.to_thread(cluster.kill, number, signal.SIGTERM)
-                assert code == 0, (
-                    f"server {number} ended with code {code}: {cluster.servers[number].log_tail()}"
-                )
-            self._log(f"all ended; clients recorded {recorded:,} operations")
+            await cluster.end()
+            struck = ", ".join(f"{count} {kind}" for kind, count in sorted(cluster.struck().items()))
+            self._log(f"all ended; clients recorded {recorded:,} operations; faults of servers: {struck}")
+            return [f"{one.checker}: {one.found}" for one in cluster.violations()]
 
     # -- who works
 
@@ -265,7 +276,6 @@ class Everything:
 
     async def _strike(
         self,
-        cluster: Cluster,
         producers: Producers,
         crowd: Crowd,
         peers: Processes,
@@ -279,8 +289,6 @@ class Everything:
             histories.check()
             self._log(f"{time.monotonic() - began:5.1f} s: {strike.kind.value}")
             match strike.kind:
-                case Kind.LEADER | Kind.SERVER:
-                    await self._server(cluster, strike)
                 case Kind.PRODUCER:
                     lasting = [one for one in producers.all if one.process.poll() is None]
                     if lasting:
@@ -300,14 +308,6 @@ class Everything:
                     with suppress(OnyxlogError, ClientError):
                         await onyx.gc()
         await asyncio.sleep(max(0.0, began + self._duration_s - time.monotonic()))
-
-    async def _server(self, cluster: Cluster, strike: Strike) -> None:
-        leader = await asyncio.to_thread(cluster.leader)
-        number = leader if strike.kind is Kind.LEADER and leader is not None else strike.number % SERVERS + 1
-        await asyncio.to_thread(cluster.kill, number)
-        await asyncio.sleep(strike.after_s)
-        cluster.start(number)
-        await asyncio.to_thread(cluster.wait_ready)
 
     async def _wait(self, condition: Callable[[], object], what: str) -> None:
         await asyncio.to_thread(wait_until, condition, what, END_S)
@@ -353,10 +353,19 @@ def judged(found: dict[str, Any]) -> list[str]:
     type=click.Path(file_okay=False, path_type=Path),
     help="New; everything stays there.",
 )
+@click.option(
+    "--faults",
+    default="default",
+    show_default=True,
+    metavar="NAMES",
+    help="Of servers, as `python -m zraft.testing.chaos` takes them.",
+)
 @click.option("--master", default="local[*]", show_default=True, help="Where the audit runs.")
 @click.option("--audit/--no-audit", "audited", default=True, show_default=True)
 @click.option("--costs", is_flag=True, help="What each check costs.")
-def main(minutes: float, seed: int | None, out: Path, master: str, audited: bool, costs: bool) -> None:
+def main(
+    minutes: float, seed: int | None, out: Path, faults: str, master: str, audited: bool, costs: bool
+) -> None:
     """Chaos with topics, claims, peers and clients together, and an audit of all they left."""
     seed = random.SystemRandom().randrange(1_000_000) if seed is None else seed
     click.echo(f"seed {seed}")
@@ -365,9 +374,16 @@ def main(minutes: float, seed: int | None, out: Path, master: str, audited: bool
         shutil.rmtree(out) if not any(out.iterdir()) else click.get_current_context().fail(
             f"{out} is not empty"
         )
-    asyncio.run(Everything(out, seed, 60 * minutes, click.echo).run())
-    if not audited:
-        return
+    wrong = asyncio.run(Everything(out, seed, 60 * minutes, parse_faults(faults), click.echo).run())
+    if audited:
+        wrong += audited_in(out, master, costs)
+    for line in wrong:
+        click.secho(line, fg="red")
+    sys.exit(1 if wrong else 0)
+
+
+def audited_in(out: Path, master: str, costs: bool) -> list[str]:
+    """What an audit of everything below a directory finds wrong; says what it could not judge."""
     found = audit(out, master, costs)
     silent = [
         check["promise"]
@@ -376,11 +392,8 @@ def main(minutes: float, seed: int | None, out: Path, master: str, audited: bool
         if check["verdict"] == "no data"
     ]
     click.echo(f"without data: {', '.join(silent) or 'nothing'}")
-    wrong = judged(found)
-    for line in wrong:
-        click.secho(line, fg="red")
     click.echo(f"report: {out}/audit/report.html")
-    sys.exit(1 if wrong else 0)
+    return judged(found)
 
 
 if __name__ == "__main__":

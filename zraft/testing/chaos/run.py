@@ -17,9 +17,10 @@ from attrs import field, frozen
 from zraft.address import Address
 from zraft.errors import ConfigError
 from zraft.testing.chaos.client import Client, ConnectionEndedError
+from zraft.testing.chaos.links import open_links
 from zraft.testing.chaos.namespaces import NamespaceNetwork
 from zraft.testing.chaos.schedule import FaultKind, plan
-from zraft.testing.chaos.servers import HOST, NotReadyError, Servers, free_ports
+from zraft.testing.chaos.servers import NotReadyError, Servers, free_ports
 from zraft.testing.chaos.shim import build, compiler
 from zraft.testing.chaos.strikes import Strikes
 from zraft.testing.chaos.workloads import (
@@ -134,22 +135,19 @@ class ChaosRun:
             raise ConfigError(
                 "faults of disk and clock need a C compiler; install one, or take them out of --faults"
             )
-        numbers = range(1, settings.servers + 1)
-        pairs = [(a, b) for a in numbers for b in numbers if a != b]
-        # Not from the seed: two runs of one seed must not meet on one port.
-        ports = free_ports(len(numbers) + len(pairs), random.Random())
         network: FaultProxy | NamespaceNetwork
+        addresses: Mapping[int, Address]
+        peers: Mapping[int, Mapping[int, Address]]
         if settings.namespaces:
-            network = NamespaceNetwork(len(numbers), ports[0])
+            numbers = range(1, settings.servers + 1)
+            # Not from the seed: two runs of one seed must not meet on one port.
+            network = NamespaceNetwork(len(numbers), free_ports(1, random.Random())[0])
             await network.open()
             addresses = {n: network.address(n) for n in numbers}
             peers = {n: {m: addresses[m] for m in numbers if m != n} for n in numbers}
         else:
-            addresses = {n: Address(HOST, port) for n, port in zip(numbers, ports, strict=False)}
-            proxy = FaultProxy({n: (HOST, a.port) for n, a in addresses.items()}, self._rng)
-            await proxy.open(dict(zip(pairs, ports[len(numbers) :], strict=True)))
-            peers = {n: {m: Address(HOST, proxy.port(n, m)) for m in numbers if m != n} for n in numbers}
-            network = proxy
+            links = await open_links(settings.servers, self._rng)
+            addresses, peers, network = links.addresses, links.peers, links.proxy
         servers = Servers(settings.out, addresses, peers, shim, settings.knobs, settings.planted)
         self.servers = servers
         try:

@@ -51,6 +51,7 @@ SETTINGS: Final = {
 and little kept before it, so that who was away needs it."""
 
 DISK_FULL: Final = "disk is full, nothing is acknowledged until there is room"
+DELIVERIES_FULL: Final = "the disk of deliveries is full, partitions wait until there is room"
 SNAPSHOT_FAILED: Final = "snapshot failed"
 NO_ROOM: Final = "no space left"
 """What a snapshot that failed says if the disk was full, which is the one reason that a fault accounts for."""
@@ -184,7 +185,7 @@ class Servers:
     def fill_disk(self, number: int) -> bool:
         """Until `free_disk` there is no room; False if neither a small disk nor a shim can do that."""
         server = self.all[number]
-        server.may_log |= {DISK_FULL, SNAPSHOT_FAILED}
+        server.may_log |= {DISK_FULL, DELIVERIES_FULL, SNAPSHOT_FAILED}
         server.disk_full = True
         if server.tmpfs:
             with (server.data / "filler").open("wb", buffering=0) as file, contextlib.suppress(OSError):
