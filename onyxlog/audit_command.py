@@ -67,7 +67,9 @@ class _Failed(click.ClickException):
 @click.option(
     "--memory", default="2g", show_default=True, metavar="SIZE", help="Of Spark's JVM, and of each executor."
 )
-@click.option("--costs", is_flag=True, help="Measure CPU time and memory of each check, on this machine.")
+@click.option(
+    "--costs", is_flag=True, help="Measure CPU time and memory of each table and check, on this machine."
+)
 @click.option(
     "--one-copy",
     is_flag=True,

@@ -78,7 +78,7 @@ def _follow(
     from onyxlog.audits.source.directories import find
     from onyxlog.audits.streaming import Live, follow, followed_tables, violations_so_far
 
-    found = find(paths)
+    found = find(paths, damaged_too=True)
     tables = followed_tables(len(found.servers), len(found.recordings))
     if not tables:
         raise AuditError(

@@ -72,6 +72,7 @@ FOLLOWED: Final = (
         teller="peer",
         where="source = 'recorded'",
     ),
+    Followed("files", (("S6", "files are whole"),), ("file",), "file_offset", teller=None),
 )
 
 
@@ -103,8 +104,9 @@ def violations_in(
 
 
 def identity(violation: Violation) -> tuple[Any, ...]:
-    """Equal of violations that are about the same: several rows may show it."""
-    return (violation.rule, violation.promise, violation.subject, violation.group, violation.index)
+    """Equal of violations that are about the same: several rows may show it. What has no index is about its file."""
+    place = violation.file if violation.index is None else violation.index
+    return (violation.rule, violation.promise, violation.subject, violation.group, place)
 
 
 def left_open(followed: Followed, rows: Iterable[Any], tellers: int) -> list[Any]:

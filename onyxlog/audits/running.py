@@ -35,7 +35,7 @@ class Asked:
         paths: data directories, recordings of peers and histories of clients, or directories that hold some.
         results: results files of benchmarks.
         one_copy: committed entries are decoded of one server each: three times as fast with three.
-        costs: whether what each check costs is measured.
+        costs: whether what each table and check costs is measured.
         tables: where decoded tables go and stay; None: into a directory that is removed again.
     """
 
@@ -66,6 +66,7 @@ def run(
         # Without a choice of rules everything is decoded: tables stay for queries, and figures are of all.
         chosen = asked.tables is None and len(asked.rules) < len(RULES)
         wanted = {name for rule in asked.rules for check in rule.checks for name in check.tables}
+        meter = ProcessMeter() if asked.costs else None
         loaded = load(
             spark,
             asked.paths,
@@ -74,6 +75,8 @@ def run(
             wanted=wanted if chosen else None,
             one_copy=asked.one_copy,
             progress=progress,
+            clock=clock,
+            meter=meter,
         )
         checks = audit(
             spark,
@@ -83,7 +86,7 @@ def run(
             violations_max=asked.violations_max,
             progress=progress,
             clock=clock,
-            meter=ProcessMeter() if asked.costs else None,
+            meter=meter,
         )
         figures = figures_of(spark, loaded.counts)
     return Findings(
@@ -93,6 +96,7 @@ def run(
         paths=(*asked.paths, *map(str, asked.results)),
         version=__version__,
         counts=loaded.counts,
+        read=loaded.read,
         rules=rule_results(asked.rules, checks),
         figures=figures,
         thesis=thesis_tables(measurements) if asked.results else None,

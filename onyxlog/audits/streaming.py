@@ -109,7 +109,9 @@ def _check_checkpoint(live: Live) -> None:
 
 
 def _query(spark: SparkSession, live: Live, followed: Followed, tellers: int) -> StreamingQuery:
+    # What is damaged is a violation of its own, told by the table `files`; all that is whole is judged on.
     options = {"table": followed.table, "paths": json.dumps(list(live.paths)), "entries": "written"}
+    options["damage"] = "stop"
     if live.bytes_per_batch is not None:
         options["bytes_per_batch"] = str(live.bytes_per_batch)
     batches = _Batches(live, followed, tellers)
@@ -206,7 +208,17 @@ def _violations(path: Path) -> list[Violation]:
     return [Violation(**{name: row[name] for name in COLUMNS}) for row in _read(path)]
 
 
+_OF_RECORDINGS: Final = frozenset({"replica_digests"})
+_OF_ALL: Final = frozenset({"files"})
+
+
 def followed_tables(servers: int, recordings: int) -> tuple[Followed, ...]:
     """Those of which there is something below the paths."""
     assert {one.table for one in FOLLOWED} <= TABLES.keys()
-    return tuple(one for one in FOLLOWED if (recordings if one.table == "replica_digests" else servers))
+
+    def there(table: str) -> int:
+        if table in _OF_ALL:
+            return servers + recordings
+        return recordings if table in _OF_RECORDINGS else servers
+
+    return tuple(one for one in FOLLOWED if there(one.table))

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Mapping, Sequence
+import time
+from collections.abc import Callable, Collection, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from attrs import frozen
 
+from onyxlog.audits.costs import Cost, Meter
 from onyxlog.audits.jobs.auditing import Progress, no_progress
 from onyxlog.audits.measurements import Measurements
 from onyxlog.audits.rules.damage import damaged
@@ -23,12 +25,23 @@ LARGE: Final = frozenset({"commands", "multicast", "claims", "deliveries", "repl
 """Tables that are decoded for rules alone: nothing else that is reported is made of them but latencies."""
 
 
+@frozen(kw_only=True)
+class TableRead:
+    """A table that was decoded; `cost` if it was asked for."""
+
+    table: str
+    rows: int
+    seconds: float
+    cost: Cost | None = None
+
+
 @frozen
 class Loaded:
-    """All tables, as frames and views, and how many rows each has."""
+    """All tables, as frames and views, how many rows each has, and what was decoded for that."""
 
     frames: Mapping[str, DataFrame]
     counts: Mapping[str, int]
+    read: tuple[TableRead, ...] = ()
 
 
 def load(
@@ -40,6 +53,8 @@ def load(
     wanted: Collection[str] | None = None,
     one_copy: bool = False,
     progress: Progress = no_progress,
+    clock: Callable[[], float] = time.perf_counter,
+    meter: Meter | None = None,
 ) -> Loaded:
     """Read everything below the paths, truncated entries included, into `directory`; of damaged files what is whole.
 
@@ -58,14 +73,18 @@ def load(
     names = (
         [name for name in TABLES if wanted is None or name not in LARGE or name in wanted] if paths else []
     )
+    read = []
     for done, name in enumerate(names):
         progress(done, len(names), f"reading {name}")
+        began, end = clock(), None if meter is None else meter.measured()
         target = str(directory / name)
         reader = spark.read.format("zraft").option("table", name).option("entries", "written")
         reader.option("damage", "stop").option("copies", "one" if one_copy else "all")
         reader.option("paths", json.dumps(list(paths))).load().write.mode("overwrite").parquet(target)
         frames[name] = spark.read.parquet(target)
         counts[name] = frames[name].count()
+        cost = None if end is None else end()
+        read.append(TableRead(table=name, rows=counts[name], seconds=clock() - began, cost=cost))
     if counts.get("entries"):
         reader = (
             spark.read.format("zraft")
@@ -85,4 +104,4 @@ def load(
     parallel = spark.sparkContext.defaultParallelism
     partitions = max(parallel, max(counts.values()) // ROWS_PER_PARTITION + 1)
     spark.conf.set("spark.sql.shuffle.partitions", str(partitions))
-    return Loaded(registered(frames), counts)
+    return Loaded(registered(frames), counts, tuple(read))

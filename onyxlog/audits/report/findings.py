@@ -8,8 +8,10 @@ from typing import Any
 import attrs
 from attrs import field, frozen
 
+from onyxlog.audits.costs import Cost
 from onyxlog.audits.figures import Figures
 from onyxlog.audits.jobs.auditing import CheckResult, Verdict
+from onyxlog.audits.jobs.loading import TableRead
 from onyxlog.audits.rules.check import Rule
 from onyxlog.audits.rules.violation import Violation
 from onyxlog.audits.thesis_tables import ThesisTables
@@ -47,6 +49,7 @@ class Findings:
     """Attributes:
     title: what was audited, for people.
     counts: rows of each table.
+    read: tables that were decoded, in that order.
     """
 
     title: str
@@ -56,6 +59,7 @@ class Findings:
     version: str
     counts: Mapping[str, int]
     rules: tuple[RuleResult, ...]
+    read: tuple[TableRead, ...] = ()
     figures: Figures = field(factory=Figures)
     thesis: ThesisTables | None = None
 
@@ -90,6 +94,10 @@ def as_json(findings: Findings) -> dict[str, Any]:
         "version": findings.version,
         "paths": list(findings.paths),
         "rows": dict(findings.counts),
+        "read": [
+            {"table": one.table, "rows": one.rows, "seconds": round(one.seconds, 3), "cost": _cost(one.cost)}
+            for one in findings.read
+        ],
         "broken": findings.broken,
         "rules": [
             {
@@ -106,7 +114,7 @@ def as_json(findings: Findings) -> dict[str, Any]:
                         "missing": list(check.missing),
                         "violations": len(check.violations),
                         "more": check.more,
-                        "cost": None if check.cost is None else attrs.asdict(check.cost),
+                        "cost": _cost(check.cost),
                     }
                     for check in result.checks
                 ],
@@ -115,3 +123,7 @@ def as_json(findings: Findings) -> dict[str, Any]:
         ],
         "violations": [attrs.asdict(one) for one in findings.violations],
     }
+
+
+def _cost(cost: Cost | None) -> dict[str, float] | None:
+    return None if cost is None else attrs.asdict(cost)

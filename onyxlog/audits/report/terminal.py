@@ -57,23 +57,20 @@ def show(findings: Findings, console: Console) -> None:
 
 
 def _costs(findings: Findings, console: Console) -> None:
-    """What each check cost, if that was measured."""
-    checks = [check for result in findings.rules for check in result.checks if check.cost is not None]
-    if not checks:
+    """What each table and each check cost, if that was measured."""
+    costs = [(f"reading {one.table}", one.rows, one.cost) for one in findings.read] + [
+        (f"{check.rule} {check.promise}", check.rows, check.cost)
+        for result in findings.rules
+        for check in result.checks
+    ]
+    measured = [(what, rows, cost) for what, rows, cost in costs if cost is not None]
+    if not measured:
         return
     table = Table(box=None, pad_edge=False, header_style="bright_black")
-    table.add_column("check")
+    table.add_column("cost of")
     for name in ("rows", "CPU s", "rows per CPU s", "most MB"):
         table.add_column(name, justify="right")
-    for check in checks:
-        assert check.cost is not None
-        cpu = check.cost.cpu_s
-        rate = f"{check.rows / cpu:,.0f}" if cpu else "-"
-        table.add_row(
-            f"{check.rule} {check.promise}",
-            f"{check.rows:,}",
-            f"{cpu:.2f}",
-            rate,
-            f"{check.cost.peak_mb:,.0f}",
-        )
+    for what, rows, cost in measured:
+        rate = f"{rows / cost.cpu_s:,.0f}" if cost.cpu_s else "-"
+        table.add_row(what, f"{rows:,}", f"{cost.cpu_s:.2f}", rate, f"{cost.peak_mb:,.0f}")
     console.print(table)

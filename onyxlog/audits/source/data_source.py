@@ -89,7 +89,9 @@ class ZraftStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def _following(self) -> Following:
         if self._live is None:
-            self._live = follow(self._options, directories.find(self._options.paths))
+            self._live = follow(
+                self._options, directories.find(self._options.paths, damaged_too=self._options.stops)
+            )
         return self._live
 
     def initialOffset(self) -> dict[str, Any]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from hashlib import blake2b
 from typing import Any
 
@@ -10,7 +10,7 @@ from attrs import frozen
 
 from onyxlog.audits.source.directories import ServerDirectory
 from onyxlog.audits.source.entry_rows import DIGEST_BYTES
-from onyxlog.audits.source.following import Follower
+from onyxlog.audits.source.following import Follower, PlacedFrame
 from onyxlog.audits.source.server_log import fields_of, record_of
 from onyxlog.audits.tables.table import signed
 from zraft.errors import ProtocolError, StorageError
@@ -168,12 +168,15 @@ def read_notes(fs: FileSystem, path: str) -> tuple[JournalHeader, Iterator[Place
 
 
 def journal_bytes(fs: FileSystem, piece: FilePiece) -> int:
-    """Up to behind the beginning of a journal's last whole note."""
-    found = read_notes(fs, piece.path)
+    """Up to behind the beginning of a journal's last whole note, or of the last one before damage if that `stops` it."""
     end = 0
-    if found is not None:
-        for placed in found[1]:
+    try:
+        found = read_notes(fs, piece.path)
+        for placed in () if found is None else found[1]:
             end = placed.offset + 1
+    except CorruptionError:
+        if not piece.stops:
+            raise
     return end
 
 
@@ -196,6 +199,26 @@ def event_values(fs: FileSystem, piece: FilePiece) -> Iterator[Values]:
         )
 
 
+def is_whole(row: Values) -> bool:
+    """Of a row of `files`."""
+    return row[-1] is None
+
+
+def read_frames(follower: Follower) -> Iterator[PlacedFrame]:
+    """The frames that a follower comes to, their records decoded.
+
+    Raises:
+        CorruptionError: one is damaged, or holds something else.
+        GoneError, StorageError: as the follower does.
+    """
+    reader = RecordReader()
+    for placed in follower.frames():
+        for fields in fields_of(reader, placed):
+            if not is_entry(fields):
+                record_of(fields, placed)
+        yield placed
+
+
 def wal_files(fs: FileSystem, directory: ServerDirectory) -> Iterator[Values]:
     """A row of `files` for each segment of the log; read whole."""
     head = (directory.server, directory.instance)
@@ -203,11 +226,7 @@ def wal_files(fs: FileSystem, directory: ServerDirectory) -> Iterator[Values]:
     damage: CorruptionError | None = None
     follower = Follower(fs, directory.path, now=lambda: float("inf"))
     try:
-        reader = RecordReader()
-        for placed in follower.frames():
-            for fields in fields_of(reader, placed):
-                if not is_entry(fields):
-                    record_of(fields, placed)
+        for placed in read_frames(follower):
             _, count = good.get(placed.path, (0, 0))
             good[placed.path] = (placed.frame.end, count + 1)
     except CorruptionError as error:
@@ -234,26 +253,34 @@ def wal_files(fs: FileSystem, directory: ServerDirectory) -> Iterator[Values]:
         yield (*head, path, where, "wal", None, size, end, frames, torn, what)
 
 
-def other_files(fs: FileSystem, directory: ServerDirectory) -> Iterator[Values]:
-    """Rows of `files` for snapshots and delivery segments; read whole."""
+@frozen
+class SizedFile:
+    """A file and its length in bytes."""
+
+    path: str
+    size: int
+
+
+def checked_files(
+    fs: FileSystem, directory: ServerDirectory, wanted: Callable[[SizedFile], bool] = lambda file: True
+) -> Iterator[Values]:
+    """Rows of `files` for all but the log: snapshots, journals, delivery segments. What is wanted is read whole."""
+
+    def is_wanted(path: str) -> bool:
+        size = file_size(fs, path)
+        return size is not None and wanted(SizedFile(path, size))
+
     head = (directory.server, directory.instance)
     for group, path in snapshot_files(fs, directory.path):
-        try:
-            with SnapshotFile(fs, path) as file:
-                for _ in file.verify():
-                    pass
-                yield (
-                    *(*head, path, 0, "snapshot", group, file.size, file.size, file.footer.blocks, 0, None),
-                )
-        except CorruptionError as error:
-            yield (*head, path, error.offset, "snapshot", group, 0, 0, 0, 0, error.found)
-        except StorageError as error:
-            if not isinstance(error.__cause__, FileNotFoundError):
-                raise
+        if is_wanted(path):
+            yield from _snapshot_file(fs, head, group, path)
     for path in journal_files(fs, directory.path):
-        yield from _journal_file(fs, head, path)
+        if is_wanted(path):
+            yield from _journal_file(fs, head, path)
     for group in delivery_groups(fs, directory.path):
-        for found in verify_deliveries(fs, directory.path, GroupId(group)):
+        for found in verify_deliveries(
+            fs, directory.path, GroupId(group), wanted=lambda path, size: wanted(SizedFile(path, size))
+        ):
             torn = 0 if found.torn is None else found.torn.size
             hurt = found.damage
             yield (
@@ -261,6 +288,34 @@ def other_files(fs: FileSystem, directory: ServerDirectory) -> Iterator[Values]:
                 *(found.size + torn, found.size, found.end - found.first, torn),
                 None if hurt is None else hurt.found,
             )
+
+
+def file_size(fs: FileSystem, path: str) -> int | None:
+    """None if it is gone."""
+    try:
+        with reading(path):
+            file = fs.open(path)
+            try:
+                return fs.size(file)
+            finally:
+                fs.close(file)
+    except StorageError as error:
+        if isinstance(error.__cause__, FileNotFoundError):
+            return None
+        raise
+
+
+def _snapshot_file(fs: FileSystem, head: tuple[Any, ...], group: int, path: str) -> Iterator[Values]:
+    try:
+        with SnapshotFile(fs, path) as file:
+            for _ in file.verify():
+                pass
+            yield (*head, path, 0, "snapshot", group, file.size, file.size, file.footer.blocks, 0, None)
+    except CorruptionError as error:
+        yield (*head, path, error.offset, "snapshot", group, 0, 0, 0, 0, error.found)
+    except StorageError as error:
+        if not isinstance(error.__cause__, FileNotFoundError):
+            raise
 
 
 def _journal_file(fs: FileSystem, head: tuple[Any, ...], path: str) -> Iterator[Values]:

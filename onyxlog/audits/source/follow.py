@@ -6,9 +6,11 @@ from collections.abc import Sequence
 from typing import Any, Protocol
 
 from onyxlog.audits.errors import AuditError
+from onyxlog.audits.source import live_damage
 from onyxlog.audits.source.directories import Found
 from onyxlog.audits.source.file_tables import FilePiece, journal_bytes
 from onyxlog.audits.source.growing_files import GrowingFiles
+from onyxlog.audits.source.live_damage import LiveDamage
 from onyxlog.audits.source.live_deliveries import LiveDeliveries
 from onyxlog.audits.source.live_logs import LiveLogs
 from onyxlog.audits.source.options import Options
@@ -48,13 +50,13 @@ def follow(options: Options, found: Found, fs: FileSystem | None = None) -> Foll
         return LiveLogs(options, found.servers, reader)
     if name == "deliveries":
         return LiveDeliveries(options, found.servers, reader)
+    if name == live_damage.TABLE:
+        return LiveDamage(found, reader)
 
     def pieces_now() -> Sequence[FilePiece]:
         return [piece for piece in file_pieces(options, found, reader) if isinstance(piece, FilePiece)]
 
     def whole_bytes(piece: FilePiece, known: int) -> int:
-        if name in RECORDED:
-            return recorded_bytes(piece.path, known)
-        return journal_bytes(reader, piece)
+        return recorded_bytes(piece, known) if name in RECORDED else journal_bytes(reader, piece)
 
     return GrowingFiles(options, pieces_now, whole_bytes)

@@ -21,6 +21,7 @@ from zraft.storage.delivery.manifest import Manifest, load_manifest
 from zraft.storage.delivery.recovery import directory_of
 from zraft.storage.delivery.scanning import scan_heads
 from zraft.storage.durable import reading
+from zraft.storage.errors import CorruptionError
 from zraft.storage.filesystem import FileSystem
 
 Offsets = dict[str, dict[str, int]]
@@ -78,9 +79,18 @@ class LiveDeliveries:
                     )
                 begin = first if before is None else before
                 if begin < upto:
-                    shown = self._options.payloads
+                    shown, stops = self._options.payloads, self._options.stops
                     found.append(
-                        FilePiece("deliveries", path, directory, int(group), begin, upto, payloads=shown)
+                        FilePiece(
+                            "deliveries",
+                            path,
+                            directory,
+                            int(group),
+                            begin,
+                            upto,
+                            payloads=shown,
+                            stops=stops,
+                        )
                     )
         return found
 
@@ -99,11 +109,13 @@ class LiveDeliveries:
         }
 
     def _manifest(self, path: str, group: int) -> Manifest | None:
-        """None if it is not there yet, or no longer."""
+        """None if it is not there yet, or no longer, or is damaged and that is no error."""
         try:
             return load_manifest(self._fs, directory_of(path, group), group)
         except StorageError as error:
             if isinstance(error.__cause__, FileNotFoundError):
+                return None
+            if self._options.stops and isinstance(error, CorruptionError):
                 return None
             raise
 

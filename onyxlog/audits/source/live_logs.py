@@ -20,6 +20,7 @@ from onyxlog.audits.source.plan import SURVEYED, Piece, judge, surveyed, wal_pie
 from onyxlog.audits.source.server_log import ServerLog, Span, fields_of
 from onyxlog.audits.source.survey import Cut, is_cut
 from onyxlog.audits.tables.placed import Standing
+from zraft.storage.errors import CorruptionError
 from zraft.storage.filesystem import FileSystem
 from zraft.storage.records import RecordReader, is_entry
 
@@ -117,7 +118,10 @@ class LiveLogs:
 
     def _look(self) -> None:
         for head in self._heads:
-            head.advance()
+            if self._options.stops:
+                head.advance_to_damage()
+            else:
+                head.advance()
         self._known = judge(self._fs, self._heads)
 
     def _tail(self, head: ServerLog, position: Position) -> _Tail:
@@ -125,7 +129,7 @@ class LiveLogs:
         path = head.directory.path
         tail = self._tails.get(path)
         if tail is None or tail.position != position:
-            tail = self._tails[path] = _Tail(self._fs, head.directory)
+            tail = self._tails[path] = _Tail(self._fs, head.directory, stops=self._options.stops)
             tail.seek(position)
         return tail
 
@@ -139,9 +143,10 @@ class LiveLogs:
 
 
 class _Tail:
-    """One log, as far as batches were made of it."""
+    """One log, as far as batches were made of it. `stops`: damage ends it, and is no error."""
 
-    def __init__(self, fs: FileSystem, directory: ServerDirectory) -> None:
+    def __init__(self, fs: FileSystem, directory: ServerDirectory, *, stops: bool) -> None:
+        self._stops = stops
         self._follower = Follower(fs, directory.path)
         self._log = ServerLog(fs, directory, self._follower)
         self._records = RecordReader()
@@ -191,11 +196,15 @@ class _Tail:
 
     def _advance(self, takes: Any) -> list[Span]:
         self._log.begin_span()
-        for placed in self._follower.frames():
-            if not takes(placed):
-                self._follower.position = placed.before
-                break
-            self._log.take(placed)
+        try:
+            for placed in self._follower.frames():
+                if not takes(placed):
+                    self._follower.position = placed.before
+                    break
+                self._log.take(placed)
+        except CorruptionError:
+            if not self._stops:
+                raise
         return self._log.take_spans()
 
     def _decided(self, placed: PlacedFrame, cuts: Sequence[Cut], known: Mapping[int, Committed]) -> bool:

@@ -13,11 +13,11 @@ from onyxlog.audits.source.directories import RECORDING_SUFFIX, Found, ServerDir
 from onyxlog.audits.source.file_tables import (
     FilePiece,
     Values,
+    checked_files,
     delivery_groups,
     delivery_values,
     event_values,
     journal_files,
-    other_files,
     read_notes,
     snapshot_files,
     snapshot_values,
@@ -82,7 +82,7 @@ def read_piece(piece: Piece, fs: FileSystem | None = None) -> Iterator[Values]:
         case FilePiece("histories"):
             yield from history_values(piece.path)
         case FilePiece("files") if piece.directory is not None:
-            yield from (wal_files if piece.path == "wal" else other_files)(fs, piece.directory)
+            yield from (wal_files if piece.path == "wal" else checked_files)(fs, piece.directory)
         case FilePiece("files"):
             yield (
                 recording_file(piece.path)
@@ -314,9 +314,11 @@ def file_pieces(options: Options, found: Found, fs: FileSystem) -> Iterator[Piec
         for path in found.histories:
             if is_history(path) or was_history(path):
                 yield FilePiece(name, path)
-        yield RowsPiece(
-            name,
-            tuple(
-                (0, "", one.path, one.offset, "meta", None, 0, 0, 0, 0, one.found) for one in found.unreadable
-            ),
-        )
+        yield RowsPiece(name, unreadable_rows(found))
+
+
+def unreadable_rows(found: Found) -> tuple[Values, ...]:
+    """Rows of `files` for what nobody can say the owner of."""
+    return tuple(
+        (0, "", one.path, one.offset, "meta", None, 0, 0, 0, 0, one.found) for one in found.unreadable
+    )

@@ -47,15 +47,22 @@ def recording_file(path: str) -> Values:
     return (0, "", path, 0 if damage is None else end, "recording", None, size, end, items, torn, damage)
 
 
-def recorded_bytes(path: str, known: int) -> int:
-    """Up to where it holds whole records, if it does up to `known`."""
-    with _mapped(path) as data:
-        if not data:
-            return 0
-        end = known
-        for placed in read_recording(data, path, known)[1]:
-            end = placed.end
-        return end
+def recording_size(path: str) -> int:
+    """Bytes of the file."""
+    return os.stat(path).st_size
+
+
+def recorded_bytes(piece: FilePiece, known: int) -> int:
+    """Up to where it holds whole records, if it does up to `known`; or up to damage if that `stops` it."""
+    end = known
+    with _mapped(piece.path) as data:
+        try:
+            for placed in read_recording(data, piece.path, known)[1] if data else ():
+                end = placed.end
+        except EntryError:
+            if not piece.stops:
+                raise
+        return end if data else 0
 
 
 @contextmanager

@@ -31,6 +31,5 @@ class FileRow(Placed):
     damage: str | None = None
 
 
-FILES: Final = Table(
-    "files", FileRow, "files, how far each is good, and what is wrong with it", streams=False
-)
+FILES: Final = Table("files", FileRow, "files, how far each is good, and what is wrong with it")
+"""As a stream: files when something in them is found damaged."""

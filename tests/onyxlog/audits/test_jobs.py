@@ -13,6 +13,7 @@ from attrs import evolve
 from onyxlog.audits.rules.catalogue import RULES
 from onyxlog.audits.rules.check import Check, judged
 from onyxlog.audits.rules.violation import Violation, as_row, order_of
+from onyxlog.audits.tables import TABLES
 from tests.onyxlog.audits.planted import PLANTS
 from tests.onyxlog.audits.sound import sound
 
@@ -123,6 +124,8 @@ def test_an_audit_goes_from_directories_to_findings(spark: Any, generated: Path,
     assert findings.counts["snapshots"] == 6
     assert findings.began == "2026-01-01 00:00:00+00:00"
     assert all(check.cost is not None for one in findings.rules for check in one.checks)
+    assert [one.table for one in findings.read] == [*TABLES]
+    assert all(one.cost is not None and one.rows == findings.counts[one.table] for one in findings.read)
     assert spark.read.parquet(str(tmp_path / "entries")).count() == findings.counts["entries"]
 
 

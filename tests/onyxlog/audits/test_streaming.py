@@ -38,7 +38,7 @@ def test_only_what_is_there_is_followed() -> None:
     assert {one.table for one in followed_tables(3, 0)} == {one.table for one in FOLLOWED} - {
         "replica_digests"
     }
-    assert {one.table for one in followed_tables(0, 2)} == {"replica_digests"}
+    assert {one.table for one in followed_tables(0, 2)} == {"replica_digests", "files"}
 
 
 class Query:

@@ -81,10 +81,18 @@ def groups_with_deliveries(fs: FileSystem, data: str) -> list[GroupId]:
 
 
 def verify_deliveries(
-    fs: FileSystem, data: str, group: GroupId, *, on_bytes: Callable[[int], None] = lambda bytes: None
+    fs: FileSystem,
+    data: str,
+    group: GroupId,
+    *,
+    on_bytes: Callable[[int], None] = lambda bytes: None,
+    wanted: Callable[[str, int], bool] = lambda path, size: True,
 ) -> Iterator[DeliveryFinding]:
     """Every segment of a group, read whole: checksums, digests, and whether the files are the ones that the manifest
     lists.
+
+    Args:
+        wanted: chooses segments by path and bytes; of the one that is being written these are the file's.
 
     Raises:
         StorageError: the directory cannot be read.
@@ -95,10 +103,29 @@ def verify_deliveries(
     except CorruptionError as error:
         yield DeliveryFinding(group, f"{path}/{NAME}", 0, 0, 0, error)
         return
-    for at in range(len(manifest.segments)):
+    for at, segment in enumerate(manifest.segments):
+        name = f"{path}/{segment.name}"
+        is_last = manifest.open and at == len(manifest.segments) - 1
+        if not wanted(name, _file_size(fs, name, segment.size) if is_last else segment.size):
+            continue
         finding = _verify(fs, data, manifest, at, on_bytes)
         if finding is not None:
             yield finding
+
+
+def _file_size(fs: FileSystem, path: str, default: int) -> int:
+    """`default` if the file is missing, which verifying it will tell."""
+    try:
+        with reading(path):
+            file = fs.open(path)
+            try:
+                return fs.size(file)
+            finally:
+                fs.close(file)
+    except StorageError as error:
+        if isinstance(error.__cause__, FileNotFoundError):
+            return default
+        raise
 
 
 def read_group(
