@@ -49,10 +49,6 @@ class ZraftDataSource(DataSource):
                 "option 'entries': found 'live', a stream gives what is decided for good: expected 'committed', or "
                 "'written' for what was taken back, too"
             )
-        if parsed.stops:
-            raise AuditError(
-                "option 'damage': found 'stop', a stream cannot go on behind damage: expected 'fail'"
-            )
         if parsed.copies == options.ONE:
             raise AuditError(
                 "option 'copies': found 'one', a stream gives each log by itself: expected 'all'"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import random
 from pathlib import Path
 from typing import Any
 
@@ -12,8 +13,10 @@ from onyxlog.audits.followed import FOLLOWED
 from onyxlog.audits.rules.violation import Violation
 from onyxlog.audits.source import register
 from onyxlog.audits.streaming import Live, follow, violations_so_far
+from tests.onyxlog.audits.conftest import age
 from tests.onyxlog.audits.diverged import diverged
 from tests.onyxlog.audits.reading import chosen, read
+from tests.onyxlog.audits.test_damage import flip
 
 pytest.importorskip("pyspark", reason="needs the extra `audits`")
 
@@ -84,3 +87,30 @@ def test_an_audit_that_is_cut_short_in_a_batch_goes_on_and_tells_each_violation_
     assert (found[0].file, found[0].offset) == (written.file, written.file_offset)
     numbers = json.loads((tmp_path / "checkpoint" / "paths.json").read_text())
     assert numbers == [str(path)]
+
+
+def test_a_damaged_log_is_told_and_what_is_whole_is_judged_on(
+    zraft: Any, generated: Path, tmp_path: Path
+) -> None:
+    path, index = tmp_path / "diverged", 40
+    diverged(generated, path, {index})
+    victim = sorted(path.glob("server-2/wal/*.seg"))[0]
+    flip(victim, random.Random(7))
+    age(path)
+    told: list[Violation] = []
+    live = Live(
+        paths=(str(path),),
+        checkpoint=tmp_path / "checkpoint",
+        on_violations=told.extend,
+        tables=tuple(one for one in FOLLOWED if one.table in ("entries", "files")),
+        once=True,
+    )
+    for _ in range(2):
+        for query in follow(zraft, live, servers=3):
+            query.awaitTermination()
+        assert sorted((one.rule, one.server, one.index) for one in told) == [
+            ("S2", 3, index),
+            ("S6", 2, None),
+        ]
+    assert sorted(one.rule for one in violations_so_far(tmp_path / "checkpoint")) == ["S2", "S6"]
+    assert {one.file for one in told if one.rule == "S6"} == {str(victim)}
