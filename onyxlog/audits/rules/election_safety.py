@@ -5,7 +5,10 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator
 from typing import Final
 
-from onyxlog.audits.rules.check import Check, Input, Row, Rule
+import attrs
+from attrs import frozen
+
+from onyxlog.audits.rules.check import Check, Derived, Input, Row, Rule, Tables
 from onyxlog.audits.rules.violation import Violation, violation_at
 from onyxlog.audits.tables.events import EventRow
 from onyxlog.audits.tables.hard_states import HardStateRow
@@ -55,12 +58,28 @@ def _votes(rows: Iterator[HardStateRow]) -> Iterator[Violation]:
         before = row
 
 
-def _leaders(rows: Iterator[EventRow | HardStateRow]) -> Iterator[Violation]:
-    leader: EventRow | None = None
+@frozen(kw_only=True)
+class ElectionRow(EventRow):
+    """A leadership, with the disks of the members as the leader's log had them: `instances` in order of `servers`.
+
+    Votes are counted by number of server, but given by a disk: one that was replaced since has given none.
+    """
+
+    servers: tuple[int, ...] = ()
+    instances: tuple[str, ...] = ()
+
+    def counts(self, row: HardStateRow) -> bool:
+        """Whether that disk's vote is one that was counted; also if nothing says which disk it was."""
+        disk = dict(zip(self.servers, self.instances, strict=False)).get(row.server, "")
+        return row.server in self.votes and disk in ("", row.instance)
+
+
+def _leaders(rows: Iterator[ElectionRow | HardStateRow]) -> Iterator[Violation]:
+    leader: ElectionRow | None = None
     other_votes: dict[int, HardStateRow] = {}
     given: set[int] = set()
     for row in rows:
-        if isinstance(row, EventRow):
+        if isinstance(row, ElectionRow):
             if leader is None:
                 leader = row
             elif row.server != leader.server:
@@ -73,7 +92,7 @@ def _leaders(rows: Iterator[EventRow | HardStateRow]) -> Iterator[Violation]:
                     expected=f"server {leader.server} ({leader.file}:{leader.file_offset}) only",
                     found=f"server {row.server} as well",
                 )
-        elif leader is not None and row.server in leader.votes:
+        elif leader is not None and leader.counts(row):
             if row.voted_for == leader.server:
                 given.add(row.server)
             else:
@@ -116,6 +135,50 @@ def _names(servers: Collection[int]) -> str:
     return ", ".join(map(str, sorted(servers))) or "nobody"
 
 
+def _elections(tables: Tables) -> list[ElectionRow]:
+    members: dict[tuple[int, str, int], list[MembershipRow]] = {}
+    for row in tables.get("members", ()):
+        members.setdefault((row.server, row.instance, row.group), []).append(row)
+    found = []
+    for row in tables.get("events", ()):
+        if row.kind == "became_leader":
+            log = members.get((row.server, row.instance, row.group), ())
+            known = max(
+                (one for one in log if one.index <= row.index),
+                key=lambda one: (one.index, one.frame),
+                default=None,
+            )
+            fields = {each.name: getattr(row, each.name) for each in attrs.fields(EventRow)}
+            said = ((), ()) if known is None else (known.servers, known.instances)
+            found.append(ElectionRow(**fields, servers=said[0], instances=said[1]))
+    return found
+
+
+_SAME_LOG: Final = "e.server = m.server AND e.instance = m.instance AND e.`group` = m.`group`"
+_SAME_NOTE: Final = "e.server = c.server AND e.instance = c.instance AND e.boot = c.boot AND e.seq = c.seq"
+ELECTIONS: Final = Derived(
+    name="elections",
+    row=ElectionRow,
+    needs=("events", "members"),
+    sql=(
+        (
+            "election_disks",
+            "SELECT e.server, e.instance, e.boot, e.seq, "
+            "max_by(struct(m.servers, m.instances), struct(m.`index`, m.frame)) AS disks "
+            f"FROM events e JOIN members m ON {_SAME_LOG} AND m.`index` <= e.`index` "
+            "WHERE e.kind = 'became_leader' GROUP BY ALL",
+        ),
+        (
+            "elections",
+            f"SELECT {', '.join(f'e.`{each.name}`' for each in attrs.fields(EventRow))}, "
+            "coalesce(c.disks.servers, CAST(array() AS ARRAY<BIGINT>)) AS servers, "
+            "coalesce(c.disks.instances, CAST(array() AS ARRAY<STRING>)) AS instances "
+            f"FROM events e LEFT JOIN election_disks c ON {_SAME_NOTE} WHERE e.kind = 'became_leader'",
+        ),
+    ),
+    rows=_elections,
+)
+
 ELECTION_SAFETY: Final = Rule(
     id=RULE,
     title="Election safety",
@@ -125,10 +188,11 @@ ELECTION_SAFETY: Final = Rule(
         Check(
             LEADERS,
             (
-                Input("events", ("group", "term"), (0, "server", "seq"), {"kind": ("became_leader",)}),
+                Input("elections", ("group", "term"), (0, "server", "seq")),
                 Input("hard_states", ("group", "term"), (1, "server", "frame")),
             ),
             _leaders,
+            derived=(ELECTIONS,),
             needed=("events",),
         ),
         Check(

@@ -14,6 +14,7 @@ from attrs import Factory, define, evolve, frozen
 from onyxlog.audits.tables.hard_states import HardStateRow
 from onyxlog.audits.tables.members import MembershipRow
 from onyxlog.audits.tables.truncations import TruncationRow
+from zraft.ids import Instance, ServerId
 from zraft.raft.membership import Membership
 from zraft.raft.messages import EntryKind, Member, MemberRole
 from zraft.raft.snapshot import SnapshotMeta
@@ -240,13 +241,13 @@ class Survey:
                 state.term, state.voted_for = hard_state.term, hard_state.voted_for
                 state.begin_after(log)
                 if roster and not state.configurations:
-                    state.configurations.append(_founders(roster))
+                    self._note_founders(group, state, roster, spot)
                 self._note_hard_state(group, state, spot, restated=True)
                 self._note_base(group, log, "base", spot)
             case RosterRecord(_, roster):
                 state = self._group(group)
                 if not state.configurations:
-                    state.configurations.append(_founders(roster))
+                    self._note_founders(group, state, roster, spot)
 
     def order_of(self, frame: int) -> int:
         """What `order` will be after the first record of the next frame."""
@@ -288,6 +289,14 @@ class Survey:
             row = self._members_row(group, meta.index, meta.term, membership, source, spot)
             self.members.append((row, self.order))
 
+    def _note_founders(
+        self, group: int, state: _Group, roster: Sequence[tuple[ServerId, Instance]], spot: Spot
+    ) -> None:
+        """Who founded the group: what counts until the log names a configuration."""
+        founders = Membership({server: Member(instance) for server, instance in roster})
+        state.configurations.append(Configuration(0, 0, founders))
+        self.members.append((self._members_row(group, 0, 0, founders, "founders", spot), self.order))
+
     def _members_row(
         self, group: int, index: int, term: int, membership: Membership, source: str, spot: Spot
     ) -> MembershipRow:
@@ -304,11 +313,6 @@ class Survey:
             observers=having(MemberRole.OBSERVER), leaving=having(MemberRole.LEAVING),
             outgoing=tuple(map(int, membership.outgoing)),
         )  # fmt: skip
-
-
-def _founders(roster: Sequence[tuple[int, bytes]]) -> Configuration:
-    """Who founded the group: what counts until the log names a configuration."""
-    return Configuration(0, 0, Membership({server: Member(instance) for server, instance in roster}))  # type: ignore[misc,arg-type]
 
 
 def is_cut(cuts: Sequence[Cut], group: int, index: int, order: int) -> bool:

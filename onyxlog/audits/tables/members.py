@@ -15,7 +15,8 @@ class MembershipRow(Placed):
     """One configuration in a server's log.
 
     Attributes:
-        source: `entry`, or `base` or `restore` if it is the one that the log began with (then `index` is where it begins).
+        source: `entry`, or `base` or `restore` if it is the one that the log began with (then `index` is where it begins);
+            `founders` before the first one, at index 0: the group was founded by these.
         voters, learners, observers, leaving: server numbers by role, ascending.
         outgoing: the voters before it, if it is a joint one.
         instances: hexadecimal instance of each member, in order of all server numbers of `servers`.

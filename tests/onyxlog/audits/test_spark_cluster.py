@@ -15,6 +15,8 @@ from typing import Any
 
 import pytest
 
+from tests.onyxlog.audits.diverged import diverged
+
 pyspark = pytest.importorskip("pyspark", reason="needs the extra `audits`")
 
 pytestmark = [pytest.mark.spark, pytest.mark.long, pytest.mark.timeout(1_800)]
@@ -91,3 +93,37 @@ def test_two_workers_make_of_logs_what_one_process_does(master: str, generated: 
     here.pop("shipped")
     assert there == here
     assert here["entries"][0] > 400
+
+
+def audited(master: str, directory: Path, out: Path) -> tuple[int, dict[str, Any]]:
+    """The exit code of `onyxlog audit`, and what it found, without what differs from run to run."""
+    command = [sys.executable, "-m", "onyxlog", "audit", str(directory), "--master", master]
+    said = subprocess.run(
+        [*command, "--memory", "512m", "--out", str(out)],
+        cwd=REPOSITORY,
+        env=environment(),
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert said.returncode in (0, 1), said.stderr
+    found: dict[str, Any] = json.loads((out / "audit.json").read_text())
+    for name in ("began", "seconds"):
+        del found[name]
+    for one in [*found["read"], *(check for rule in found["rules"] for check in rule["checks"])]:
+        del one["seconds"]
+    return said.returncode, found
+
+
+@pytest.mark.parametrize("index", [None, 40], ids=["sound", "diverged"])
+def test_an_audit_on_two_workers_finds_what_one_process_does(
+    master: str, generated: Path, tmp_path: Path, index: int | None
+) -> None:
+    path = generated
+    if index is not None:
+        path = tmp_path / "diverged"
+        diverged(generated, path, {index})
+    there, here = (audited(one, path, tmp_path / one[:5]) for one in (master, "local[2]"))
+    assert there == here
+    assert here[0] == (index is not None)
+    assert {one["rule"] for one in here[1]["violations"]} >= ({"S2", "S4"} if index is not None else set())
