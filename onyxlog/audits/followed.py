@@ -28,7 +28,7 @@ class Followed:
         key: rows with equal values can contradict each other.
         teller: the column by which those are told apart that all have to tell of a key; None: the newest row of each key
             stays, whoever told it.
-        position: the column that grows.
+        position: the column that grows; at equal values `then` does.
         where: SQL that chooses the rows that count.
     """
 
@@ -38,6 +38,11 @@ class Followed:
     position: str
     teller: str | None = "server"
     where: str = "true"
+    then: str = "file_offset"
+
+    def place(self, row: Any) -> tuple[int, int]:
+        """Of a row in the order in which it was written."""
+        return getattr(row, self.position), getattr(row, self.then)
 
 
 FOLLOWED: Final = (
@@ -63,6 +68,7 @@ FOLLOWED: Final = (
         ("server", "instance", "group"),
         "frame",
         teller=None,
+        then="record",
     ),
     Followed(
         "replica_digests",
@@ -120,10 +126,7 @@ def left_open(followed: Followed, rows: Iterable[Any], tellers: int) -> list[Any
         said = by_key.setdefault(key, {})
         if followed.teller is None:
             last = said.get(None)
-            if last is None or (position, row.file_offset) > (
-                getattr(last, followed.position),
-                last.file_offset,
-            ):
+            if last is None or followed.place(row) > followed.place(last):
                 said[None] = row
             continue
         teller = getattr(row, followed.teller)

@@ -71,12 +71,12 @@ CONFIGURATIONS: Final = Rule(
     title="Configurations",
     claim="one change of members is under way at a time, neighbouring quorums meet, and learners never vote",
     checks=(
-        Check(FOLLOW, (Input("members", LOG, ("index", "frame"), _STANDING),), _follow),
+        Check(FOLLOW, (Input("members", LOG, ("index", "frame", "record"), _STANDING),), _follow),
         Check(
             VOTERS,
             (
-                Input("members", LOG, ("index", 0, "frame")),
-                Input("events", LOG, ("index", 1, "seq"), {"kind": ("became_leader",)}),
+                Input("members", LOG, ("index", 0, "frame", "record")),
+                Input("events", LOG, ("index", 1, "seq", 0), {"kind": ("became_leader",)}),
             ),
             _voters,
             needed=("members", "events"),

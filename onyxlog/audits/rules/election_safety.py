@@ -145,7 +145,7 @@ def _elections(tables: Tables) -> list[ElectionRow]:
             log = members.get((row.server, row.instance, row.group), ())
             known = max(
                 (one for one in log if one.index <= row.index),
-                key=lambda one: (one.index, one.frame),
+                key=lambda one: (one.index, one.frame, one.record),
                 default=None,
             )
             fields = {each.name: getattr(row, each.name) for each in attrs.fields(EventRow)}
@@ -164,7 +164,7 @@ ELECTIONS: Final = Derived(
         (
             "election_disks",
             "SELECT e.server, e.instance, e.boot, e.seq, "
-            "max_by(struct(m.servers, m.instances), struct(m.`index`, m.frame)) AS disks "
+            "max_by(struct(m.servers, m.instances), struct(m.`index`, m.frame, m.record)) AS disks "
             f"FROM events e JOIN members m ON {_SAME_LOG} AND m.`index` <= e.`index` "
             "WHERE e.kind = 'became_leader' GROUP BY ALL",
         ),
@@ -184,7 +184,7 @@ ELECTION_SAFETY: Final = Rule(
     title="Election safety",
     claim="a term has one leader, elected by a majority of its configuration whose votes are durable and given once",
     checks=(
-        Check(VOTES, (Input("hard_states", LOG, ("frame", "file_offset")),), _votes),
+        Check(VOTES, (Input("hard_states", LOG, ("frame", "record")),), _votes),
         Check(
             LEADERS,
             (
@@ -198,8 +198,8 @@ ELECTION_SAFETY: Final = Rule(
         Check(
             MAJORITIES,
             (
-                Input("members", LOG, ("index", 0, "frame")),
-                Input("events", LOG, ("index", 1, "seq"), {"kind": ("became_leader",)}),
+                Input("members", LOG, ("index", 0, "frame", "record")),
+                Input("events", LOG, ("index", 1, "seq", 0), {"kind": ("became_leader",)}),
             ),
             _majorities,
             needed=("members", "events"),

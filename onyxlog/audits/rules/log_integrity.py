@@ -108,14 +108,14 @@ LOG_INTEGRITY: Final = Rule(
         Check(
             CONTIGUOUS,
             (
-                Input("truncations", LOG, ("frame", "file_offset", "from_index")),
-                Input("entries", LOG, ("frame", "file_offset", "index")),
+                Input("truncations", LOG, ("frame", "record", "from_index")),
+                Input("entries", LOG, ("frame", "record", "index")),
             ),
             _contiguous,
             suspects="SELECT DISTINCT server, instance, `group` FROM (SELECT server, instance, `group`, `index`, term, "
             "position, previous_term, lag(`index`) OVER w AS index_before, lag(term) OVER w AS term_before, "
             "lag(position + `count`) OVER w AS position_next FROM entries WINDOW w AS "
-            "(PARTITION BY server, instance, `group` ORDER BY frame, file_offset, `index`)) "
+            "(PARTITION BY server, instance, `group` ORDER BY frame, record, `index`)) "
             "WHERE `index` != index_before + 1 OR term < term_before OR position != position_next "
             "OR term < previous_term UNION SELECT DISTINCT server, instance, `group` FROM truncations",
             needed=("entries",),
@@ -124,8 +124,8 @@ LOG_INTEGRITY: Final = Rule(
             KEPT,
             (
                 Input("leader_commits", LOG, (0, "term", "index")),
-                Input("hard_states", LOG, (1, "frame", "file_offset")),
-                Input("truncations", LOG, (1, "frame", "file_offset"), {"cause": ("truncate",)}),
+                Input("hard_states", LOG, (1, "frame", "record")),
+                Input("truncations", LOG, (1, "frame", "record"), {"cause": ("truncate",)}),
             ),
             _kept,
             derived=(LEADER_COMMITS,),

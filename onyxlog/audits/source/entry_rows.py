@@ -32,6 +32,7 @@ def entry_values(
     durable_term: int,
     standing: str,
     frame: int,
+    record: int,
     payloads: bool,
 ) -> tuple[Any, ...]:
     """One row; `head`: server, instance, file and offset."""
@@ -39,7 +40,7 @@ def entry_values(
     times = _times(payload) if kind == COMMANDS and group == 0 else (None, None)
     return (
         *(*head, group, index, term, KINDS[kind], previous_term, position, count, len(payload)),
-        *(entry_digest(kind, position, count, payload), standing, durable_term, frame, *times),
+        *(entry_digest(kind, position, count, payload), standing, durable_term, frame, record, *times),
         payload if payloads else None,
     )
 

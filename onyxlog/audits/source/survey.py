@@ -32,6 +32,7 @@ from zraft.storage.records import (
 Runs = tuple[tuple[int, int], ...]
 """(first index, term) of each run of entries of equal term, ascending."""
 _FRAME_BITS: Final = 32
+_RECORD_MASK: Final = (1 << _FRAME_BITS) - 1
 MEMBERSHIP: Final = int(EntryKind.MEMBERSHIP)
 
 
@@ -249,6 +250,11 @@ class Survey:
                 if not state.configurations:
                     self._note_founders(group, state, roster, spot)
 
+    @property
+    def record(self) -> int:
+        """The number of the last record in its frame, from 0."""
+        return self.order & _RECORD_MASK
+
     def order_of(self, frame: int) -> int:
         """What `order` will be after the first record of the next frame."""
         return frame << _FRAME_BITS
@@ -267,8 +273,8 @@ class Survey:
         self.hard_states.append(
             HardStateRow(
                 server=self.server, instance=self.instance, file=spot.file, file_offset=spot.file_offset,
-                group=group, frame=spot.frame, term=state.term, voted_for=state.voted_for, restated=restated,
-                last_index=state.last_index, last_term=state.last_term,
+                group=group, frame=spot.frame, record=self.record, term=state.term, voted_for=state.voted_for,
+                restated=restated, last_index=state.last_index, last_term=state.last_term,
             )
         )  # fmt: skip
 
@@ -278,7 +284,7 @@ class Survey:
         self.cuts.append(cut)
         row = TruncationRow(
             server=self.server, instance=self.instance, file=spot.file, file_offset=spot.file_offset,
-            group=group, frame=spot.frame, cause=cause, from_index=from_index, term=term,
+            group=group, frame=spot.frame, record=self.record, cause=cause, from_index=from_index, term=term,
             last_index=state.last_index, last_term=state.last_term,
         )  # fmt: skip
         self.truncations.append((row, cut))
@@ -307,7 +313,7 @@ class Survey:
 
         return MembershipRow(
             server=self.server, instance=self.instance, file=spot.file, file_offset=spot.file_offset,
-            group=group, index=index, term=term, source=source, frame=spot.frame,
+            group=group, index=index, term=term, source=source, frame=spot.frame, record=self.record,
             servers=tuple(map(int, members)), instances=tuple(m.instance.hex() for m in members.values()),
             voters=tuple(map(int, membership.voters)), learners=having(MemberRole.LEARNER),
             observers=having(MemberRole.OBSERVER), leaving=having(MemberRole.LEAVING),

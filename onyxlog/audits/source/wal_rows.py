@@ -133,7 +133,7 @@ class _Rows:
             if piece.table == "entries":
                 yield entry_values(
                     head, fields, previous_term=previous, durable_term=durable, standing=standing,
-                    frame=frame.number, payloads=piece.payloads,
+                    frame=frame.number, record=survey.record, payloads=piece.payloads,
                 )  # fmt: skip
             elif fields[4] == COMMANDS:
                 if piece.table == "replica_digests":

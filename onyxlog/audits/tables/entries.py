@@ -15,7 +15,7 @@ class EntryRow(Placed):
     """One ENTRY record of a write-ahead log.
 
     Attributes:
-        frame: number of the write it came with: order within one server's log, together with `file_offset` and `index`.
+        frame, record: number of the write it came with, and its own in that: order within one server's log.
         kind: `noop`, `commands` or `membership`.
         previous_term: term of the entry before it in this log when it was written, 0 before the first: that equal (index,
             term) have equal `digest` and equal `previous_term` everywhere is log matching.
@@ -38,6 +38,7 @@ class EntryRow(Placed):
     standing: str = Standing.COMMITTED.value
     durable_term: int
     frame: int = 0
+    record: int = 0
     log_time_ms: int | None = None
     wall_time_ms: int | None = None
     payload: bytes | None = None

@@ -15,7 +15,7 @@ class HardStateRow(Placed):
     """One durable (term, vote) of a server in a group.
 
     Attributes:
-        frame: number of the write: order within one server.
+        frame, record: number of the write, and its own in that: order within one server's log.
         voted_for: the server voted for in `term`, None if none yet.
         restated: it stands in a base frame, which repeats what was durable before.
         last_index, last_term: where this server's log ended at that moment.
@@ -23,6 +23,7 @@ class HardStateRow(Placed):
 
     group: int
     frame: int
+    record: int = 0
     term: int
     voted_for: int | None = None
     restated: bool = False

@@ -17,6 +17,7 @@ class MembershipRow(Placed):
     Attributes:
         source: `entry`, or `base` or `restore` if it is the one that the log began with (then `index` is where it begins);
             `founders` before the first one, at index 0: the group was founded by these.
+        frame, record: number of the write, and its own in that: order within one server's log.
         voters, learners, observers, leaving: server numbers by role, ascending.
         outgoing: the voters before it, if it is a joint one.
         instances: hexadecimal instance of each member, in order of all server numbers of `servers`.
@@ -28,6 +29,7 @@ class MembershipRow(Placed):
     source: str = "entry"
     standing: str = Standing.COMMITTED.value
     frame: int = 0
+    record: int = 0
     servers: tuple[int, ...]
     instances: tuple[str, ...] = ()
     voters: tuple[int, ...]

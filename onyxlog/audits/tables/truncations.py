@@ -15,6 +15,7 @@ class TruncationRow(Placed):
     """One record that shortens or replaces a log.
 
     Attributes:
+        frame, record: number of the write, and its own in that: order within one server's log.
         cause: `truncate` (entries from `from_index` on are gone), `restore` (the log begins after a snapshot at
             `from_index` - 1, of `term`), or `forget` (the group is gone, `from_index` 0).
         last_index, last_term: where the log ended before.
@@ -23,6 +24,7 @@ class TruncationRow(Placed):
 
     group: int
     frame: int
+    record: int = 0
     cause: str
     from_index: int
     term: int = 0
