@@ -89,11 +89,16 @@ def test_figures_are_those_of_the_tables(spark: Any) -> None:
     tables["entries"] = [evolve(row, wall_time_ms=1_000_000 + 1_000 * row.index) for row in tables["entries"]]
     tables["events"] = [evolve(row, wall_time_ms=1_000_000 + 100 * row.seq) for row in tables["events"]]
     tables["onyx_entries"] = [evolve(row, applied_ms=5 + row.seq) for row in tables["onyx_entries"]]
+    # Terms in which nothing but a no-op was written, which has no time: before all others, and behind them.
+    noop = next(row for row in tables["entries"] if row.group == 0)
+    tables["entries"] += [evolve(noop, index=90 + term, term=term, wall_time_ms=None) for term in (0, 3)]
     frames_of_rows(spark, tables)
     found = figures_of(spark, {name: len(rows) for name, rows in tables.items()})
     assert [(reign.term, reign.leader, reign.begins_s) for reign in found.reigns] == [
+        (0, 0, 0.0),
         (1, 1, 0.0),
         (2, 2, 5.0),
+        (3, 0, 5.0),
     ]
     assert set(found.growth) == {"server 1", "server 2", "server 3"}
     assert found.growth["server 3"][-1][1] == pytest.approx(8 * 50 / 1e6)
