@@ -96,7 +96,8 @@ def _reigns(spark: SparkSession) -> tuple[Reign, ...]:
         # Only commands have a time: a term without any is put before the next one that has some, or at the last.
         "timed AS (SELECT term, entries, coalesce(ms, min(ms) OVER (ORDER BY term ROWS BETWEEN CURRENT ROW AND "
         "UNBOUNDED FOLLOWING), max(ms) OVER (ORDER BY term)) AS ms FROM terms), "
-        "leaders AS (SELECT term, min(server) AS server FROM events WHERE kind = 'became_leader' AND `group` = 0 GROUP BY term) "
+        "leaders AS (SELECT term, min(server) AS server FROM events "
+        "WHERE kind = 'became_leader' AND `group` = 0 GROUP BY term) "
         "SELECT t.term, coalesce(l.server, 0) AS leader, coalesce((t.ms - b.ms) / 1000.0D, 0D) AS begins, t.entries "
         f"FROM timed t CROSS JOIN beginning b LEFT JOIN leaders l ON t.term = l.term ORDER BY t.term LIMIT {TERMS_MAX}"
     ).collect()
