@@ -24,6 +24,19 @@ def reading(path: str) -> Iterator[None]:
         raise StorageError(f"{path}: cannot be read ({_reason(error)}); {_advice(error, 'read')}") from error
 
 
+def size_if_there(fs: FileSystem, path: str) -> int | None:
+    """A file's bytes; None if it is not there. Raises StorageError."""
+    with reading(path):
+        try:
+            file = fs.open(path)
+        except FileNotFoundError:
+            return None
+        try:
+            return fs.size(file)
+        finally:
+            fs.close(file)
+
+
 @contextmanager
 def writing(path: str) -> Iterator[None]:
     """Errors inside are about writing `path`: `DiskFullError` for lack of space, `WriteError` for anything else."""

@@ -16,7 +16,7 @@ from onyxlog.audits.tables.table import signed
 from zraft.errors import ProtocolError, StorageError
 from zraft.ids import GroupId
 from zraft.storage.delivery.inspection import groups_with_deliveries, read_group, verify_deliveries
-from zraft.storage.durable import reading
+from zraft.storage.durable import reading, size_if_there
 from zraft.storage.errors import CorruptionError
 from zraft.storage.filesystem import FileSystem
 from zraft.storage.inspection import segment_numbers
@@ -267,7 +267,7 @@ def checked_files(
     """Rows of `files` for all but the log: snapshots, journals, delivery segments. What is wanted is read whole."""
 
     def is_wanted(path: str) -> bool:
-        size = file_size(fs, path)
+        size = size_if_there(fs, path)
         return size is not None and wanted(SizedFile(path, size))
 
     head = (directory.server, directory.instance)
@@ -288,21 +288,6 @@ def checked_files(
                 *(found.size + torn, found.size, found.end - found.first, torn),
                 None if hurt is None else hurt.found,
             )
-
-
-def file_size(fs: FileSystem, path: str) -> int | None:
-    """None if it is gone."""
-    try:
-        with reading(path):
-            file = fs.open(path)
-            try:
-                return fs.size(file)
-            finally:
-                fs.close(file)
-    except StorageError as error:
-        if isinstance(error.__cause__, FileNotFoundError):
-            return None
-        raise
 
 
 def _snapshot_file(fs: FileSystem, head: tuple[Any, ...], group: int, path: str) -> Iterator[Values]:

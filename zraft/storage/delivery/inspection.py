@@ -21,7 +21,7 @@ from zraft.storage.delivery.recovery import (
 )
 from zraft.storage.delivery.scanning import FrameScanner, SegmentVerifier, follow
 from zraft.storage.delivery.values import Delivery
-from zraft.storage.durable import reading
+from zraft.storage.durable import reading, size_if_there
 from zraft.storage.errors import CorruptionError
 from zraft.storage.filesystem import FileSystem
 
@@ -106,26 +106,13 @@ def verify_deliveries(
     for at, segment in enumerate(manifest.segments):
         name = f"{path}/{segment.name}"
         is_last = manifest.open and at == len(manifest.segments) - 1
-        if not wanted(name, _file_size(fs, name, segment.size) if is_last else segment.size):
+        # One that is missing is wanted: verifying it tells that.
+        size = size_if_there(fs, name) if is_last else None
+        if not wanted(name, segment.size if size is None else size):
             continue
         finding = _verify(fs, data, manifest, at, on_bytes)
         if finding is not None:
             yield finding
-
-
-def _file_size(fs: FileSystem, path: str, default: int) -> int:
-    """`default` if the file is missing, which verifying it will tell."""
-    try:
-        with reading(path):
-            file = fs.open(path)
-            try:
-                return fs.size(file)
-            finally:
-                fs.close(file)
-    except StorageError as error:
-        if isinstance(error.__cause__, FileNotFoundError):
-            return default
-        raise
 
 
 def read_group(
