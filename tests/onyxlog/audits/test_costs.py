@@ -16,7 +16,10 @@ pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
 def process(proc: Path, pid: int, parent: int, name: str = "python", cpu: int = 5, pages: int = 10) -> None:
     fields = ["S", str(parent), *["0"] * 9, str(cpu), "1", "2", "3", *["0"] * 6, str(pages)]
     (proc / str(pid)).mkdir(exist_ok=True)
-    (proc / str(pid) / "stat").write_text(f"{pid} ({name}) {' '.join(fields)}\n")
+    # As a whole, as the kernel does: a meter may read meanwhile.
+    written = proc / str(pid) / "written"
+    written.write_text(f"{pid} ({name}) {' '.join(fields)}\n")
+    written.rename(proc / str(pid) / "stat")
 
 
 def test_a_tree_is_a_process_and_all_below_it_whatever_they_are_called(tmp_path: Path) -> None:
