@@ -338,12 +338,24 @@ class Strikes:
         await self._wait_all_vote(fault)
         return True
 
+    async def _take_out(self, one: int) -> bool:
+        """Whether it is a member no longer. A command may not know what came of it, and a removal may be under way."""
+        deadline = asyncio.get_running_loop().time() + REJOIN_S
+        while (await self._administer("remove", str(one)))[0] != 0:
+            roles = await self._roles()
+            if roles and one not in roles:
+                return True
+            if asyncio.get_running_loop().time() > deadline:
+                return False
+            await asyncio.sleep(1.0)
+        return True
+
     async def _replace_member(self, fault: Fault, one: int) -> bool:
         """Take a server out, empty it, and take it in again."""
         if not await self._all_vote():
             return False
         self._servers.all[one].may_log |= {STAYS_OUT}
-        if (await self._administer("remove", str(one)))[0] != 0:
+        if not await self._take_out(one):
             return False
         await self._servers.end(one)
         await asyncio.sleep(fault.duration_s)

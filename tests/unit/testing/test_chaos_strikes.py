@@ -1,0 +1,80 @@
+"""Faults that an operator's commands are part of: what is begun is carried through, whatever a command could say."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from zraft.testing.chaos import strikes
+from zraft.testing.chaos.schedule import Fault, FaultKind, Target
+from zraft.testing.chaos.strikes import Strikes
+
+MEMBER = Fault(
+    number=1, at_s=0.0, duration_s=0.0, kind=FaultKind.MEMBER, target=Target.ANY, choice=0, strength=0.5
+)
+
+
+class Cluster:
+    """Servers without processes, and what `zraft member` says of them."""
+
+    def __init__(self, removals: list[tuple[int, bool]]) -> None:
+        self.removals = removals
+        """Exit code of each command, and whether it took the server out nevertheless."""
+        self.voters = {1, 2, 3}
+        self.done: list[str] = []
+        self.all = {n: SimpleNamespace(may_log=set(), address=f"127.0.0.1:{n}") for n in self.voters}
+
+    async def end(self, number: int) -> None:
+        self.done.append(f"end {number}")
+
+    def wipe(self, number: int) -> None:
+        self.done.append(f"wipe {number}")
+
+    def start(self, number: int) -> None:
+        self.done.append(f"start {number}")
+
+    def member(self, *words: str) -> tuple[int, str]:
+        match words:
+            case ("list", _):
+                rows = [{"server": n, "disk": f"disk {n}", "role": "voter"} for n in sorted(self.voters)]
+                return 0, json.dumps({"members": rows})
+            case ("remove", number):
+                code, taken_out = self.removals.pop(0)
+                if taken_out:
+                    self.voters.discard(int(number))
+                return code, ""
+            case ("add", number, _):
+                self.voters.add(int(number))
+                return 0, ""
+        raise AssertionError(words)
+
+
+def replaced(cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> bool:
+    class Told(Strikes):
+        async def _administer(self, *words: str) -> tuple[int | None, str]:
+            return cluster.member(*words)
+
+    servers: Any = cluster
+    network: Any = SimpleNamespace(pairs=())
+    monkeypatch.setattr(strikes, "REJOIN_S", 0.0)
+    return asyncio.run(Told(servers, network, lambda text: None)._replace_member(MEMBER, 1))
+
+
+@pytest.mark.parametrize("removals", [[(0, True)], [(1, True)]], ids=["said", "unknown"])
+def test_a_server_that_was_taken_out_is_taken_in_again_though_nobody_knew(
+    removals: list[tuple[int, bool]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cluster = Cluster(removals)
+    assert replaced(cluster, monkeypatch)
+    assert cluster.done == ["end 1", "wipe 1", "start 1"]
+    assert cluster.voters == {1, 2, 3}
+
+
+def test_a_removal_that_is_refused_leaves_the_server_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    cluster = Cluster([(1, False), (1, False)])
+    assert not replaced(cluster, monkeypatch)
+    assert cluster.done == []
