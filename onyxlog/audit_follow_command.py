@@ -81,6 +81,10 @@ def _follow(
     found = find(paths, damaged_too=True)
     tables = followed_tables(len(found.servers), len(found.recordings))
     if not tables:
+        for one in found.unreadable:
+            raise AuditError(
+                f"{one.path}: damaged at offset {one.offset}: {one.found}; nothing else is there to follow"
+            )
         raise AuditError(
             f"{', '.join(paths)}: histories of clients only; expected directories of servers or recordings"
         )

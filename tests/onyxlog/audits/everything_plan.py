@@ -18,7 +18,7 @@ PRODUCERS: Final = 2
 CONSUMERS: Final = 3
 PEERS: Final = 3
 FIRST_S: Final = 3.0
-EVERY_S: Final = 6.0
+EVERY_S: Final = 5.0
 """Between two of them, on the average; a machine that is busy with other work needs all of it."""
 
 
