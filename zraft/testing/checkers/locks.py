@@ -13,6 +13,8 @@ from typing import Final
 
 from zraft.testing.checkers.history import (
     READS,
+    Connected,
+    Disconnected,
     Expired,
     Kind,
     Operation,
@@ -57,6 +59,7 @@ def _exclusive(histories: Sequence[Sequence[Record]]) -> list[Violation]:
     for one in operations(histories):
         if one.outcome is Outcome.OK and one.kind in LIVED:
             last_write[one.session] = max(last_write[one.session], one.zxid)
+    silent = _silent(histories)
     for path, rows in changes.items():
         holder: Operation | None = None
         for one in sorted(rows, key=lambda row: row.zxid):
@@ -74,12 +77,35 @@ def _exclusive(histories: Sequence[Sequence[Record]]) -> list[Violation]:
                     for d in unsure[path]
                 )
                 lived_on = last_write[holder.session] > one.zxid
-                if not released and (lived_on or holder.session not in ended):
+                silent_from = silent.get(holder.session)
+                may_have_ended = holder.session in ended or (
+                    silent_from is not None and silent_from <= (one.returned_us or 0)
+                )
+                if not released and (lived_on or not may_have_ended):
                     found.append(
                         Violation("lock", f"{path}: two holders: {describe(holder)}; {describe(one)}")
                     )
             holder = one
     return found
+
+
+def _silent(histories: Sequence[Sequence[Record]]) -> dict[int, int]:
+    """Sessions that were disconnected and never heard of again: from when on (microseconds) they may have expired.
+
+    Of a client that was cut off: whoever goes on learns of the expiry when it connects.
+    """
+    timeouts: dict[int, int] = {}
+    last: dict[int, Record] = {}
+    for history in histories:
+        for record in history:
+            last[record.session] = record
+            if isinstance(record, Connected):
+                timeouts[record.session] = record.timeout_ms * 1000
+    return {
+        session: record.at_us + timeouts[session]
+        for session, record in last.items()
+        if isinstance(record, Disconnected) and session in timeouts
+    }
 
 
 def _fenced(histories: Sequence[Sequence[Record]]) -> list[Violation]:

@@ -221,6 +221,15 @@ def test_a_holder_whose_session_is_closed_after_another_took_its_lock_is_caught(
     assert not verdict(check_locks, [lock(1, (0, 1), 10), earlier], [lock(2, (4, 5), 12)])
 
 
+def test_a_holder_that_was_cut_off_may_have_lost_its_lock_after_its_timeout_and_not_before() -> None:
+    """Its history ends with the connection: nobody is there to learn of the expiry."""
+    cut_off = [connected(1, 0), lock(1, (0, 1), 10), disconnected(1, 1_000)]
+    assert not verdict(check_locks, cut_off, [lock(2, (2_000_900, 2_001_000), 12)])
+    assert "two holders" in verdict(check_locks, cut_off, [lock(2, (2_000_900, 2_000_999), 12)])
+    back = connected(1, 1_500, resumed=True)
+    assert "two holders" in verdict(check_locks, [*cut_off, back], [lock(2, (2_000_900, 2_001_000), 12)])
+
+
 def fence(client: int, holding: str, zxid: int) -> Record:
     return wrote("/f/fence", (zxid, zxid + 1), holding, client=client, zxid=zxid)
 
