@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 from collections.abc import Awaitable, Callable
 from functools import partial
 from pathlib import Path
@@ -20,10 +21,12 @@ from zraft.transport.messages import Edge
 
 
 def _files_of_groups(data: Path) -> list[Path]:
+    """A directory that is removed while we look has none: `os.walk` passes over it."""
     return [
-        path
-        for path in (data / "groups").rglob("*")
-        if path.is_file() and path.relative_to(data).parts[1] != "0"
+        Path(directory, name)
+        for directory, _, names in os.walk(data / "groups")
+        for name in names
+        if Path(directory).relative_to(data).parts[1:2] not in ((), ("0",))
     ]
 
 
