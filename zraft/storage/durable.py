@@ -24,6 +24,16 @@ def reading(path: str) -> Iterator[None]:
         raise StorageError(f"{path}: cannot be read ({_reason(error)}); {_advice(error, 'read')}") from error
 
 
+def names_if_there(fs: FileSystem, path: str) -> list[str]:
+    """What a directory holds; nothing if it is not there, as that of a group which a running server removes. Raises
+    StorageError."""
+    with reading(path):
+        try:
+            return fs.listdir(path)
+        except FileNotFoundError:
+            return []
+
+
 def size_if_there(fs: FileSystem, path: str) -> int | None:
     """A file's bytes; None if it is not there. Raises StorageError."""
     with reading(path):

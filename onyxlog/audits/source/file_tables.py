@@ -16,7 +16,7 @@ from onyxlog.audits.tables.table import signed
 from zraft.errors import ProtocolError, StorageError
 from zraft.ids import GroupId
 from zraft.storage.delivery.inspection import groups_with_deliveries, read_group, verify_deliveries
-from zraft.storage.durable import reading, size_if_there
+from zraft.storage.durable import names_if_there, reading, size_if_there
 from zraft.storage.errors import CorruptionError
 from zraft.storage.filesystem import FileSystem
 from zraft.storage.inspection import segment_numbers
@@ -55,12 +55,7 @@ def snapshot_files(fs: FileSystem, data: str) -> list[tuple[int, str]]:
     with reading(f"{data}/groups"):
         groups = [name for name in fs.listdir(f"{data}/groups") if name.isdecimal()]
     for group in sorted(groups, key=int):
-        with reading(data):
-            names = (
-                fs.listdir(f"{data}/groups/{group}/snap")
-                if "snap" in fs.listdir(f"{data}/groups/{group}")
-                else []
-            )
+        names = names_if_there(fs, f"{data}/groups/{group}/snap")
         found += [
             (int(group), f"{data}/groups/{group}/snap/{name}") for name in names if name.endswith(".snap")
         ]
@@ -118,20 +113,29 @@ def delivery_values(fs: FileSystem, piece: FilePiece) -> Iterator[Values]:
     last = None if piece.end is None else piece.end - 1
     if last is not None and last < piece.first:
         return
-    for placed in read_group(fs, piece.directory.path, GroupId(piece.group), first=piece.first, last=last):
-        one = placed.delivery
-        try:
-            destinations: tuple[int, ...] | None = tuple(map(int, decode_message(one.payload).destinations))
-        except ProtocolError:
-            destinations = None
-        yield (
-            *(*head, placed.path, placed.position, piece.group, one.offset),
-            *map(signed, one.stamp),
-            *(one.producer, one.number, one.index, one.time, destinations, len(one.payload)),
-            blake2b(one.payload, digest_size=DIGEST_BYTES).digest(),
-            placed.chain,
-            one.payload if piece.payloads else None,
-        )
+    try:
+        for placed in read_group(
+            fs, piece.directory.path, GroupId(piece.group), first=piece.first, last=last
+        ):
+            one = placed.delivery
+            try:
+                destinations: tuple[int, ...] | None = tuple(
+                    map(int, decode_message(one.payload).destinations)
+                )
+            except ProtocolError:
+                destinations = None
+            yield (
+                *(*head, placed.path, placed.position, piece.group, one.offset),
+                *map(signed, one.stamp),
+                *(one.producer, one.number, one.index, one.time, destinations, len(one.payload)),
+                blake2b(one.payload, digest_size=DIGEST_BYTES).digest(),
+                placed.chain,
+                one.payload if piece.payloads else None,
+            )
+    except StorageError as error:
+        if not isinstance(error.__cause__, FileNotFoundError):
+            raise
+        # The partition was removed since planning, or retention took the segment.
 
 
 def journal_files(fs: FileSystem, data: str) -> list[str]:

@@ -1,6 +1,7 @@
 """Follows files of running servers and peers for damage: the table `files` as a stream. Knows no Spark.
 
-A file is given once, when something in it is first found damaged. What was read and is whole is not read again: a log is
+A file is given once, when two looks after one another find the same of it damaged: a server that removes a group meanwhile
+leaves files without those that belong to them, for moments. What was read and is whole is not read again: a log is
 read on, other files are read again when they have grown. So damage is seen that comes with what is new, as in any stream;
 what goes bad later is for an audit that reads everything.
 """
@@ -45,11 +46,14 @@ class LiveDamage:
         self._sizes: dict[str, int] = {}
         """Of files when they were last read."""
         self._damaged: Offsets = {str(row[PATH]): list(row) for row in unreadable_rows(found)}
+        self._suspects: set[str] = set()
+        """What the last look found damaged for the first time."""
         self._frozen = False
 
     def freeze(self) -> None:
         """What is there now is all that will be given."""
-        self._look()
+        for _ in range(2):
+            self._look()
         self._frozen = True
 
     def initial(self) -> Offsets:
@@ -71,12 +75,15 @@ class LiveDamage:
         """Nothing is kept."""
 
     def _look(self) -> None:
-        for row in self._damaged_now():
-            self._damaged.setdefault(str(row[PATH]), list(row))
+        found = {str(row[PATH]): row for row in self._damaged_now()}
+        for path in found.keys() & self._suspects:
+            self._damaged.setdefault(path, list(found[path]))
+        self._suspects = found.keys() - self._damaged.keys()
 
     def _damaged_now(self) -> Iterator[Values]:
         for log in self._logs:
-            yield from log.damaged()
+            if log.damaged_path not in self._damaged:
+                yield from log.damaged()
         for directory in self._found.servers:
             for row in checked_files(self._fs, directory, self._is_due):
                 if not is_whole(row):
@@ -91,6 +98,8 @@ class LiveDamage:
         """Whether a file is to be read; from then on it counts as read."""
         if file.path in self._damaged:
             return False
+        if file.path in self._suspects:
+            return True
         known = self._sizes.get(file.path)
         if known is not None and file.size <= (known if known < SMALL_BYTES else GROWTH * known):
             return False
@@ -105,12 +114,11 @@ class _Log:
         self._fs = fs
         self._directory = directory
         self._follower = Follower(fs, directory.path)
-        self._told = False
+        self.damaged_path = ""
+        """Of the segment that was found damaged last."""
 
     def damaged(self) -> Iterator[Values]:
-        """The row of the segment that is damaged, once."""
-        if self._told:
-            return
+        """The row of the segment that is damaged."""
         try:
             for _ in read_frames(self._follower):
                 pass
@@ -120,5 +128,5 @@ class _Log:
         except CorruptionError:
             for row in wal_files(self._fs, self._directory):
                 if not is_whole(row):
-                    self._told = True
+                    self.damaged_path = str(row[PATH])
                     yield row

@@ -30,7 +30,8 @@ def following(path: Path, table: str = "files") -> Following:
 
 
 def given(live: Following, path: Path, table: str, start: Any) -> tuple[Any, list[Any]]:
-    """(where it ends, rows) of one batch, its offsets as Spark stores them."""
+    """(where it ends, rows) of one batch, its offsets as Spark stores them. Damage counts at the second look."""
+    live.latest(start, None)
     end = live.latest(start, None)
     rows = rows_of(chosen(path, table, entries="written", damage="stop"), live.pieces(start, end))
     live.done(end)
@@ -91,6 +92,29 @@ def test_files_that_are_whole_are_never_told(served: Path, generated: Path, reco
     for path in (served, generated, recorded):
         live = following(path)
         assert given(live, path, "files", live.initial()) == ({}, [])
+
+
+def test_what_is_removed_between_two_looks_is_never_told(served: Path, tmp_path: Path) -> None:
+    """A server that removes a partition: for a moment its manifest is gone and segments are not, and then all of it."""
+    path = tmp_path / "removing"
+    shutil.copytree(served, path)
+    gone = sorted(path.glob("*/groups/*/deliveries"))[0]
+    live = following(path)
+    assert live.latest(live.initial(), None) == {}
+    (gone / "manifest").unlink()
+    assert live.latest({}, None) == {}, "seen once"
+    shutil.rmtree(gone.parent)
+    assert live.latest({}, None) == live.latest({}, None) == {}
+
+
+def test_a_manifest_that_stays_away_is_told(served: Path, tmp_path: Path) -> None:
+    path = tmp_path / "lost"
+    shutil.copytree(served, path)
+    lost = sorted(path.glob("*/groups/*/deliveries"))[0] / "manifest"
+    lost.unlink()
+    live = following(path)
+    _, rows = given(live, path, "files", live.initial())
+    assert [row.file for row in rows] == [str(lost)]
 
 
 def test_what_is_damaged_when_it_comes_is_told_then(generated: Path, tmp_path: Path) -> None:

@@ -21,7 +21,7 @@ from zraft.storage.delivery.recovery import (
 )
 from zraft.storage.delivery.scanning import FrameScanner, SegmentVerifier, follow
 from zraft.storage.delivery.values import Delivery
-from zraft.storage.durable import reading, size_if_there
+from zraft.storage.durable import names_if_there, reading, size_if_there
 from zraft.storage.errors import CorruptionError
 from zraft.storage.filesystem import FileSystem
 
@@ -64,20 +64,19 @@ def groups_with_deliveries(fs: FileSystem, data: str) -> list[GroupId]:
     Raises:
         StorageError: the directory cannot be read.
     """
-    with reading(data):
-        if "groups" not in fs.listdir(data):
-            return []
-    with reading(f"{data}/groups"):
-        names = [name for name in fs.listdir(f"{data}/groups") if name.isdecimal()]
+    names = [name for name in _names_below(fs, data, "groups") if name.isdecimal()]
     found = []
     for group in sorted(map(int, names)):
-        with reading(f"{data}/groups/{group}"):
-            if "deliveries" in fs.listdir(f"{data}/groups/{group}"):
-                with reading(directory_of(data, group)):
-                    # Nothing in it: a partition that was removed.
-                    if fs.listdir(directory_of(data, group)):
-                        found.append(GroupId(group))
+        # Nothing in it: a partition that was removed, or is being removed.
+        if names_if_there(fs, directory_of(data, group)):
+            found.append(GroupId(group))
     return found
+
+
+def _names_below(fs: FileSystem, data: str, name: str) -> list[str]:
+    """What `name` of a directory holds that is there itself."""
+    with reading(data):
+        return names_if_there(fs, f"{data}/{name}") if name in fs.listdir(data) else []
 
 
 def verify_deliveries(
@@ -103,6 +102,10 @@ def verify_deliveries(
     except CorruptionError as error:
         yield DeliveryFinding(group, f"{path}/{NAME}", 0, 0, 0, error)
         return
+    except StorageError as error:
+        if isinstance(error.__cause__, FileNotFoundError):
+            return  # removed since it was listed
+        raise
     for at, segment in enumerate(manifest.segments):
         name = f"{path}/{segment.name}"
         is_last = manifest.open and at == len(manifest.segments) - 1
