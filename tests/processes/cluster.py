@@ -110,6 +110,11 @@ class Server:
             return ""
         return self.log.read_bytes()[self._log_offset :].decode(errors="replace")
 
+    def wait_says(self, *texts: str) -> None:
+        """Until each of `texts` is in `log_text`: lines are written a moment after what they tell of can be seen."""
+        for text in texts:
+            wait_until(lambda said=text: said in self.log_text(), f"server {self.number} to log {text!r}")
+
     def log_tail(self) -> str:
         """The end of its log, earlier starts included."""
         return self.log.read_text(errors="replace")[-LOG_TAIL_BYTES:] if self.log.exists() else ""

@@ -67,7 +67,7 @@ def test_a_leader_with_a_full_disk_hands_its_leadership_on_and_recovers_without_
         lambda: next((n for n in cluster.servers if n != full and cluster.leader() == n), None),
         "another server to lead",
     )
-    assert "the disk of this leader is full" in cluster.servers[full].log_text()
+    cluster.servers[full].wait_says("the disk of this leader is full")
     assert _counts(cluster, full, "leaderships_handed_on_total") >= 1
     pending = writer.set_async("/before", b"acknowledged late")
     began = time.monotonic()
@@ -113,7 +113,7 @@ def test_a_disk_that_fills_up_during_a_snapshot_costs_the_snapshot_which_is_writ
         pending = [client.set_async("/n0", b"%d" % n) for n in range(900)]
         wait_until(lambda: _counts(cluster, 1, "snapshots_failed_total") >= 1, "a snapshot to fail")
         assert _counts(cluster, 1, "snapshots_taken_total") == 0
-        assert "no snapshot could be written" in cluster.servers[1].log_text()
+        cluster.servers[1].wait_says("no snapshot could be written")
         snapshots = cluster.servers[1].data / "groups" / "0" / "snap"
         wait_until(lambda: not list(snapshots.iterdir()), "what was written of it to be removed")
         if disk.mounted:
@@ -266,8 +266,7 @@ def test_a_leader_with_a_slow_disk_hands_its_leadership_on_once(
         return found if found not in (None, slow) else None
 
     wait_until(moved, "another server to lead")
-    assert "leadership is handed on" in cluster.servers[slow].log_text()
-    assert "wal.slow_fsync_ms" in cluster.servers[slow].log_text()
+    cluster.servers[slow].wait_says("leadership is handed on", "wal.slow_fsync_ms")
     for _ in range(10):
         client.retry(client.set, "/a", b"y")
     assert _counts(cluster, slow, "leaderships_handed_on_total") == 1

@@ -80,7 +80,7 @@ def test_a_server_whose_state_differs_begins_anew_and_keeps_the_evidence(
     cluster.wait_ready()
     assert server.process is process
     assert server.running
-    assert "state differs from the majority's" in server.log_text()
+    server.wait_says("state differs from the majority's")
     (aside,) = _asides(cluster, wrong)
     assert {"meta", "wal", "reason"} <= {one.name for one in aside.iterdir()}
     assert not (server.data / "condemned").exists()

@@ -37,9 +37,7 @@ def test_a_wiped_server_counts_for_nothing_until_a_leader_took_it_in(
     pending = client.set_async("/before", b"only after the quorum is back")
     cluster.start(wiped)
     server = cluster.servers[wiped]
-    wait_until(
-        lambda: "waiting until the leader" in server.log_text(), "the wiped server to say what it waits for"
-    )
+    server.wait_says("waiting until the leader")
     # Two of three run, and one of them forgot what it promised: several election timeouts change nothing.
     threading.Event().wait(4.0)
     assert cluster.ask(wiped, "ruok") == "imok"

@@ -14,7 +14,7 @@ from kazoo.client import KazooClient
 from kazoo.exceptions import MarshallingError, RolledBackError
 
 from tests.processes.clients import Sessions
-from tests.processes.cluster import Cluster
+from tests.processes.cluster import Cluster, wait_until
 
 pytestmark = [pytest.mark.processes, pytest.mark.long, pytest.mark.timeout(900)]
 
@@ -68,7 +68,10 @@ def test_a_million_children_are_created_counted_listed_and_deleted(
     # The connection goes on: no reconnect loop, and a subtree of that size can still be looked at.
     assert client.create("/large/one-more", b"x") == "/large/one-more"
     client.delete("/large/one-more")
-    assert any("client.reply_bytes_max" in server.log_text() for server in cluster.servers.values())
+    wait_until(
+        lambda: any("client.reply_bytes_max" in server.log_text() for server in cluster.servers.values()),
+        "a server to name the knob",
+    )
     deleted_s = in_transactions(client, "delete")
     client.delete("/large")
     print(

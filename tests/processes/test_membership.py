@@ -49,10 +49,6 @@ def config_of(client: KazooClient) -> list[str]:
     return data.decode().splitlines()[:-1]
 
 
-def told(server: Server, text: str) -> bool:
-    return text in server.log_text()
-
-
 def test_a_server_whose_directory_was_deleted_is_let_in_again_and_votes(
     growing: GrowingCluster, open_sessions: OpenSessions
 ) -> None:
@@ -136,7 +132,7 @@ def test_servers_are_added_before_and_after_they_are_started(
     growing.start(4)
     early = growing.place(5)
     growing.start(5)
-    wait_until(lambda: told(early, "zraft member add 5 "), "server 5 to say what it waits for")
+    early.wait_says("zraft member add 5 ")
     assert growing.ask(5, "ruok") == "imok"
     assert growing.mntr(5) is None
     growing.add(5)
@@ -168,14 +164,14 @@ def test_removed_servers_know_it_and_disturb_nobody(
     removed = growing.retire(follower)
     load.follow()
     growing.wait_roles(voters=sorted(growing.servers))
-    wait_until(lambda: told(removed, "was removed from the cluster"), "it to say that it was removed")
+    removed.wait_says("was removed from the cluster")
 
     leader = wait_until(growing.leader, "a leader")
     growing.remove(leader)
     gone = growing.retire(leader)
     load.follow()
     growing.wait_roles(voters=sorted(growing.servers))
-    wait_until(lambda: told(gone, "was removed from the cluster"), "the leader to say that it was removed")
+    gone.wait_says("was removed from the cluster")
     for server in (removed, gone):
         assert server.running
         assert "removed" in str(growing.status(server.number)["reasons"])
@@ -290,13 +286,10 @@ def test_an_empty_server_with_the_number_of_a_running_one_is_refused_and_told(
     twin = Server(twin_of, growing.directory / "twin", free_ports(1)[0])
     twin.log.parent.mkdir()
     process = growing.run_at(twin)
-    wait_until(lambda: told(twin, "have not answered"), "the twin to say that nobody answers it")
+    twin.wait_says("have not answered")
     others = [server for number, server in growing.servers.items() if number != twin_of]
     for server in others:
-        wait_until(
-            lambda server=server: told(server, f"claims to be server {twin_of}"),
-            f"server {server.number} to tell of the twin",
-        )
+        server.wait_says(f"claims to be server {twin_of}")
     assert process.poll() is None
     assert growing.listing()[twin_of].instance == before
     term = growing.term()

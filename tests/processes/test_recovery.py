@@ -186,9 +186,7 @@ def test_d1_one_server_of_three_is_recovered_and_old_ones_disturb_nobody(
     cluster.servers[2].data.rmdir()
     shutil.copytree(old, cluster.servers[2].data)
     cluster.start(2)
-    wait_until(
-        lambda: "recovered without this disk" in cluster.servers[2].log_text(), "the old server to say so"
-    )
+    cluster.servers[2].wait_says("recovered without this disk")
     assert cluster.mntr(2) is None
     wait_until(lambda: client.connected, "the client to come back")
     client.retry(client.set, "/plain", b"more")

@@ -193,10 +193,5 @@ def test_a_server_that_announces_less_than_is_in_force_says_that_this_has_no_eff
     cluster.roll(1, "features_max=2")
     wait_until(lambda: cluster.level() == 2, "the level to rise")
     cluster.roll(1, "features_max=1")
-    wait_until(
-        lambda: (
-            "features_max=1" in cluster.servers[1].log_text() and "level 2" in cluster.servers[1].log_text()
-        ),
-        "the server to say so",
-    )
+    cluster.servers[1].wait_says("features_max=1", "level 2")
     assert cluster.level() == 2
