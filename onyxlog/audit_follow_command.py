@@ -74,6 +74,7 @@ def _follow(
     from pyspark.errors import StreamingQueryException
 
     from onyxlog.audits.errors import AuditError
+    from onyxlog.audits.followed import OPEN_ROWS_MAX
     from onyxlog.audits.session import SessionSettings, close_session, open_session
     from onyxlog.audits.source.directories import find
     from onyxlog.audits.streaming import Live, follow, followed_tables, violations_so_far
@@ -93,12 +94,26 @@ def _follow(
         for one in violations:
             click.secho(one.line(), fg="red", err=True)
 
+    tables_given_up: set[str] = set()
+
+    def given_up(table: str, rows: int) -> None:
+        if table not in tables_given_up:
+            tables_given_up.add(table)
+            click.secho(
+                f"{table}: more than {OPEN_ROWS_MAX:,} rows wait for servers that have not told of them; from now on "
+                f"the oldest are given up ({rows:,} just now). What those servers tell later of them is judged by "
+                "`onyxlog audit`",
+                fg="yellow",
+                err=True,
+            )
+
     spark = open_session(SessionSettings(master=master, memory=memory))
     try:
         live = Live(
             paths=paths,
             checkpoint=checkpoint.absolute(),
             on_violations=alarm,
+            on_given_up=given_up,
             tables=tables,
             interval_s=interval,
             once=once,

@@ -1,12 +1,13 @@
-"""Which tables an audit follows, and what one batch of them comes to: violations, and rows that stay open. Pure.
+"""Which tables an audit follows, and what one batch of them comes to: violations, and rows that stay open.
 
 What is judged is what can be said at once: that servers and peers agree where they have to. The judges are the rules' own.
-Rows of a key stay until all servers have told of it, or it is too far behind; so what is kept is what the slowest one lacks.
+Rows of a key stay until all servers have told of it; so what is kept is what the slowest one lacks, within bounds. A batch
+is judged with those of its own keys only, so it costs what it brings, however much is open.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from typing import Any, Final
 
 from attrs import evolve, frozen
@@ -15,8 +16,9 @@ from onyxlog.audits.rules.catalogue import RULES
 from onyxlog.audits.rules.check import Check, judged
 from onyxlog.audits.rules.violation import Violation
 
-INDEXES_KEPT: Final = 100_000
-"""How far behind the newest index a key that some server has not told of is given up."""
+OPEN_ROWS_MAX: Final = 200_000
+"""So many rows of a table stay open; then keys that were told of longest ago are given up. An
+entry's row takes some 900 bytes."""
 
 
 @frozen
@@ -25,7 +27,7 @@ class Followed:
 
     Attributes:
         promises: (rule, promise) of checks; they are judged by this table's rows alone.
-        key: rows with equal values can contradict each other.
+        key: rows with equal values can contradict each other; no others can.
         teller: the column by which those are told apart that all have to tell of a key; None: the newest row of each key
             stays, whoever told it.
         position: the column that grows; at equal values `then` does.
@@ -115,30 +117,72 @@ def identity(violation: Violation) -> tuple[Any, ...]:
     return (violation.rule, violation.promise, violation.subject, violation.group, place)
 
 
-def left_open(followed: Followed, rows: Iterable[Any], tellers: int) -> list[Any]:
-    """Of rows those that later ones may contradict; `tellers`: how many have to tell of each key."""
-    by_key: dict[tuple[Any, ...], dict[Any, Any]] = {}
-    newest = 0
-    for row in rows:
-        key = tuple(getattr(row, name) for name in followed.key)
-        position = getattr(row, followed.position)
-        newest = max(newest, position)
-        said = by_key.setdefault(key, {})
-        if followed.teller is None:
-            last = said.get(None)
-            if last is None or followed.place(row) > followed.place(last):
+@frozen
+class Taken:
+    """What a batch came to.
+
+    Attributes:
+        judged: its rows, and those that were open of its keys.
+        noted: those of its rows that matter for what is open: taken in this order after all that was noted before, they
+            make the same `OpenRows` again.
+        given_up: how many rows were open for too long.
+    """
+
+    judged: list[Any]
+    noted: list[Any]
+    given_up: int
+
+
+class OpenRows:
+    """Rows that later ones may contradict."""
+
+    def __init__(self, followed: Followed, tellers: int, rows_max: int = OPEN_ROWS_MAX) -> None:
+        """`tellers`: how many have to tell of each key."""
+        self._followed = followed
+        self._tellers = tellers
+        self._rows_max = rows_max
+        self._by_key: dict[tuple[Any, ...], dict[Any, Any]] = {}
+        """Of each open key a row by teller; those that were told of longest ago come first."""
+        self._rows = 0
+
+    def __len__(self) -> int:
+        return self._rows
+
+    def __iter__(self) -> Iterator[Any]:
+        return (row for said in self._by_key.values() for row in said.values())
+
+    def take(self, rows: Iterable[Any]) -> Taken:
+        """The rows of a batch."""
+        by_key: dict[tuple[Any, ...], list[Any]] = {}
+        for row in rows:
+            key = tuple(getattr(row, name) for name in self._followed.key)
+            by_key.setdefault(key, []).append(row)
+        judged: list[Any] = []
+        noted: list[Any] = []
+        for key, new in by_key.items():
+            before = self._by_key.pop(key, {})
+            self._rows -= len(before)
+            judged += [*before.values(), *new]
+            said = self._told(before, new)
+            if self._followed.teller is None or len(said) < self._tellers:
+                self._by_key[key] = said
+                self._rows += len(said)
+            if before or key in self._by_key:
+                noted += new
+        return Taken(judged, noted, self._give_up())
+
+    def _give_up(self) -> int:
+        before = self._rows
+        while self._rows > self._rows_max:
+            self._rows -= len(self._by_key.pop(next(iter(self._by_key))))
+        return before - self._rows
+
+    def _told(self, before: dict[Any, Any], rows: list[Any]) -> dict[Any, Any]:
+        """The first row of each teller stays; if it does not matter who tells, the newest."""
+        said = dict(before)
+        for row in rows:
+            if self._followed.teller is not None:
+                said.setdefault(getattr(row, self._followed.teller), row)
+            elif None not in said or self._followed.place(row) > self._followed.place(said[None]):
                 said[None] = row
-            continue
-        teller = getattr(row, followed.teller)
-        first = said.get(teller)
-        if first is None or (row.file, row.file_offset) < (first.file, first.file_offset):
-            said[teller] = row
-    if followed.teller is None:
-        return [row for said in by_key.values() for row in said.values()]
-    return [
-        row
-        for said in by_key.values()
-        if len(said) < tellers
-        for row in said.values()
-        if getattr(row, followed.position) > newest - INDEXES_KEPT
-    ]
+        return said

@@ -70,6 +70,7 @@ class Scenario:
             gets, which it takes back later.
         snapshots: of each server, evenly spread; the log is kept. Needs `applied`.
         applied: whether servers apply what they log; without it commands are not judged, and snapshots are not written.
+        down: so many servers, the last ones, get nothing of it after the clients have begun.
     """
 
     commands: int
@@ -81,6 +82,15 @@ class Scenario:
     segment_bytes: int = 64 << 20
     data_bytes: int = 16
     applied: bool = True
+    down: int = 0
+
+    def __attrs_post_init__(self) -> None:
+        most = (self.servers - 1) // 2 - (self.elections > 0)
+        if self.down and self.down > most:
+            raise ValueError(
+                f"{self.down} of {self.servers} servers are down: expected {max(most, 0)} at most, or nobody is left to "
+                f"lead{' while elections go on' if self.elections else ''}"
+            )
 
 
 @define
@@ -122,29 +132,35 @@ class Generator:
         self._servers = {
             server: self._founded(server, one, membership, roster) for server, one in directories.items()
         }
-        self._apart: set[ServerId] = set()
+        self._down: frozenset[ServerId] = frozenset()
+        self._apart: frozenset[ServerId] = frozenset()
 
     def run(self, on_progress: Callable[[int], None] = lambda commands: None) -> None:
         """Write all of it; `on_progress` gets the number of commands so far."""
         scenario = self._scenario
         self._settle()
         self._begin_clients()
+        self._down = self._apart = frozenset(list(self._servers)[scenario.servers - scenario.down :])
+        self._settle()
         entries = -(-scenario.commands // scenario.batch)
         elections = _spread(entries, scenario.elections)
         snapshots = _spread(entries, scenario.snapshots if scenario.applied else 0)
         for at in range(entries):
             if at in elections:
                 self._change_leader()
-            count = min(scenario.batch, scenario.commands - at * scenario.batch)
-            self._propose([self._client_command() for _ in range(count)])
-            self.commands += count
-            self._settle()
+            self.write(min(scenario.batch, scenario.commands - at * scenario.batch))
             if at in snapshots:
                 for server in self._servers.values():
                     self._write_snapshot(server)
             on_progress(self.commands)
         for _ in range(20):
             self._turn()
+
+    def write(self, commands: int) -> None:
+        """One more entry, with so many commands of clients."""
+        self._propose([self._client_command() for _ in range(commands)])
+        self.commands += commands
+        self._settle()
 
     def close(self) -> None:
         for server in self._servers.values():
@@ -225,11 +241,11 @@ class Generator:
         """The leader is cut off with entries that only it has; another is elected, and then all are together again."""
         old = self._leader()
         assert old is not None
-        self._apart = {old.server}
+        self._apart = self._down | {old.server}
         self._propose([self._client_command() for _ in range(3)], old)
         self._turn()
         self._settle()
-        self._apart = set()
+        self._apart = self._down
         self._settle()
 
     # -- the log

@@ -9,26 +9,24 @@ and is replaced as a whole, and it reads only what batches before it wrote: no v
 from __future__ import annotations
 
 import json
-import shutil
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from attrs import field, frozen
 
+from onyxlog.audits.batch_files import BatchFiles, OpenFiles, read_rows
 from onyxlog.audits.errors import AuditError
-from onyxlog.audits.followed import FOLLOWED, Followed, identity, left_open, violations_in
+from onyxlog.audits.followed import FOLLOWED, OPEN_ROWS_MAX, Followed, OpenRows, identity, violations_in
 from onyxlog.audits.rules.violation import COLUMNS, Violation
 from onyxlog.audits.tables import TABLES
 
 if TYPE_CHECKING:
-    import pyarrow as pa
     from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.streaming import StreamingQuery
 
-BATCHES_KEPT: Final = 3
-"""Of what is left open: the batch under way reads that of the one before."""
+VIOLATIONS: Final = "violations"
 INTERVAL_S: Final = 1.0
 STARTS_MAX: Final = 5
 BEGIN_POLL_S: Final = 0.1
@@ -43,14 +41,18 @@ class Live:
     Attributes:
         checkpoint: directory of Spark's checkpoints, what is left open and the violations; to go on later.
         on_violations: told of those that are new, in each batch that has some.
+        on_given_up: told of a table, and of how many of its rows no longer wait for servers that have not told of them.
+        open_rows_max: so many rows of a table wait for those who have not told of them; then the oldest are given up.
         once: end when everything that is there now was judged, instead of waiting for more.
     """
 
     paths: tuple[str, ...]
     checkpoint: Path
     on_violations: Callable[[list[Violation]], Any]
+    on_given_up: Callable[[str, int], Any] = field(default=lambda table, rows: None)
     tables: tuple[Followed, ...] = FOLLOWED
     interval_s: float = INTERVAL_S
+    open_rows_max: int = OPEN_ROWS_MAX
     once: bool = False
     bytes_per_batch: int | None = None
     written: Callable[[str, int], Any] = field(default=lambda table, batch: None)
@@ -89,8 +91,8 @@ def _begun(spark: SparkSession, live: Live, followed: Followed, tellers: int) ->
 def violations_so_far(checkpoint: Path) -> list[Violation]:
     """All that was found under a checkpoint, each once."""
     found: list[Violation] = []
-    for one in sorted(checkpoint.glob("violations/*/batch=*")):
-        found += _violations(one)
+    for one in sorted(checkpoint.glob(f"{VIOLATIONS}/*/batch=*")):
+        found += _as_violations(read_rows(one))
     return found
 
 
@@ -134,10 +136,13 @@ class _Batches:
     def __init__(self, live: Live, followed: Followed, tellers: int) -> None:
         self._live = live
         self._followed = followed
-        self._tellers = tellers
+        self._violations = BatchFiles(live.checkpoint, VIOLATIONS, followed.table)
+        self._open_files = OpenFiles(live.checkpoint, followed, tellers, live.open_rows_max)
+        self._open_rows: OpenRows | None = None
+        self._told: set[tuple[Any, ...]] = set()
 
     def judge(self, new: DataFrame, batch: int) -> None:
-        """One batch; Spark calls it again with the same rows if it did not return.
+        """One batch; after a crash Spark gives it again, to another of these, with the same rows.
 
         Rows come here and are judged in this process: a batch is bounded, and each further job of Spark's would cost
         an alarm more time than all of this.
@@ -146,66 +151,34 @@ class _Batches:
 
         from onyxlog.audits.jobs.keyed import as_batch
 
-        live, followed, table = self._live, self._followed, TABLES[self._followed.table]
-        before = self._left_open(batch - 1)
-        rows = list(table.rows(new.where(followed.where).toArrow().to_pylist()))
-        if before is not None:
-            rows += table.rows(_read(before))
-        told = {
-            identity(one)
-            for n in self._numbers("violations")
-            if n < batch
-            for one in _violations(self._path("violations", n))
-        }
-        violations = violations_in(followed, rows, told)
-        target = self._path("violations", batch)
+        live, followed = self._live, self._followed
+        if self._open_rows is None:
+            self._open_rows = self._open_files.before(batch)
+            earlier = (number for number in self._violations.numbers() if number < batch)
+            self._told = {
+                identity(one) for number in earlier for one in _as_violations(self._violations.read(number))
+            }
+        # What this batch does not get done is not known any more: it would be read again.
+        open_rows, self._open_rows = self._open_rows, None
+        rows = TABLES[followed.table].rows(new.where(followed.where).toArrow().to_pylist())
+        taken = open_rows.take(rows)
+        violations = violations_in(followed, taken.judged, self._told)
         if violations:
-            _write(target, pa.Table.from_batches([as_batch(violations)]))
-        elif target.exists():
-            shutil.rmtree(target)
+            self._told.update(map(identity, violations))
+            self._violations.write(batch, pa.Table.from_batches([as_batch(violations)]))
+        else:
+            self._violations.remove(batch)
         live.written(followed.table, batch)
-        open_rows = left_open(followed, rows, self._tellers)
-        _write(self._path("open", batch), pa.Table.from_batches([table.batch(open_rows)]))
-        for old in self._numbers("open"):
-            if old <= batch - BATCHES_KEPT:
-                shutil.rmtree(self._path("open", old))
+        self._open_files.note(batch, open_rows, taken.noted)
+        self._open_rows = open_rows
+        if taken.given_up:
+            live.on_given_up(followed.table, taken.given_up)
         if violations:
             live.on_violations(violations)
 
-    def _left_open(self, batch: int) -> Path | None:
-        """Of the newest batch up to that one that left something: an empty batch is not given by Spark."""
-        numbers = [number for number in self._numbers("open") if number <= batch]
-        return self._path("open", max(numbers)) if numbers else None
 
-    def _numbers(self, what: str) -> Sequence[int]:
-        top = self._live.checkpoint / what / self._followed.table
-        return [int(path.name.removeprefix("batch=")) for path in top.glob("batch=*")]
-
-    def _path(self, what: str, batch: int) -> Path:
-        return self._live.checkpoint / what / self._followed.table / f"batch={batch:09d}"
-
-
-def _write(target: Path, rows: pa.Table) -> None:
-    """As a whole: whoever reads finds what was there before, nothing, or all of it."""
-    import pyarrow.parquet as pq
-
-    made = target.with_name(f"new-{target.name}")
-    shutil.rmtree(made, ignore_errors=True)
-    made.mkdir(parents=True)
-    pq.write_table(rows, made / "rows.parquet")
-    shutil.rmtree(target, ignore_errors=True)
-    made.rename(target)
-
-
-def _read(path: Path) -> list[dict[str, Any]]:
-    import pyarrow.parquet as pq
-
-    found: list[dict[str, Any]] = pq.read_table(path, partitioning=None).to_pylist()
-    return found
-
-
-def _violations(path: Path) -> list[Violation]:
-    return [Violation(**{name: row[name] for name in COLUMNS}) for row in _read(path)]
+def _as_violations(rows: Iterable[dict[str, Any]]) -> list[Violation]:
+    return [Violation(**{name: row[name] for name in COLUMNS}) for row in rows]
 
 
 _OF_RECORDINGS: Final = frozenset({"replica_digests"})

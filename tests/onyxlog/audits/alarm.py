@@ -1,7 +1,9 @@
-"""How long an alarm takes: `python -m tests.onyxlog.audits.alarm [--plants 5]`.
+"""How long an alarm takes: `python -m tests.onyxlog.audits.alarm [--plants 5] [--waiting 90000]`.
 
 Three journals grow by a digest of the state each half a second, as servers write them, and `onyxlog audit-follow` reads
-along. Now and then one of them has another digest: from that note, on the disk, to the line of the alarm is what is printed.
+along. Now and then one of them has another digest: from that note, on the disk, to the line of the alarm is what is printed,
+with the processors that the audit uses meanwhile. With `--waiting` one of the servers is down: so many entries of the others
+wait for it from the start, and with each digest come 50 more.
 """
 
 from __future__ import annotations
@@ -20,24 +22,26 @@ from typing import IO, Final
 
 import click
 
+from onyxlog.audits.costs import tree
 from onyxlog.audits.generating import Generator, Scenario, directories
 from zraft.storage.directory import read_meta
 from zraft.storage.filesystem import RealFileSystem
 from zraft.storage.journal import JournalHeader, JournalWriter, Kind, Note
 
 EVERY_S: Final = 0.5
+ENTRIES: Final = 50
 INDEXES: Final = 1_024
 PATIENT_S: Final = 600.0
 
 
 class Journals:
-    """Of all servers; they note at equal moments, which is the worst that they can do to an audit."""
+    """Of the servers that run; they note at equal moments, which is the worst that they can do to an audit."""
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, servers: int) -> None:
         self._writers = []
         self._index = 0
         fs = RealFileSystem()
-        for data in directories(str(path)):
+        for data in list(directories(str(path)))[:servers]:
             meta = read_meta(fs, data)
             self._writers.append(JournalWriter(fs, data, JournalHeader(meta.server, meta.instance, 99)))
 
@@ -50,6 +54,11 @@ class Journals:
         return self._index
 
 
+def cpu_seconds(pid: int) -> float:
+    """Of a process and all below it, so far."""
+    return sum(one.cpu_ticks for one in tree(pid)) / os.sysconf("SC_CLK_TCK")
+
+
 def read_lines(stream: IO[str], lines: queue.Queue[tuple[float, str]]) -> None:
     for line in stream:
         lines.put((time.monotonic(), line))
@@ -59,14 +68,24 @@ def read_lines(stream: IO[str], lines: queue.Queue[tuple[float, str]]) -> None:
 @click.option("--plants", default=5, show_default=True)
 @click.option("--interval", default=1.0, show_default=True, help="Of audit-follow.")
 @click.option("--master", default="local[2]", show_default=True)
-def main(plants: int, interval: float, master: str) -> None:
+@click.option("--waiting", default=0, show_default=True, help="Entries that wait for a server that is down.")
+def main(plants: int, interval: float, master: str, waiting: int) -> None:
     with tempfile.TemporaryDirectory(prefix="alarm-") as name:
         path = Path(name, "data")
-        generator = Generator(str(path), Scenario(1_000, snapshots=0))
+        if waiting:
+            scenario = Scenario(waiting, batch=1, elections=0, snapshots=0, down=1)
+        else:
+            scenario = Scenario(1_000, snapshots=0)
+        generator = Generator(str(path), scenario)
         generator.run()
-        generator.close()
-        journals = Journals(path)
+        journals = Journals(path, scenario.servers - scenario.down)
         journals.note()
+
+        def go_on(*, wrong: bool = False) -> int:
+            for _ in range(ENTRIES if waiting else 0):
+                generator.write(1)
+            return journals.note(wrong=wrong)
+
         command = [sys.executable, "-m", "onyxlog", "audit-follow", str(path), "--master", master]
         command += ["--checkpoint", str(Path(name, "checkpoint")), "--interval", str(interval)]
         process = subprocess.Popen(
@@ -79,26 +98,34 @@ def main(plants: int, interval: float, master: str) -> None:
             while "following" not in (line := lines.get(timeout=PATIENT_S)[1]):
                 click.echo(line, nl=False, err=True)
             took = []
+            began, cpu_before = time.monotonic(), cpu_seconds(process.pid)
             for _ in range(plants):
                 for _ in range(4):
-                    journals.note()
+                    go_on()
                     time.sleep(EVERY_S)
-                index = journals.note(wrong=True)
+                index = go_on(wrong=True)
                 planted = time.monotonic()
                 while True:
                     try:
                         at, line = lines.get(timeout=EVERY_S)
                     except queue.Empty:
                         assert time.monotonic() - planted < PATIENT_S, "no alarm"
-                        journals.note()
+                        go_on()
                         continue
                     if line.startswith("S4 ") and f"index {index}" in line:
                         break
                 took.append(at - planted)
+            cores = (cpu_seconds(process.pid) - cpu_before) / (time.monotonic() - began)
         finally:
             process.kill()
             process.wait()
-    json.dump({"seconds": [round(one, 2) for one in took], "median": statistics.median(took)}, sys.stdout)
+            generator.close()
+    shown = {
+        "seconds": [round(one, 2) for one in took],
+        "median": statistics.median(took),
+        "cores": round(cores, 2),
+    }
+    json.dump(shown, sys.stdout)
     print()
 
 

@@ -5,14 +5,17 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pytest
+from attrs import evolve
 
 from onyxlog.audits import streaming
 from onyxlog.audits.errors import AuditError
 from onyxlog.audits.followed import FOLLOWED
 from onyxlog.audits.rules.catalogue import RULES
-from onyxlog.audits.streaming import Live, follow, followed_tables
+from onyxlog.audits.streaming import Live, _Batches, follow, followed_tables, violations_so_far
 from onyxlog.audits.tables import TABLES
+from tests.onyxlog.audits.sound import sound
 
 
 def live(tmp_path: Path, *paths: str) -> Live:
@@ -83,3 +86,60 @@ def test_a_checkpoint_of_another_audit_is_refused(tmp_path: Path, monkeypatch: p
     follow(None, live(tmp_path, "/two", "/one"), servers=3)  # type: ignore[arg-type]
     with pytest.raises(AuditError, match="checkpoint of an audit of /one, /two"):
         follow(None, live(tmp_path, "/three"), servers=3)  # type: ignore[arg-type]
+
+
+ENTRIES = next(one for one in FOLLOWED if one.table == "entries")
+
+
+class Frame:
+    """Rows as a batch of Spark's has them."""
+
+    def __init__(self, rows: list[Any]) -> None:
+        self._rows = rows
+
+    def where(self, condition: str) -> Frame:
+        assert condition == ENTRIES.where
+        return self
+
+    def toArrow(self) -> pa.Table:
+        return pa.Table.from_batches([TABLES["entries"].batch(self._rows)])
+
+
+def by_server() -> dict[int, list[Any]]:
+    """Of one group; server 3 has another entry than the others."""
+    rows = [row for row in sound()["entries"] if row.group == 0]
+    wrong = next(row for row in rows if row.server == 3)
+    rows = [evolve(row, digest=b"another") if row is wrong else row for row in rows]
+    return {server: [row for row in rows if row.server == server] for server in (1, 2, 3)}
+
+
+def test_a_batch_that_was_cut_short_is_judged_again_from_what_is_on_the_disk(tmp_path: Path) -> None:
+    rows, told, failing = by_server(), [], True
+
+    def written(table: str, batch: int) -> None:
+        if batch == 1 and failing:
+            raise OSError("no space")
+
+    here = evolve(live(tmp_path, "/data"), on_violations=told.append, written=written)
+    batches = _Batches(here, ENTRIES, 3)
+    batches.judge(Frame(rows[1]), 0)  # type: ignore[arg-type]
+    for _ in range(2):
+        with pytest.raises(OSError, match="no space"):
+            batches.judge(Frame(rows[3]), 1)  # type: ignore[arg-type]
+    failing = False
+    batches.judge(Frame(rows[3]), 1)  # type: ignore[arg-type]
+    batches.judge(Frame(rows[2]), 2)  # type: ignore[arg-type]
+    ((one,),) = told
+    assert (one.rule, one.server) == ("S2", 3)
+    assert violations_so_far(here.checkpoint) == [one]
+
+
+def test_rows_that_are_given_up_are_told_of(tmp_path: Path) -> None:
+    told: list[tuple[str, int]] = []
+    rows = by_server()[1]
+    here = evolve(live(tmp_path, "/data"), open_rows_max=3, on_given_up=lambda *given: told.append(given))
+    batches = _Batches(here, ENTRIES, 3)
+    batches.judge(Frame(rows[:3]), 0)  # type: ignore[arg-type]
+    assert told == []
+    batches.judge(Frame(rows[3:5]), 1)  # type: ignore[arg-type]
+    assert told == [("entries", 2)]

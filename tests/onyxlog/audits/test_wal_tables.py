@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from onyxlog.audits.errors import AuditError
+from onyxlog.audits.generating import Generator, Scenario
 from onyxlog.audits.source import directories
 from onyxlog.audits.source.plan import plan
 from tests.onyxlog.audits.conftest import COMMANDS, SCENARIO, age
@@ -270,3 +271,29 @@ def test_partitions_of_one_copy_are_whole(served: Path) -> None:
         places = [(row.group, row.index, row.position) for row in once]
         assert len(places) == len(set(places))
         assert set(places) == {(row.group, row.index, row.position) for row in every}
+
+
+def test_a_generated_server_that_is_down_has_nothing_of_what_the_others_commit(tmp_path: Path) -> None:
+    generator = Generator(str(tmp_path), Scenario(200, batch=10, elections=0, snapshots=0, down=1))
+    generator.run()
+    generator.write(3)
+    generator.close()
+    age(tmp_path)
+    assert generator.commands == 203
+    last = {
+        server: max(row.index for row in read(tmp_path, "entries") if row.server == server)
+        for server in (1, 2, 3)
+    }
+    # With the first entry of who leads now: with this seed the one that is down did.
+    assert last[1] == last[2] == last[3] + 22
+    assert {row.standing for row in read(tmp_path, "entries")} == {"committed"}
+
+
+def test_so_many_generated_servers_down_that_nobody_can_lead_are_refused() -> None:
+    with pytest.raises(
+        ValueError, match="expected 0 at most, or nobody is left to lead while elections go on"
+    ):
+        Scenario(10, down=1)
+    with pytest.raises(ValueError, match="2 of 4 servers are down: expected 1 at most"):
+        Scenario(10, servers=4, elections=0, down=2)
+    Scenario(10, servers=5, down=1)

@@ -1,0 +1,128 @@
+"""What the batches of an audit that follows leave on disk, for the next ones and for whoever comes after a crash.
+
+A batch leaves a directory by its number, which is replaced as a whole: if it is done again, with the same rows, it leaves
+the same.
+"""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+from onyxlog.audits.followed import OPEN_ROWS_MAX, Followed, OpenRows
+from onyxlog.audits.tables import TABLES
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+ROWS: Final = "rows.parquet"
+"""All rows that are meant."""
+MORE: Final = "more.parquet"
+"""Rows that come after those of the batches before it."""
+BATCHES_KEPT: Final = 3
+"""Of what is open: the batch under way needs what was open after the one before."""
+MORE_MAX: Final = 256
+"""So many batches one after the other note only what they add."""
+
+
+class BatchFiles:
+    """Of one table `what` the batches leave."""
+
+    def __init__(self, checkpoint: Path, what: str, table: str) -> None:
+        self._top = checkpoint / what / table
+
+    def numbers(self) -> list[int]:
+        """Of the batches that left something, in order."""
+        return sorted(int(path.name.removeprefix("batch=")) for path in self._top.glob("batch=*"))
+
+    def has_all(self, batch: int) -> bool:
+        """Whether it left all rows that are meant, and not only more of them."""
+        return (self._path(batch) / ROWS).exists()
+
+    def read(self, batch: int) -> list[dict[str, Any]]:
+        return read_rows(self._path(batch))
+
+    def write(self, batch: int, rows: pa.Table, name: str = ROWS) -> None:
+        """Whoever reads finds what was there before, nothing, or all of it."""
+        import pyarrow.parquet as pq
+
+        target = self._path(batch)
+        made = target.with_name(f"new-{target.name}")
+        shutil.rmtree(made, ignore_errors=True)
+        made.mkdir(parents=True)
+        pq.write_table(rows, made / name)
+        shutil.rmtree(target, ignore_errors=True)
+        made.rename(target)
+
+    def remove(self, batch: int) -> None:
+        shutil.rmtree(self._path(batch), ignore_errors=True)
+
+    def _path(self, batch: int) -> Path:
+        return self._top / f"batch={batch:09d}"
+
+
+def read_rows(directory: Path) -> list[dict[str, Any]]:
+    """What a batch left there."""
+    import pyarrow.parquet as pq
+
+    return [
+        row
+        for path in directory.glob("*.parquet")
+        for row in pq.read_table(path, partitioning=None).to_pylist()
+    ]
+
+
+class OpenFiles:
+    """What is open after each batch.
+
+    A batch notes the rows that it brings, and all rows that are open once those notes have become more: so noting costs
+    what a batch brings, too.
+    """
+
+    def __init__(
+        self, checkpoint: Path, followed: Followed, tellers: int, rows_max: int = OPEN_ROWS_MAX
+    ) -> None:
+        """`tellers`, `rows_max`: as of `OpenRows`."""
+        self._files = BatchFiles(checkpoint, "open", followed.table)
+        self._table = TABLES[followed.table]
+        self._followed = followed
+        self._tellers = tellers
+        self._rows_max = rows_max
+        self._noted: list[int] = []
+        """How many rows each batch since the last that noted all has noted."""
+
+    def before(self, batch: int) -> OpenRows:
+        """What was open when `batch` came: Spark may leave out numbers, as it gives no empty batches."""
+        open_rows = OpenRows(self._followed, self._tellers, self._rows_max)
+        self._noted = []
+        for number in self._since_all([number for number in self._files.numbers() if number < batch]):
+            taken = open_rows.take(self._table.rows(self._files.read(number)))
+            if not self._files.has_all(number):
+                self._noted.append(len(taken.noted))
+        return open_rows
+
+    def note(self, batch: int, open_rows: OpenRows, noted: Sequence[Any]) -> None:
+        """What is open after `batch`, which brought `noted`."""
+        self._noted.append(len(noted))
+        if len(self._noted) > MORE_MAX or sum(self._noted) > len(open_rows):
+            self._noted = []
+            self._write(batch, open_rows, ROWS)
+        else:
+            self._write(batch, noted, MORE)
+        numbers = self._files.numbers()
+        needed = self._since_all([number for number in numbers if number <= batch - BATCHES_KEPT])
+        for old in numbers:
+            if needed and old < needed[0]:
+                self._files.remove(old)
+
+    def _since_all(self, numbers: list[int]) -> list[int]:
+        """The last of them that noted all, and those after it; all of them if none did."""
+        complete = [at for at, number in enumerate(numbers) if self._files.has_all(number)]
+        return numbers[complete[-1] :] if complete else numbers
+
+    def _write(self, batch: int, rows: Iterable[Any], name: str) -> None:
+        import pyarrow as pa
+
+        self._files.write(batch, pa.Table.from_batches([self._table.batch(rows)]), name)
