@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING
+import time
+from typing import TYPE_CHECKING, Final
 
 import click
 
 from zraft.ids import ServerId
-from zraft.operator_options import SERVER_ID, asks_cluster, console
+from zraft.operator_options import SERVER_ID, Uncertain, asks_cluster, console
 
 if TYPE_CHECKING:
     from zraft.operator.client import OperatorClient
     from zraft.operator.requests import MemberLine, MemberListing, OperatorRequest
+
+LOOK_S: Final = 0.1
 
 
 @click.group()
@@ -42,7 +45,7 @@ def list_(client: OperatorClient, as_json: bool) -> None:
 
     \b
     role      voter: counts in majorities. learner: catches up, then votes. observer: follows, never votes.
-              leaving: an old voter, until the change that removes it is committed.
+              leaving: is to go, when partitions of topics on its disk have moved and its removal is committed.
     behind    entries of the log that it is not known to have on disk.
     silent    milliseconds since the leader heard of it.
     disk      the beginning of its disk's identity; empty if it never showed up.
@@ -80,16 +83,22 @@ def add(client: OperatorClient, server: int, address: str, observer: bool) -> No
 
 @member.command()
 @click.argument("server", metavar="ID", type=SERVER_ID)
+@click.option(
+    "--no-wait", is_flag=True, help="Do not wait until it has left: leave its disk alone until it has."
+)
 @asks_cluster
-def remove(client: OperatorClient, server: int) -> None:
+def remove(client: OperatorClient, server: int, no_wait: bool) -> None:
     """Take out server ID, dead or alive, leader or not.
 
-    Stop it afterwards; it serves nobody any more. To use its machine again, empty the data directory and add it.
-    The last voter cannot be removed.
+    Partitions of topics on the disk of a server that answers move to others first, and then it leaves; --timeout is how
+    long that is waited for, and it goes on without this command. Only then stop the server; it serves nobody any
+    more. To use its machine again, empty the data directory and add it. The last voter cannot be removed.
     """
     from zraft.operator.requests import MemberRemove
 
     _do(client, MemberRemove(ServerId(server)))
+    if not no_wait:
+        _wait_until_gone(client, server)
 
 
 @member.command()
@@ -119,6 +128,31 @@ def _do(client: OperatorClient, request: OperatorRequest) -> None:
     from zraft.operator.requests import Done
 
     click.echo(client.call(request, Done).text)
+
+
+def _wait_until_gone(client: OperatorClient, server: int) -> None:
+    """Until it belongs to no configuration any more."""
+    from zraft.operator.errors import OperatorError, RefusedError
+    from zraft.operator.requests import MemberList, MemberListing
+
+    until = time.monotonic() + client.timeout_s
+    why = ""
+    while True:
+        try:
+            listing = client.call(MemberList(), MemberListing)
+        except (OperatorError, RefusedError) as error:
+            # The one that was asked may be the one that has just left.
+            why = f" ({error})"
+        else:
+            if not listing.changing and all(line.server != server for line in listing.members):
+                click.echo(f"server {server} has left; stop it")
+                return
+        if time.monotonic() >= until:
+            raise Uncertain(
+                f"server {server} is to leave, and was not seen to have left after {client.timeout_s:g} s{why}; it goes "
+                "on without this command. Keep its disk until `zraft member list` does not show it any more"
+            )
+        time.sleep(LOOK_S)
 
 
 def _show(listing: MemberListing) -> None:

@@ -128,7 +128,7 @@ class Administration:
                 if driver.machine.members and server not in driver.machine.members:
                     reply(Refused(f"server {server} is no member; the members are {self._names()}"))
                     return
-                self._change(server, REMOVE, "", reply, f"server {server} is taken out")
+                self._change(server, REMOVE, "", reply, lambda: self._left(raft, server))
             case MemberPromote(server):
                 member = driver.machine.members.get(server)
                 if member is None:
@@ -223,6 +223,9 @@ class Administration:
         lines = []
         for server, member in raft.membership.members.items():
             leads = server == driver.identity.server
+            # The part that it is to have is known before its role changes: its partitions move first.
+            leaving = bool(driver.machine.members) and server not in driver.machine.members
+            role = MemberRole.LEAVING if leaving else member.role
             features = driver.settings.features if leads else None
             if leadership is not None and not leads:
                 features = leadership.members.features_of(server, member.instance)
@@ -230,7 +233,7 @@ class Administration:
                 MemberLine(
                     server,
                     member.address or driver.address_of(server) or "",
-                    member.role.name.lower(),
+                    role.name.lower(),
                     member.instance,
                     leads,
                     raft.log.last_index if leads else matches.get(server),
@@ -260,10 +263,22 @@ class Administration:
             tuple(lines),
         )
 
-    def _change(self, server: ServerId, part: int, address: str, reply: Reply, text: str) -> None:
+    def _left(self, raft: Raft, server: ServerId) -> str:
+        """What comes of a removal that was decided."""
+        member = raft.membership.members.get(server)
+        partitions = (
+            0 if member is None else self._driver.machine.registry.groups_on((server, member.instance))
+        )
+        if not partitions:
+            return f"server {server} is taken out"
+        return f"server {server} leaves when the partitions of topics on its disk have moved: {partitions} of them"
+
+    def _change(
+        self, server: ServerId, part: int, address: str, reply: Reply, text: str | Callable[[], str]
+    ) -> None:
         self._submit((MEMBERS, False, -1, ((server, part, address),)), reply, text)
 
-    def _submit(self, command: Command, reply: Reply, text: str) -> None:
+    def _submit(self, command: Command, reply: Reply, text: str | Callable[[], str]) -> None:
         """Into the log, and answered when it is applied here."""
 
         def done(result: object) -> None:
@@ -271,7 +286,7 @@ class Administration:
                 why = _WHY.get(result, f"the cluster answered {result.name}")
                 reply(Refused(why, retriable=result in _PASSING))
             else:
-                reply(Done(text))
+                reply(Done(text if isinstance(text, str) else text()))
 
         self._driver.submit(command, done)
 

@@ -225,7 +225,7 @@ class MembershipKeeper:
             if not belongs or silences.get(server, 0) >= reconciliation.DEAD_AFTER_MS:
                 continue
             disk = (server, member.instance)
-            if any(disk in record.wanted or disk in record.former for record in groups.values()):
+            if machine.registry.groups_on(disk):
                 wanted[server] = WantedMember(member.voter, member.address)
                 self._tell(
                     {

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from attrs import evolve
 
-from zraft.ids import GroupId, ProducerId, ServerId
+from zraft.ids import GroupId, Instance, ProducerId, ServerId
 from zraft.topics.applied import PartitionSettings
 from zraft.topics.message import COORDINATOR
 from zraft.topics.registry_commands import (
@@ -101,6 +101,10 @@ class Registry:
                 return self._delete_topic(name, zxid)
             case Cleared(group, producers, deleting):
                 return self._cleared(group, producers, deleting, zxid)
+
+    def groups_on(self, disk: tuple[ServerId, Instance]) -> int:
+        """How many groups have, or may still have, a voter on `disk`: they would be a copy short without it."""
+        return sum(disk in record.wanted or disk in record.former for record in self.groups.values())
 
     # -- producers
 

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from attrs import evolve
 from click.testing import CliRunner, Result
 from structlog.testing import capture_logs
 
@@ -92,8 +93,9 @@ class Asked:
             self.answer = self.answers.pop(0)
         return self.answer
 
-    def run(self, *arguments: str, key: Path | None = None) -> Result:
-        options = ["--connect", self.server.address, "--key", str(key or self.key), "--timeout", "3"]
+    def run(self, *arguments: str, key: Path | None = None, timeout_s: float = 3.0) -> Result:
+        options = ["--connect", self.server.address, "--key", str(key or self.key)]
+        options += ["--timeout", str(timeout_s)]
         return CliRunner().invoke(main, [*arguments, *options])
 
 
@@ -112,7 +114,7 @@ def asked(key: Path) -> Iterator[Asked]:
     [
         ("member add 4 10.0.0.4:2181", MemberAdd(ServerId(4), "10.0.0.4:2181", False)),
         ("member add 5 [::1]:2181 --observer", MemberAdd(ServerId(5), "[::1]:2181", True)),
-        ("member remove 2", MemberRemove(ServerId(2))),
+        ("member remove 2 --no-wait", MemberRemove(ServerId(2))),
         ("member promote 4", MemberPromote(ServerId(4))),
         ("member transfer 3", Transfer(ServerId(3))),
         ("member transfer", Transfer(None)),
@@ -137,6 +139,32 @@ def test_each_command_asks_for_what_it_says_and_prints_what_was_done(
     assert result.exit_code == 0, result.output
     assert result.output == "server 4 was taken in\n"
     assert asked.server.asked == [request_]
+
+
+def test_a_removal_is_waited_for_until_the_server_belongs_to_no_configuration(asked: Asked) -> None:
+    """Who empties its disk before takes partitions' last copies away."""
+    leaving = evolve(LISTING.members[1], role="leaving")
+    asked.script(
+        Done("server 4 leaves when the partitions of topics on its disk have moved: 7 of them"),
+        evolve(LISTING, changing=False, members=(LISTING.members[0], leaving)),
+        Refused("no server leads at the moment", retriable=True),
+        evolve(LISTING, changing=True, members=LISTING.members[:1]),
+        evolve(LISTING, changing=False, members=LISTING.members[:1]),
+    )
+    result = asked.run("member", "remove", "4")
+    assert result.exit_code == 0, result.output
+    first, last = result.output.splitlines()
+    assert "7 of them" in first
+    assert last == "server 4 has left; stop it"
+    assert asked.server.asked == [MemberRemove(ServerId(4)), *[MemberList()] * 4]
+
+
+def test_a_removal_that_takes_longer_goes_on_without_the_command_which_says_so(asked: Asked) -> None:
+    asked.script(Done("server 4 leaves"), evolve(LISTING, changing=False))
+    result = asked.run("member", "remove", "4", timeout_s=0.5)
+    assert result.exit_code == 3
+    assert "was not seen to have left after 0.5 s; it goes on without this command" in result.output
+    assert "Keep its disk until `zraft member list` does not show it any more" in result.output
 
 
 def test_member_list_shows_who_is_behind_and_who_never_came(asked: Asked) -> None:

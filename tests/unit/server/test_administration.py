@@ -8,7 +8,7 @@ import pytest
 from attrs import evolve
 
 from tests.unit.server.test_driver import Place
-from zraft.ids import ServerId
+from zraft.ids import GroupId, ServerId
 from zraft.operator.requests import (
     Done,
     FeatureRaise,
@@ -43,6 +43,7 @@ from zraft.server.administration import Administration
 from zraft.server.driver_types import DriverSettings, Effects
 from zraft.server.snapshot_tasks import Begin, Finish, Read, Result, Task, WriteBlock
 from zraft.storage.snapshot_format import SnapshotHeader, SnapshotInfo
+from zraft.topics.registry_commands import CreateGroup, CreateTopic, Placed, PlaceGroup
 from zraft.tree.features import FEATURE_LEVEL_MAX
 from zraft.tree.machine import LEADER
 from zraft.tree.members import WantedMember
@@ -131,6 +132,29 @@ def test_an_observer_can_be_promoted_and_a_member_removed() -> None:
     assert raft.membership.members[ServerId(2)].role is MemberRole.LEARNER
     assert isinstance(office.ask(MemberRemove(ServerId(2))), Done)
     assert set(raft.membership.members) == {1}
+
+
+def test_d18_a_removal_says_how_many_partitions_have_to_move_first_and_shows_who_leaves() -> None:
+    office = Office()
+    raft = office.driver.raft
+    assert raft is not None
+    office.ask(MemberAdd(ServerId(2), "h:2", observer=True))
+    registry = office.driver.machine.registry
+    disks = tuple((server, member.instance) for server, member in raft.membership.members.items())
+    registry.apply(CreateTopic("t", 2), 9_001)
+    registry.apply(CreateGroup(9_001, disks), 9_002)
+    registry.apply(CreateGroup(9_001, disks[:1]), 9_003)
+    reply = office.ask(MemberRemove(ServerId(2)))
+    assert reply == Done("server 2 leaves when the partitions of topics on its disk have moved: 1 of them")
+    listing = office.ask(MemberList())
+    assert isinstance(listing, MemberListing)
+    assert {line.server: line.role for line in listing.members} == {1: "voter", 2: "leaving"}
+    registry.apply(PlaceGroup(GroupId(9_002), disks[:1]), 9_004)
+    registry.apply(Placed(GroupId(9_002), disks[:1]), 9_005)
+    office.turns(2_000)
+    listing = office.ask(MemberList())
+    assert isinstance(listing, MemberListing)
+    assert {line.server: line.role for line in listing.members} == {1: "voter"}
 
 
 def test_the_last_voter_cannot_be_removed() -> None:

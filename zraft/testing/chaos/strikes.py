@@ -9,7 +9,7 @@ import random
 import signal
 import sys
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Final, Protocol
 
 from zraft.testing.chaos.client import now_us
@@ -24,6 +24,7 @@ FSYNC_ERROR_END_S: Final = 20.0
 DAY_S: Final = 86_400.0
 ADMINISTRATION_S: Final = 60.0
 REJOIN_S: Final = 60.0
+LOOK_AGAIN_S: Final = 1.0
 
 
 class Network(Protocol):
@@ -192,7 +193,7 @@ class Strikes:
             case FaultKind.WIPE:
                 return await self._wipe(fault, one)
             case FaultKind.TRANSFER:
-                return (await self._administer("transfer", str(targets[1])))[0] == 0
+                return (await self._administer("member", "transfer", str(targets[1])))[0] == 0
             case FaultKind.MEMBER:
                 return await self._replace_member(fault, one)
             case _:
@@ -272,10 +273,10 @@ class Strikes:
     # -- membership: `zraft member …`, as an operator would
 
     async def _administer(self, *words: str) -> tuple[int | None, str]:
-        """The exit code and what was printed; no code if there was no answer in time."""
+        """`zraft` with these words: the exit code and what was printed; no code if there was no answer in time."""
         connect = ",".join(str(server.address) for server in self._servers.all.values())
         process = await asyncio.create_subprocess_exec(
-            *(sys.executable, "-m", "zraft", "member", *words),
+            *(sys.executable, "-m", "zraft", *words),
             *("--connect", connect, "--key", str(self._servers.key)),
             stdout=asyncio.subprocess.PIPE,
             stderr=asyncio.subprocess.STDOUT,
@@ -290,18 +291,18 @@ class Strikes:
             return None, "no answer in time"
         text = answer.decode(errors="replace").strip()
         if "--json" not in words:
-            self._log(f"           zraft member {' '.join(words)}: {process.returncode} {text}")
+            self._log(f"           zraft {' '.join(words)}: {process.returncode} {text}")
         return process.returncode, text
 
     async def _lose_disk(self, one: int) -> None:
         """Remember which disk it had: that one never comes back."""
-        _, text = await self._administer("list", "--json")
+        _, text = await self._administer("member", "list", "--json")
         with contextlib.suppress(ValueError, KeyError, TypeError):
             self._lost_disks |= {row["disk"] for row in json.loads(text)["members"] if row["server"] == one}
 
     async def _roles(self) -> Mapping[int, str]:
         """The role of each member, as the leader has it; empty if nobody says."""
-        code, text = await self._administer("list", "--json")
+        code, text = await self._administer("member", "list", "--json")
         try:
             rows = json.loads(text)["members"] if code == 0 else []
             # An old disk's vote is not the new one's: the leader may not have met the new one yet.
@@ -314,18 +315,34 @@ class Strikes:
             return {}
 
     async def _all_vote(self) -> bool:
-        """Whether no disk is being replaced: with a second one gone, a majority might be."""
+        """Whether no disk is being replaced, in any group: with a second one gone, a majority might be."""
         roles = await self._roles()
-        return all(roles.get(number) == "voter" for number in self._servers.all)
+        return all(roles.get(number) == "voter" for number in self._servers.all) and await self._all_placed()
 
-    async def _wait_all_vote(self, fault: Fault) -> None:
-        """Until what was emptied votes again; what takes too long is shown, and `progress` judges it at the end."""
+    async def _all_placed(self) -> bool:
+        """Whether every partition is where it is to be; looked at twice, as what a change moves shows a moment later."""
+        for _ in range(2):
+            code, text = await self._administer("topic", "list", "--json")
+            try:
+                moving = sum(int(json.loads(line)["moving"]) for line in text.splitlines())
+            except (ValueError, KeyError, TypeError):
+                return False
+            if code != 0 or moving:
+                return False
+            await asyncio.sleep(LOOK_AGAIN_S)
+        return True
+
+    async def _wait(self, fault: Fault, condition: Callable[[], Awaitable[bool]], what: str) -> None:
+        """Until what was emptied is whole again; what takes too long is shown, and `progress` judges it at the end."""
         deadline = asyncio.get_running_loop().time() + REJOIN_S
-        while not await self._all_vote():
+        while not await condition():
             if asyncio.get_running_loop().time() > deadline:
-                self._log(f"{fault.at_s:7.1f} s  {fault.kind}: not all servers vote after {REJOIN_S:g} s")
+                self._log(f"{fault.at_s:7.1f} s  {fault.kind}: {what} after {REJOIN_S:g} s")
                 return
             await asyncio.sleep(0.5)
+
+    async def _wait_all_vote(self, fault: Fault) -> None:
+        await self._wait(fault, self._all_vote, "not all servers vote, or partitions move")
 
     async def _wipe(self, fault: Fault, one: int) -> bool:
         if not await self._all_vote():
@@ -341,14 +358,20 @@ class Strikes:
     async def _take_out(self, one: int) -> bool:
         """Whether it is a member no longer. A command may not know what came of it, and a removal may be under way."""
         deadline = asyncio.get_running_loop().time() + REJOIN_S
-        while (await self._administer("remove", str(one)))[0] != 0:
+        while (await self._administer("member", "remove", str(one)))[0] != 0:
             roles = await self._roles()
             if roles and one not in roles:
                 return True
             if asyncio.get_running_loop().time() > deadline:
+                # Who is on its way out stays if it is wanted again.
+                await self._take_in(one)
                 return False
             await asyncio.sleep(1.0)
         return True
+
+    async def _take_in(self, one: int) -> bool:
+        address = str(self._servers.all[one].address)
+        return (await self._administer("member", "add", str(one), address))[0] == 0
 
     async def _replace_member(self, fault: Fault, one: int) -> bool:
         """Take a server out, empty it, and take it in again."""
@@ -357,12 +380,14 @@ class Strikes:
         self._servers.all[one].may_log |= {STAYS_OUT}
         if not await self._take_out(one):
             return False
+        # A server that did not answer has left at once: its partitions are a copy short until others stand in.
+        await self._wait(fault, self._all_placed, "partitions move")
         await self._servers.end(one)
         await asyncio.sleep(fault.duration_s)
         self._servers.wipe(one)
         self._servers.start(one)
         deadline = asyncio.get_running_loop().time() + REJOIN_S
-        while (await self._administer("add", str(one), str(self._servers.all[one].address)))[0] != 0:
+        while not await self._take_in(one):
             if asyncio.get_running_loop().time() > deadline:
                 break
             await asyncio.sleep(1.0)
