@@ -185,6 +185,23 @@ def test_who_reads_a_damaged_file_by_itself_is_told_so(served: Path, tmp_path: P
         directories.find([str(path)])
 
 
+def test_a_segment_that_is_missing_is_no_end_of_what_was_delivered(served: Path, tmp_path: Path) -> None:
+    path = tmp_path / "short"
+    shutil.copytree(served, path)
+    victim = sorted(path.glob(SERVED["deliveries"]))[0]
+    victim.unlink()
+    options = chosen(path, "deliveries")
+    with pytest.raises(CorruptionError, match=f"{victim}.*the file is missing"):
+        rows_of(options, plan(options, directories.find(options.paths)))
+    options = chosen(path, "deliveries", damage="stop")
+    whole = {row.file for row in rows_of(options, plan(options, directories.find(options.paths)))}
+    assert {one for one in path.glob(SERVED["deliveries"]) if one.parent != victim.parent} <= set(
+        map(Path, whole)
+    )
+    (found,) = (row for row in read_whole(path, "files") if row.damage is not None)
+    assert found.file == str(victim)
+
+
 def test_notes_of_a_boot_end_where_its_journal_is_damaged() -> None:
     names = [f"/d/journal/0000000002-00000{n}.jnl" for n in (1, 2, 3)] + ["/d/journal/0000000003-000001.jnl"]
     event = next(row for row in sound()["events"] if isinstance(row, EventRow))

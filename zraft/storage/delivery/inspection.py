@@ -124,8 +124,9 @@ def read_group(
     """A group's deliveries from offset `first` to `last`, with their digests; whole segments are read for that.
 
     Raises:
-        CorruptionError: something is damaged.
-        StorageError: the directory cannot be read.
+        CorruptionError: something is damaged, or missing.
+        StorageError: the directory cannot be read; `__cause__` is `FileNotFoundError` if a running server has removed the
+            group, or retention a segment, since we began.
     """
     path = directory_of(data, group)
     manifest = _manifest(fs, path, group)
@@ -134,8 +135,14 @@ def read_group(
         if (segment.end.offset <= first and not is_last) or (last is not None and segment.first > last):
             continue
         name = f"{path}/{segment.name}"
-        with reading(name):
-            file = fs.open(name)
+        try:
+            with reading(name):
+                file = fs.open(name)
+        except StorageError as error:
+            is_gone = isinstance(error.__cause__, FileNotFoundError)
+            if is_gone and segment in _manifest(fs, path, group).segments:
+                raise CorruptionError(name, 0, "the file is missing", advice=MISSING_ADVICE) from error
+            raise
         try:
             with reading(name):
                 limit = fs.size(file) if is_last else segment.size

@@ -18,6 +18,7 @@ from tests.unit.storage.delivery.scenario import (
     read_all,
 )
 from tests.unit.storage.scenario import PATH
+from zraft.errors import StorageError
 from zraft.ids import GroupId
 from zraft.storage.delivery.frames import HEADER_BYTES
 from zraft.storage.delivery.inspection import groups_with_deliveries, read_group, verify_deliveries
@@ -104,6 +105,29 @@ def test_a_page_that_cannot_be_read_is_an_error_of_that_file() -> None:
     log = open_log(disk, seed=2).log
     with pytest.raises(OSError, match="cannot be read"):
         read_all(log)
+
+
+@pytest.mark.parametrize("at", [0, 2, -1])
+def test_a_segment_that_the_manifest_lists_and_nobody_finds_is_damage_to_whoever_reads(at: int) -> None:
+    """Not the end of what there is, as it is of a group that is removed meanwhile."""
+    disk = written()
+    path = segment_names(disk)[at]
+    disk.remove(path)
+    with pytest.raises(CorruptionError, match="the file is missing") as caught:
+        list(read_group(disk, PATH, GROUP))
+    assert caught.value.path == path
+
+
+def test_a_group_that_is_removed_while_it_is_read_is_gone_and_not_damaged() -> None:
+    disk = written()
+    reading = read_group(disk, PATH, GROUP)
+    assert next(reading).delivery == HISTORY[0]
+    for name in disk.listdir(DIRECTORY):
+        disk.unlink(f"{DIRECTORY}/{name}")
+    disk.rmdir(DIRECTORY)
+    with pytest.raises(StorageError) as caught:
+        list(reading)
+    assert isinstance(caught.value.__cause__, FileNotFoundError)
 
 
 @pytest.mark.parametrize("at", [0, 2, -1])
