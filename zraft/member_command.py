@@ -3,19 +3,16 @@
 from __future__ import annotations
 
 import json
-import time
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 import click
 
 from zraft.ids import ServerId
-from zraft.operator_options import SERVER_ID, Uncertain, asks_cluster, console
+from zraft.operator_options import SERVER_ID, asks_cluster, console, do, wait_done
 
 if TYPE_CHECKING:
     from zraft.operator.client import OperatorClient
-    from zraft.operator.requests import MemberLine, MemberListing, OperatorRequest
-
-LOOK_S: Final = 0.1
+    from zraft.operator.requests import MemberLine, MemberListing
 
 
 @click.group()
@@ -78,7 +75,7 @@ def add(client: OperatorClient, server: int, address: str, observer: bool) -> No
     from zraft.operator.requests import MemberAdd
 
     # As other servers will reach it, so judged before anybody is asked.
-    _do(client, MemberAdd(ServerId(server), str(parse_address(address, "HOST:PORT")), observer))
+    do(client, MemberAdd(ServerId(server), str(parse_address(address, "HOST:PORT")), observer))
 
 
 @member.command()
@@ -96,7 +93,7 @@ def remove(client: OperatorClient, server: int, no_wait: bool) -> None:
     """
     from zraft.operator.requests import MemberRemove
 
-    _do(client, MemberRemove(ServerId(server)))
+    do(client, MemberRemove(ServerId(server)))
     if not no_wait:
         _wait_until_gone(client, server)
 
@@ -108,7 +105,7 @@ def promote(client: OperatorClient, server: int) -> None:
     """Make an observer, or a learner that has caught up, a voter."""
     from zraft.operator.requests import MemberPromote
 
-    _do(client, MemberPromote(ServerId(server)))
+    do(client, MemberPromote(ServerId(server)))
 
 
 @member.command(short_help="Hand the leadership to server ID, or to the furthest voter.")
@@ -121,38 +118,31 @@ def transfer(client: OperatorClient, server: int | None) -> None:
     """
     from zraft.operator.requests import Transfer
 
-    _do(client, Transfer(ServerId(server) if server is not None else None))
-
-
-def _do(client: OperatorClient, request: OperatorRequest) -> None:
-    from zraft.operator.requests import Done
-
-    click.echo(client.call(request, Done).text)
+    do(client, Transfer(ServerId(server) if server is not None else None))
 
 
 def _wait_until_gone(client: OperatorClient, server: int) -> None:
     """Until it belongs to no configuration any more."""
-    from zraft.operator.errors import OperatorError, RefusedError
+    from zraft.operator.errors import OperatorError
     from zraft.operator.requests import MemberList, MemberListing
 
-    until = time.monotonic() + client.timeout_s
-    why = ""
-    while True:
+    def unfinished() -> str:
+        why = ""
         try:
             listing = client.call(MemberList(), MemberListing)
-        except (OperatorError, RefusedError) as error:
+        except OperatorError as error:
             # The one that was asked may be the one that has just left.
             why = f" ({error})"
         else:
             if not listing.changing and all(line.server != server for line in listing.members):
-                click.echo(f"server {server} has left; stop it")
-                return
-        if time.monotonic() >= until:
-            raise Uncertain(
-                f"server {server} is to leave, and was not seen to have left after {client.timeout_s:g} s{why}; it goes "
-                "on without this command. Keep its disk until `zraft member list` does not show it any more"
-            )
-        time.sleep(LOOK_S)
+                return ""
+        return (
+            f"server {server} is to leave, and was not seen to have left after {client.timeout_s:g} s{why}; it goes on "
+            "without this command. Keep its disk until `zraft member list` does not show it any more"
+        )
+
+    wait_done(client, unfinished)
+    click.echo(f"server {server} has left; stop it")
 
 
 def _show(listing: MemberListing) -> None:

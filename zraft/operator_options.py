@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, TypeVar
@@ -17,8 +18,10 @@ if TYPE_CHECKING:
     from rich.console import Console
 
     from zraft.operator.client import OperatorClient
+    from zraft.operator.requests import OperatorRequest
 
 EXIT_UNCERTAIN: Final = 3
+LOOK_S: Final = 0.1
 PLAIN_WIDTH: Final = 140
 """Columns when the output is no terminal: wide enough that no cell is cut in a log or a pipe."""
 
@@ -68,6 +71,22 @@ def asks_cluster(command: F) -> F:
                 raise Uncertain(str(error)) from error
 
     return with_client  # type: ignore[return-value]
+
+
+def do(client: OperatorClient, request: OperatorRequest) -> None:
+    """Ask for something to be done, and print what was."""
+    from zraft.operator.requests import Done
+
+    click.echo(client.call(request, Done).text)
+
+
+def wait_done(client: OperatorClient, unfinished: Callable[[], str]) -> None:
+    """Look again until `unfinished` has nothing to say; what it says when the client's time is over ends the command."""
+    until = time.monotonic() + client.timeout_s
+    while why := unfinished():
+        if time.monotonic() >= until:
+            raise Uncertain(why)
+        time.sleep(LOOK_S)
 
 
 def make_client(connect: str, key: str | None, timeout_s: float) -> OperatorClient:

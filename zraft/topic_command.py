@@ -4,19 +4,17 @@ from __future__ import annotations
 
 import json
 import re
-import time
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Final
 
 import click
 
-from zraft.operator_options import Uncertain, asks_cluster, console
+from zraft.operator_options import asks_cluster, console, do, wait_done
 
 if TYPE_CHECKING:
     from zraft.operator.client import OperatorClient
-    from zraft.operator.requests import OperatorRequest, TopicDescription, TopicLine
+    from zraft.operator.requests import TopicDescription, TopicLine
 
-LOOK_S: Final = 0.1
 NONE: Final = "none"
 _UNBOUNDED: Final = -1
 """What "none" means on the command line, where nothing at all means that nothing changes."""
@@ -122,7 +120,7 @@ def create(
     """Create topic NAME."""
     from zraft.operator.requests import TopicCreate
 
-    _do(client, TopicCreate(name, partitions, _bound(retain_size, None), _bound(retain_age, None)))
+    do(client, TopicCreate(name, partitions, _bound(retain_size, None), _bound(retain_age, None)))
     if not no_wait:
         _wait(client, name)
 
@@ -153,9 +151,9 @@ def alter(
     if retain_size is not None or retain_age is not None:
         now = client.call(TopicDescribe(name), TopicDescription)
         size, age = _bound(retain_size, now.retention_bytes), _bound(retain_age, now.retention_age_ms)
-        _do(client, TopicRetain(name, size, age))
+        do(client, TopicRetain(name, size, age))
     if partitions is not None:
-        _do(client, TopicAlter(name, partitions))
+        do(client, TopicAlter(name, partitions))
         if not no_wait:
             _wait(client, name)
 
@@ -171,35 +169,29 @@ def delete(client: OperatorClient, name: str) -> None:
     """
     from zraft.operator.requests import TopicDelete
 
-    _do(client, TopicDelete(name))
+    do(client, TopicDelete(name))
 
 
 def _bound(given: int | None, otherwise: int | None) -> int | None:
     return otherwise if given is None else None if given == _UNBOUNDED else given
 
 
-def _do(client: OperatorClient, request: OperatorRequest) -> None:
-    from zraft.operator.requests import Done
-
-    click.echo(client.call(request, Done).text)
-
-
 def _wait(client: OperatorClient, name: str) -> None:
     """Until all its partitions take messages; they are created within a second, if there are servers for them."""
-    until = time.monotonic() + client.timeout_s
-    while True:
+
+    def unfinished() -> str:
         pages = list(_pages(client, name))
         ready = sum(row.state != "adding" for page in pages for row in page.partitions)
         wanted = pages[-1].wanted
         if ready >= wanted:
             click.echo(f"{wanted} partition{'s' if wanted != 1 else ''} take messages")
-            return
-        if time.monotonic() >= until:
-            raise Uncertain(
-                f"topic {name}: {ready} of {wanted} partitions take messages so far; the rest is being set up: see "
-                f"`zraft topic describe {name}`"
-            )
-        time.sleep(LOOK_S)
+            return ""
+        return (
+            f"topic {name}: {ready} of {wanted} partitions take messages so far; the rest is being set up: see "
+            f"`zraft topic describe {name}`"
+        )
+
+    wait_done(client, unfinished)
 
 
 def _topics(client: OperatorClient) -> Iterator[TopicLine]:

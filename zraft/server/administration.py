@@ -264,14 +264,17 @@ class Administration:
         )
 
     def _left(self, raft: Raft, server: ServerId) -> str:
-        """What comes of a removal that was decided."""
+        """What comes of a removal that was decided; who leads knows whether the server answers."""
         member = raft.membership.members.get(server)
         partitions = (
             0 if member is None else self._driver.machine.registry.groups_on((server, member.instance))
         )
         if not partitions:
             return f"server {server} is taken out"
-        return f"server {server} leaves when the partitions of topics on its disk have moved: {partitions} of them"
+        return (
+            f"server {server} leaves when the partitions of topics on its disk have moved ({partitions}), or now if it "
+            "does not answer"
+        )
 
     def _change(
         self, server: ServerId, part: int, address: str, reply: Reply, text: str | Callable[[], str]

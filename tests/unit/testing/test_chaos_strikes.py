@@ -72,7 +72,6 @@ def replaced(cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> bool:
     servers: Any = cluster
     network: Any = SimpleNamespace(pairs=())
     monkeypatch.setattr(strikes, "REJOIN_S", 0.0 if not cluster.moving else 60.0)
-    monkeypatch.setattr(strikes, "LOOK_AGAIN_S", 0.0)
     monkeypatch.setattr(asyncio, "sleep", at_once)
     return asyncio.run(Told(servers, network, lambda text: None)._replace_member(MEMBER, 1))
 
