@@ -143,6 +143,48 @@ def test_d15_a_backup_of_a_follower_becomes_a_new_cluster_with_all_that_was_in_i
     assert sessions.lost == []
 
 
+def test_a_recovered_cluster_has_no_topics_and_they_can_be_created_again(start_cluster: StartCluster) -> None:
+    """The way out when a partition has lost most of its disks; what is left of it stays readable aside."""
+    cluster = start_cluster(kind=GrowingCluster)
+
+    def create() -> None:
+        created = cluster.zraft(
+            "topic", "create", "orders", "--partitions", "2", "--timeout", "60", timeout_s=120
+        )
+        assert created.returncode == 0, created
+        assert created.stdout.splitlines()[-1] == "2 partitions take messages"
+
+    create()
+    # A message to all of them.
+    altered = cluster.zraft("topic", "alter", "orders", "--partitions", "3", "--timeout", "60", timeout_s=120)
+    assert altered.returncode == 0, altered
+    wait_until(
+        lambda: offline(cluster, "log", "dump", cluster.servers[3].data, "--deliveries").stdout,
+        "server 3 to deliver it",
+    )
+    for number in cluster.servers:
+        cluster.kill(number)
+    for number in (1, 2):
+        cluster.wipe(number)
+    shown = offline(cluster, "recover", *here(cluster, 3)).stdout
+    (characters,) = (
+        line.split(":")[1].strip()[:8] for line in shown.splitlines() if line.startswith("cluster")
+    )
+    recovered = offline(cluster, "recover", *here(cluster, 3), "--yes-i-lose-writes", characters)
+    assert recovered.returncode == 0, recovered.stderr
+    (aside,) = cluster.servers[3].data.glob("aside-*")
+    read = offline(cluster, "log", "dump", aside, "--deliveries")
+    assert read.returncode == 0, read
+    assert read.stdout
+    cluster.start(3)
+    wait_until(lambda: "Mode: " in (cluster.ask(3, "srvr") or ""), "server 3 to serve alone")
+    for number in (1, 2):
+        cluster.start(number)
+    cluster.wait_roles(voters=[1, 2, 3])
+    assert cluster.zraft("topic", "list", "--json").stdout == ""
+    create()
+
+
 def test_d1_one_server_of_three_is_recovered_and_old_ones_disturb_nobody(
     start_cluster: StartCluster, open_sessions: OpenSessions, tmp_path: Path
 ) -> None:
