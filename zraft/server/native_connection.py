@@ -26,6 +26,7 @@ from zraft.server.topic_service import TopicService
 from zraft.tree.acl import Ids
 from zraft.tree.features import LEVEL_OF_NATIVE
 from zraft.tree.machine import Machine
+from zraft.tree.node import CONFIG
 from zraft.tree.outcomes import outcome_of
 from zraft.tree.sessions import Session
 from zraft.tree.txn import CLOSE_SESSION, MEMBERS, ONCE, TOPICS, Command
@@ -556,7 +557,10 @@ class NativeConnection(ClientConnection):
         if len(change) == 2:
             self._refuse(config.id, *change)
             return
-        command: Command = (MEMBERS, False, -1, (change,))
+        node = self.machine.nodes.get(CONFIG)
+        assert node is not None, f"{CONFIG} cannot be deleted"
+        # An id that was free may have been given away since.
+        command: Command = (MEMBERS, False, node.mzxid, (change,))
         self.queue.append((config.id, "config", command))
         clients.submit(self, [command], len(config.address))
 
