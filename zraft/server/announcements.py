@@ -112,7 +112,8 @@ class Announcements:
 
     def _show_role(self) -> None:
         driver = self._driver
-        shown = (driver.role, driver.leader, driver.problem, driver.cluster)
+        joining = driver.belonging.joining.waiting
+        shown = (driver.role, driver.leader, driver.problem, driver.cluster, joining)
         if shown != self._shown:
             raft = driver.raft
             before, self._shown = self._shown, shown
@@ -122,6 +123,8 @@ class Announcements:
                 log.info("member of cluster", cluster=driver.cluster.hex())
             if driver.problem is not None and (not before or before[2] != driver.problem):
                 log.error("server stays out", problem=driver.problem)
+            if joining is not None and (not before or before[4] != joining):
+                log.info("joins a cluster", waiting=joining)
             if raft is not None and raft.role is Role.FOLLOWER and driver.leader is not None:
                 log.info("follows", leader=driver.leader, term=raft.term)
 

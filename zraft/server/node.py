@@ -60,8 +60,9 @@ from zraft.server.statistics import ProcessStatistics
 from zraft.server.stored import restore_machine, stored_group
 from zraft.server.wal_thread import WalThread
 from zraft.storage.directory import DataDirectory
+from zraft.storage.durable import names_if_there
 from zraft.storage.errors import DiskFullError
-from zraft.storage.filesystem import RealFileSystem
+from zraft.storage.filesystem import FileSystem, RealFileSystem
 from zraft.storage.journal import JournalHeader, JournalWriter, Note
 from zraft.storage.settings import WalSettings
 from zraft.storage.snapshot_format import SnapshotInfo
@@ -109,6 +110,7 @@ class Node:
         self.config = config
         self.output_bytes_max = config.client.output_bytes_max
         self._fs = RealFileSystem()
+        _refuse_to_wait_alone(self._fs, config)
         self._directory = DataDirectory.open(self._fs, str(config.data), server=config.id, entropy=os.urandom)
         self._started = now_ms()
         self._process = ProcessStatistics()
@@ -625,6 +627,22 @@ class Node:
         if self._audit is not None:
             metrics["audit_lines_dropped_total"] = self._audit.dropped
         return metrics
+
+
+def _refuse_to_wait_alone(fs: FileSystem, config: ServerConfig) -> None:
+    """A server that founds no cluster and knows no other server would wait for ever.
+
+    Raises:
+        ConfigError: this is one; its directory is as it was.
+    """
+    data = str(config.data)
+    if not config.founds and len(config.cluster) == 1 and "meta" not in names_if_there(fs, data):
+        raise ConfigError(
+            f"founds: is false, the default beside data of a ZooKeeper (version-2), {data} is empty, and there is no other "
+            "server whose cluster this one could join. Put ZooKeeper's tree there first: `zraft import --config FILE "
+            "--from HOST:PORT` (docs/MIGRATION.md). Clients would find an empty tree otherwise; to begin with that all "
+            "the same, pass --set founds=true, or write zraft.founds=true into a zoo.cfg"
+        )
 
 
 def _log_journal_error(error: OSError | None) -> None:
