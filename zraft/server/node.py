@@ -280,7 +280,7 @@ class Node:
             on_error=lambda error: self._from_thread(_log_audit_error, error),
         )
         self.driver.applier.audit = AuditTap(file.write)
-        file.write(server_line("serverStart"))
+        file.write(server_line("serverStart", time.time_ns() // 1_000_000))
         return file
 
     async def run(self) -> int:
@@ -343,7 +343,7 @@ class Node:
         self._peers.close()
         await asyncio.gather(*keepers, return_exceptions=True)
         if self._audit is not None:
-            self._audit.write(server_line("serverStop"))
+            self._audit.write(server_line("serverStop", time.time_ns() // 1_000_000))
             self._audit.stop()
         self._groups.stop()
         self._snapshot_thread.stop()
