@@ -175,6 +175,7 @@ def test_removed_servers_know_it_and_disturb_nobody(
     for server in (removed, gone):
         assert server.running
         assert "removed" in str(growing.status(server.number)["reasons"])
+        assert "level=error" not in server.log_text(), "it was an operator's wish"
         assert "not currently serving" in ask(server.address, "mntr", 5.0)
     terms = []
     for _ in range(4):

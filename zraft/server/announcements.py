@@ -122,7 +122,9 @@ class Announcements:
                     self._directory.set_cluster(driver.cluster)
                 log.info("member of cluster", cluster=driver.cluster.hex())
             if driver.problem is not None and (not before or before[2] != driver.problem):
-                log.error("server stays out", problem=driver.problem)
+                # A removal was somebody's wish, or another process says that it was.
+                write = log.error if driver.removed is None else log.warning
+                write("server stays out", problem=driver.problem)
             if joining is not None and (not before or before[4] != joining):
                 log.info("joins a cluster", waiting=joining)
             if raft is not None and raft.role is Role.FOLLOWER and driver.leader is not None:
