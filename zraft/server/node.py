@@ -14,9 +14,10 @@ import os
 import random
 import resource
 import signal
+import sys
 import time
 from collections.abc import Callable, Iterator
-from typing import Any, Final
+from typing import Any, Final, NoReturn
 
 import structlog
 import uvloop
@@ -673,8 +674,12 @@ def _raise_file_limit() -> None:
         resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
 
 
-def run_server(config: ServerConfig) -> int:
-    """Run one server until SIGTERM or SIGINT; the exit code of the process."""
+def run_server(config: ServerConfig) -> NoReturn:
+    """Run one server until SIGTERM or SIGINT, and end the process.
+
+    Raises:
+        ZraftError: it cannot start.
+    """
     _raise_file_limit()
 
     async def serve() -> int:
@@ -683,8 +688,19 @@ def run_server(config: ServerConfig) -> int:
     while True:
         with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
             code = runner.run(serve())
-        if code != BEGIN_ANEW:
-            return code
+            if code != BEGIN_ANEW:
+                _end_process(code)
         # What was collected of the server before is not to outlive it for long: a million znodes are gigabytes.
         gc.unfreeze()
         gc.collect()
+
+
+def _end_process(code: int) -> NoReturn:
+    """At once: all files are closed, and all is said.
+
+    What an interpreter does at its end takes up to seconds, in which the server's successor waits for its ports: it frees
+    znodes one by one, and waits for threads that load a module or look up a name.
+    """
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(code)
