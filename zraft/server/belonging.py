@@ -20,10 +20,14 @@ from zraft.server.joining import Joining
 from zraft.server.leadership import Leadership
 from zraft.server.outbox import Outbox
 from zraft.transport.messages import Hello, NotMember, Sender
+from zraft.tree.machine import Machine
 
 ASK_STRANGER_INTERVAL_MS: Final = 100
 
 ASK_WHETHER_MEMBER_INTERVAL_MS: Final = 500
+
+LOOK_WHETHER_LEAVES_INTERVAL_MS: Final = 50
+"""All groups of topics are looked at, while a server has been asked to leave."""
 
 _WHY_NOT: Final = (
     ", the default beside data of a ZooKeeper: `zraft import` them first, on one server and into an empty directory, see "
@@ -62,6 +66,8 @@ class Belonging:
         self._other_cluster: str | None = None
         """What a peer says that belongs to another cluster; of interest while nobody leads this one."""
         self._ask_stranger_at = self._ask_outside_at = 0
+        self._leaves = False
+        self._look_whether_leaves_at = 0
         self.bootstrap = Bootstrap(
             identity.server,
             identity.instance,
@@ -225,6 +231,20 @@ class Belonging:
         # A server that catches up meets configurations of the time before it was let in.
         self._belonged = belongs
         return removes
+
+    def leaves(self, raft: Raft, machine: Machine, now_ms: int) -> bool:
+        """Whether this member is to be removed, and next: nothing of topics is left on its disk.
+
+        The leader gives it a moment (`membership_keeper.LEAVE_MS`) before it begins.
+        """
+        server, instance = self._identity.server, self._identity.instance
+        wanted = machine.members
+        if not wanted or server in wanted or not raft.membership.has(server, instance):
+            self._leaves = False
+        elif now_ms >= self._look_whether_leaves_at:
+            self._look_whether_leaves_at = now_ms + LOOK_WHETHER_LEAVES_INTERVAL_MS
+            self._leaves = not machine.registry.groups_on((server, instance))
+        return self._leaves
 
     def remove(self, index: int) -> bool:
         """The entry `index` removed this server; False if that was known."""

@@ -124,8 +124,8 @@ class NativeConnection(ClientConnection):
         return len(self.queue) + len(self._reads) + self._subscriptions.outstanding
 
     @property
-    def idle(self) -> bool:
-        return not self.outstanding and not self.out and self._decoder is None
+    def answered(self) -> bool:
+        return not self.outstanding and self._decoder is None
 
     @property
     def holds_promises(self) -> bool:
@@ -148,6 +148,8 @@ class NativeConnection(ClientConnection):
 
     def data_received(self, data: bytes) -> None:
         if self.phase is Phase.CLOSED or self.ending or self.closing:
+            return
+        if self._clients.deaf and self.phase is not Phase.NEW:
             return
         try:
             complete = self._reader.feed(data)

@@ -565,17 +565,17 @@ class Node:
         self.schedule()
 
     def _leave(self, now: float, leave_by: float) -> None:
-        """Once another server leads, end the connections that wait for nothing; stop when all are gone."""
+        """Once another server leads, answer what clients have asked and let them go; stop when all are gone."""
         driver = self.driver
         raft = driver.raft
         if now >= leave_by or raft is None:
             self._stop.set()
         elif driver.leader is not None and not raft.transferring:
-            driver.clients.close_idle()
-            if len(driver.clients):
-                self.schedule()
-            else:
+            driver.leave()
+            if driver.left:
                 self._stop.set()
+            else:
+                self.schedule()
 
     def _on_hangup(self, certificates: asyncio.Event) -> None:
         """SIGHUP: files that were replaced are read, and those that were renamed are opened, again."""
