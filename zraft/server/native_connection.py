@@ -125,7 +125,8 @@ class NativeConnection(ClientConnection):
 
     @property
     def answered(self) -> bool:
-        return not self.outstanding and self._decoder is None
+        # What comes next can be asked of another server.
+        return self.outstanding == self._subscriptions.polls and self._decoder is None
 
     @property
     def holds_promises(self) -> bool:
