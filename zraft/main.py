@@ -137,7 +137,7 @@ def serve(
 
     configure_logging(format=settled.log_format, level=settled.log_level)
     _log_notes(notes)
-    sys.exit(run_server(settled))
+    run_server(settled)
 
 
 def _stop_the_start(_number: int, _frame: object) -> None:

@@ -12,7 +12,15 @@ from rich.console import Console
 from rich.table import Column, Table
 
 from zraft.address import Address
-from zraft.status import LEADING_MODES, ServerStatus, UnreachableError, ask, parse_mntr, server_status
+from zraft.status import (
+    LEADING_MODES,
+    NeedsTlsError,
+    ServerStatus,
+    UnreachableError,
+    ask,
+    parse_mntr,
+    server_status,
+)
 
 TIMEOUT_S: Final = 2.0
 COLUMNS: Final = (
@@ -54,7 +62,8 @@ def show_status(addresses: Sequence[Address], out: TextIO, tls: ssl.SSLContext |
                     status.version,
                 )
             case UnreachableError():
-                table.add_row(str(address), "unreachable", *["-"] * (len(COLUMNS) - 2))
+                mode = "needs TLS" if isinstance(answer, NeedsTlsError) else "unreachable"
+                table.add_row(str(address), mode, *["-"] * (len(COLUMNS) - 2))
                 reasons.append(str(answer))
             case None:
                 table.add_row(str(address), "not serving", *["-"] * (len(COLUMNS) - 2))

@@ -62,10 +62,14 @@ class Setting:
 
 @frozen
 class Translation:
-    """`values` maps names of knobs to what is to be parsed as their values."""
+    """`values` maps names of knobs to what is to be parsed as their values.
+
+    `beside_zookeeper`: dataDir holds data of a ZooKeeper.
+    """
 
     values: Mapping[str, Setting]
     notes: tuple[Note, ...] = ()
+    beside_zookeeper: bool = False
 
 
 class Effect(Enum):

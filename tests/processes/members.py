@@ -73,6 +73,14 @@ class GrowingCluster(Cluster):
         self._lists[number] = self._list(self.servers) + note
         return server
 
+    def move(self, number: int) -> Address:
+        """Server `number`, which does not run, starts at another port from now on; where it was."""
+        server = self.servers[number]
+        assert not server.running, f"server {number} runs"
+        before, server.address = server.address, Address(HOST, free_ports(1)[0])
+        self._lists[number] = self._list(self.servers)
+        return before
+
     def retire(self, number: int) -> Server:
         """It is no member any more; it may go on running."""
         server = self.retired[number] = self.servers.pop(number)

@@ -141,7 +141,7 @@ class Strangers:
         self._told_at[server] = now
         log.warning(
             f"somebody claims to be server {server} from another address than its own, and is not answered there; if two "
-            f"processes share the number, stop one; if the server moved, change its address by `zraft member add`",
+            f"processes share the number, stop one; if the server moved, say so by `zraft member move`",
             source=f"{source[0]}:{source[1]}",
             address=f"{address[0]}:{address[1]}",
         )

@@ -101,13 +101,22 @@ def test_data_stands_in_a_directory_of_its_own_below_data_dir(place: Place) -> N
     assert place.load(CLASSIC, myid="1").data == place.data / "zraft"
 
 
-def test_data_of_zookeeper_beside_ours_is_warned_of_until_this_server_has_its_own(place: Place) -> None:
+def test_beside_data_of_zookeeper_a_server_founds_no_cluster_unless_it_is_told_to(place: Place) -> None:
+    """With one warning it founded an empty one on the production port, and live clients made their roots anew in it."""
+    assert place.load(CLASSIC, myid="1").founds
     (place.data / "version-2").mkdir()
-    place.load(CLASSIC, myid="1")
-    assert "which is not read: this server begins with no znodes" in place.warnings()["dataDir"]
-    (place.data / "zraft").mkdir()
-    place.load(CLASSIC, myid="1")
-    assert place.warnings() == {}
+    assert not place.load(CLASSIC, myid="1").founds
+    assert place.warnings() == {}, "a server that joins an imported tree begins with all of its znodes"
+    elsewhere = place.directory / "elsewhere"
+    assert not place.load(f"{CLASSIC}zraft.data={elsewhere}\n", myid="1").founds, "it is ZooKeeper's file"
+    assert place.load(f"{CLASSIC}zraft.founds=true\n", myid="1").founds
+    assert place.load(CLASSIC, environ={"ZRAFT_FOUNDS": "true"}).founds
+    assert place.load(CLASSIC, founds="true").founds
+    flags: dict[str, object] = {"id": 1, "address": "h:1", "cluster": "1=h:1"}
+    assert not place.load(**flags, data=str(place.data / "zraft")).founds, (
+        "no file says that it is ZooKeeper's"
+    )
+    assert place.load(**flags, data=str(elsewhere)).founds
 
 
 def test_a_standalone_zoo_cfg_needs_neither_myid_nor_key(place: Place) -> None:
