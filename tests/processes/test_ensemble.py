@@ -1,0 +1,88 @@
+"""Java clients that follow the ensemble: ZooKeeper's and Curator's own classes read `/zookeeper/config`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from tests.processes.conftest import StartCluster
+from tests.processes.cluster import wait_until
+from tests.processes.java import java_classes
+from tests.processes.members import GrowingCluster
+from zraft.ids import ServerId
+from zraft.tree.features import FEATURE_LEVEL_MAX
+from zraft.tree.members import WantedMember, config_text
+
+pytestmark = pytest.mark.processes
+
+
+@pytest.fixture(scope="module")
+def java(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
+    with java_classes(tmp_path_factory.mktemp("java") / "log") as jvm:
+        yield jvm
+
+
+def verifier(java: Any, text: str) -> Any:
+    """What Curator makes of the configuration: ZooKeeper's `QuorumMaj`."""
+    properties = java.java.util.Properties()
+    properties.load(java.java.io.StringReader(text))
+    return java.org.apache.zookeeper.server.quorum.flexible.QuorumMaj(properties)
+
+
+@pytest.mark.parametrize(
+    ("address", "shown"),
+    [
+        ("10.0.0.1:2181", "10.0.0.1:2181"),
+        ("zk-1.example.org:65535", "zk-1.example.org:65535"),
+        ("10.0.0.1:1", "10.0.0.1:1"),
+        ("[fd00::1]:2181", "fd00:0:0:0:0:0:0:1:2181"),  # without brackets, which Java's clients take
+    ],
+)
+def test_zookeepers_java_classes_read_who_votes_and_where_clients_connect(
+    java: Any, address: str, shown: str
+) -> None:
+    """`ConfigUtils` is for `updateServerList` and zkCli's `config -c`; Curator's tracker uses the verifier."""
+    members = {ServerId(1): WantedMember(True, address), ServerId(2): WantedMember(False, "10.0.0.2:2181")}
+    text = config_text(members, 0x100000002, FEATURE_LEVEL_MAX).decode()
+
+    version, _, servers = java.org.apache.zookeeper.server.util.ConfigUtils.getClientConfigStr(text).partition(" ")
+    assert version == "100000002"
+    assert sorted(servers.split(",")) == sorted((shown, "10.0.0.2:2181"))
+
+    read = verifier(java, text)
+    assert read.getVersion() == 0x100000002
+    assert list(read.getVotingMembers().keySet()) == [1]
+    assert list(read.getObservingMembers().keySet()) == [2]
+    tracker = java.org.apache.curator.framework.imps.EnsembleTracker
+    assert sorted(tracker.configToConnectionString(read).split(",")) == sorted((shown, "10.0.0.2:2181"))
+
+
+def test_curator_follows_a_server_that_is_removed_and_added(java: Any, start_cluster: StartCluster) -> None:
+    """A default client of Curator's: its connection string becomes the members, and stays so."""
+    cluster = start_cluster(kind=GrowingCluster)
+    assert isinstance(cluster, GrowingCluster)
+    curator = java.org.apache.curator
+    client = curator.framework.CuratorFrameworkFactory.newClient(
+        str(cluster.servers[1].address), curator.retry.ExponentialBackoffRetry(100, 3)
+    )
+    client.start()
+    try:
+
+        def follows() -> bool:
+            found = client.getZookeeperClient().getCurrentConnectionString()
+            return set(found.split(",")) == {str(server.address) for server in cluster.servers.values()}
+
+        wait_until(follows, "Curator to know all members")
+        cluster.remove(3)
+        third = cluster.retire(3)
+        wait_until(follows, "Curator to know that server 3 has gone")
+        cluster.end(third)
+        cluster.place(3)
+        cluster.start(3)
+        cluster.add(3)
+        wait_until(follows, "Curator to know where server 3 is now")
+        assert client.getZookeeperClient().getZooKeeper().getState().isConnected()
+    finally:
+        client.close()
