@@ -70,7 +70,7 @@ class HttpService:
         await self._runner.setup()
         loop = asyncio.get_running_loop()
         if isinstance(where, Address):
-            self._server = await loop.create_server(self._new_connection, where.host, where.port)
+            self._server = await loop.create_server(self._new_connection, where.listening_hosts, where.port)
         else:
             self._server = await loop.create_server(self._new_connection, sock=where)
 

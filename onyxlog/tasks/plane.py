@@ -207,7 +207,9 @@ class DataPlane:
             )
         loop = asyncio.get_running_loop()
         try:
-            self._listener = await loop.create_server(self._on_connection, address.host, address.port)
+            self._listener = await loop.create_server(
+                self._on_connection, address.listening_hosts, address.port
+            )
         except OSError as error:
             raise ConfigError(f"{address}: cannot listen for other groups: {error.strerror}") from error
         port = self._listener.sockets[0].getsockname()[1]

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from tests.processes.conftest import StartCluster
 from tests.processes.cluster import wait_until
+from tests.processes.conftest import StartCluster
 from tests.processes.java import java_classes
 from tests.processes.members import GrowingCluster
 from zraft.ids import ServerId
@@ -47,7 +47,9 @@ def test_zookeepers_java_classes_read_who_votes_and_where_clients_connect(
     members = {ServerId(1): WantedMember(True, address), ServerId(2): WantedMember(False, "10.0.0.2:2181")}
     text = config_text(members, 0x100000002, FEATURE_LEVEL_MAX).decode()
 
-    version, _, servers = java.org.apache.zookeeper.server.util.ConfigUtils.getClientConfigStr(text).partition(" ")
+    version, _, servers = java.org.apache.zookeeper.server.util.ConfigUtils.getClientConfigStr(
+        text
+    ).partition(" ")
     assert version == "100000002"
     assert sorted(servers.split(",")) == sorted((shown, "10.0.0.2:2181"))
 

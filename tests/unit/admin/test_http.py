@@ -13,6 +13,7 @@ import pytest
 from attrs import evolve
 from prometheus_client.parser import text_string_to_metric_families
 
+from tests.ipv6 import has_ipv6
 from tests.unit.admin.values import STATUS, FakeAdminReports
 from tests.unit.wire.reports import LEADER
 from zraft.address import Address
@@ -216,6 +217,23 @@ def test_who_asks_before_the_server_serves_is_answered_a_moment_later(
         await listener.open()
         async with aiohttp.ClientSession() as session, session.get(f"http://{address}/readyz") as answer:
             assert (answer.status, await answer.text()) == (503, "out\n")
+        await listener.stop()
+
+    asyncio.run(run())
+
+
+@pytest.mark.skipif(not has_ipv6(), reason="this machine has no address ::1")
+def test_who_listens_everywhere_for_ipv6_is_asked_over_ipv4_too() -> None:
+    async def run() -> None:
+        with socket.socket() as probe:
+            probe.bind(("127.0.0.1", 0))
+            port = probe.getsockname()[1]
+        listener = AdminListener(Address("::", port), FakeAdminReports(LEADER), pytest.fail)
+        await listener.open()
+        async with aiohttp.ClientSession() as session:
+            for host in ("127.0.0.1", "::1"):
+                async with session.get(f"http://{Address(host, port)}/readyz") as answer:
+                    assert answer.status == 200
         await listener.stop()
 
     asyncio.run(run())

@@ -125,7 +125,9 @@ def test_level_five_rewrites_the_configuration_when_it_comes_into_force(scenario
     assert machine.digest() == machine.full_digest()
 
 
-def test_level_five_leaves_the_configuration_alone_before_members_are_written_down(scenario: Scenario) -> None:
+def test_level_five_leaves_the_configuration_alone_before_members_are_written_down(
+    scenario: Scenario,
+) -> None:
     before = scenario.stat(CONFIG)
     assert scenario.by_leader((FEATURE, LEVEL_OF_ONE_PORT)) is Code.OK
     assert scenario.stat(CONFIG) == before
