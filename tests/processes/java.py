@@ -4,16 +4,20 @@ from __future__ import annotations
 
 import os
 import subprocess
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from ipaddress import IPv6Address
 from pathlib import Path
 from typing import Any, Final
 
 import pytest
 
 from onyxlog.audits.java import find_java
+from zraft.address import Address
 
 END_S: Final = 30.0
+RETRY_MS: Final = 100
+RETRIES: Final = 3
 OPTIONS: Final = ("-Xmx128m", "-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC")
 
 
@@ -47,3 +51,28 @@ def java_classes(log: Path) -> Iterator[Any]:
             assert process.stdin is not None
             process.stdin.close()  # its sign to end
             process.wait(END_S)
+
+
+@contextmanager
+def curator_at(jvm: Any, server: Address) -> Iterator[Callable[[], set[str]]]:
+    """A default client of Curator's that was told of one server; what it then knows, as `parse_address` writes it."""
+    curator = jvm.org.apache.curator
+    client = curator.framework.CuratorFrameworkFactory.newClient(
+        str(server), curator.retry.ExponentialBackoffRetry(RETRY_MS, RETRIES)
+    )
+
+    def known() -> set[str]:
+        found: set[str] = set()
+        for shown in client.getZookeeperClient().getCurrentConnectionString().split(","):
+            host, _, port = shown.rpartition(":")
+            if ":" in host:  # Java writes IPv6 addresses whole, and without brackets
+                host = str(IPv6Address(host.strip("[]")))
+            found.add(str(Address(host, int(port))))
+        return found
+
+    client.start()
+    try:
+        yield known
+        assert client.getZookeeperClient().getZooKeeper().getState().isConnected()
+    finally:
+        client.close()

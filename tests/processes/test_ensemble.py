@@ -2,26 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
 
 from tests.processes.cluster import wait_until
 from tests.processes.conftest import StartCluster
-from tests.processes.java import java_classes
+from tests.processes.java import curator_at
 from tests.processes.members import GrowingCluster
 from zraft.ids import ServerId
 from zraft.tree.features import FEATURE_LEVEL_MAX
 from zraft.tree.members import WantedMember, config_text
 
 pytestmark = pytest.mark.processes
-
-
-@pytest.fixture(scope="module")
-def java(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
-    with java_classes(tmp_path_factory.mktemp("java") / "log") as jvm:
-        yield jvm
 
 
 def verifier(java: Any, text: str) -> Any:
@@ -62,27 +55,16 @@ def test_zookeepers_java_classes_read_who_votes_and_where_clients_connect(
 
 
 def test_curator_follows_servers_that_are_added_and_removed(java: Any, start_cluster: StartCluster) -> None:
-    """A default client of Curator's, told of one server: it goes by who is to be a member from then on."""
+    """It goes by who is to be a member, whether that server has caught up or not."""
     cluster = start_cluster(kind=GrowingCluster)
     assert isinstance(cluster, GrowingCluster)
-    curator = java.org.apache.curator
-    client = curator.framework.CuratorFrameworkFactory.newClient(
-        str(cluster.servers[1].address), curator.retry.ExponentialBackoffRetry(100, 3)
-    )
-    client.start()
-    try:
-
-        def follows() -> bool:
-            found = client.getZookeeperClient().getCurrentConnectionString()
-            return set(found.split(",")) == {str(server.address) for server in cluster.servers.values()}
-
-        wait_until(follows, "Curator to know all members")
+    with curator_at(java, cluster.servers[1].address) as known:
+        wait_until(lambda: known() == set(cluster.hosts().split(",")), "Curator to know all members")
         cluster.place(4)
         cluster.add(4)
-        wait_until(follows, "Curator to know of server 4")
+        wait_until(lambda: known() == set(cluster.hosts().split(",")), "Curator to know of server 4")
         cluster.remove(4)
         cluster.retire(4)
-        wait_until(follows, "Curator to know that server 4 has gone")
-        assert client.getZookeeperClient().getZooKeeper().getState().isConnected()
-    finally:
-        client.close()
+        wait_until(
+            lambda: known() == set(cluster.hosts().split(",")), "Curator to know that server 4 has gone"
+        )
