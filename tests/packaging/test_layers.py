@@ -43,7 +43,7 @@ ALLOWED: Final[dict[str, tuple[str, ...]]] = {
         *(*SHARED, "zraft.storage.directory", "zraft.storage.durable", "zraft.storage.errors"),
         "zraft.storage.filesystem",
     ),
-    "zraft.transport": (*SHARED, *STATE),
+    "zraft.transport": (*SHARED, *STATE, "zraft.address"),
     # many groups of one server; group 0 has its own driver
     "zraft.groups": (
         *(*SHARED, "zraft.raft", "zraft.storage.records", "zraft.storage.recovery"),
@@ -178,6 +178,7 @@ ALLOWED: Final[dict[str, tuple[str, ...]]] = {
         ),
     ),
     "onyxlog.peer": (*SHARED, *SETTINGS, "zraft_client", "onyxlog"),
+    "onyxlog.peer.gossip_link": (*SHARED, *SETTINGS, "zraft.transport.udp"),
     "onyxlog.peer.gossip_seal": (
         *(*SHARED, "zraft.transport.keys", "zraft.transport.sealing"),
         *("onyxlog.ids", "onyxlog.gossip.codec"),

@@ -13,6 +13,7 @@ import asyncio
 import errno
 import socket
 from collections.abc import Callable, Mapping
+from ipaddress import ip_address
 from typing import Final, Self
 
 from attrs import frozen
@@ -22,6 +23,9 @@ from zraft.errors import ZraftError
 
 Address = tuple[str, int] | tuple[str, int, int, int]
 """A numeric address as the socket module has it, IPv4 or IPv6."""
+
+MAPPED: Final = "::ffff:"
+"""In front of an IPv4 address at a socket that takes both."""
 
 OnDatagrams = Callable[[list[tuple[bytes, Address]]], None]
 
@@ -102,6 +106,8 @@ class UdpEndpoint:
         """What the kernel granted, as it reports it (Linux: twice the limit, for its own bookkeeping)."""
         self.send_buffer_bytes: Final = _ask_buffer(sock, socket.SO_SNDBUF)
         self.address: Final[Address] = sock.getsockname()
+        self._everywhere = self.address[0] == "::"
+        """Whether it takes IPv4 as well: those addresses have the form of IPv6 then."""
         loop.add_reader(sock.fileno(), self._on_readable)
 
     @classmethod
@@ -129,6 +135,19 @@ class UdpEndpoint:
                 f"{where}: cannot listen for datagrams: {error.strerror}; is another server running?"
             ) from error
 
+    def numeric(self, host: str, port: int) -> Address | None:
+        """A host that is an address already, as `send` takes it; None for a name, or an address of the other family."""
+        try:
+            ip = ip_address(host)
+        except ValueError:
+            return None
+        if self._socket.family == socket.AF_INET:
+            return (host, port) if ip.version == 4 else None
+        if ip.version == 4:
+            return (f"{MAPPED}{host}", port, 0, 0) if self._everywhere else None
+        # As the kernel writes it, so that it can be compared with where a datagram came from.
+        return (socket.inet_ntop(socket.AF_INET6, ip.packed), port, 0, 0)
+
     async def resolve(self, host: str, port: int) -> Address:
         """The first address of a host that `send` can send to. It takes numeric ones only: a host name there would block
         the loop in the resolver.
@@ -136,14 +155,14 @@ class UdpEndpoint:
         Raises:
             AddressError: the name has no address now, or none of this socket's family.
         """
-        everywhere = self.address[0] == "::"
+        if (known := self.numeric(host, port)) is not None:
+            return known
         family = self._socket.family
         try:
-            # A socket that takes both knows IPv4 addresses in the form of IPv6.
-            return (await _lookup(host, port, family, socket.AI_V4MAPPED if everywhere else 0))[1]
+            return (await _lookup(host, port, family, socket.AI_V4MAPPED if self._everywhere else 0))[1]
         except OSError as error:
             where = HostAddress(host, port)
-            if everywhere or not await _has_address(host, port):
+            if self._everywhere or not await _has_address(host, port):
                 raise AddressError(f"{where}: {_NO_ADDRESS}: {error.strerror}") from error
             name = "IPv6" if family == socket.AF_INET6 else "IPv4"
             raise AddressError(
