@@ -488,7 +488,9 @@ def test_a_wait_says_what_it_waited_for() -> None:
     "host",
     [
         "127.0.0.1",
-        pytest.param("::1", marks=pytest.mark.skipif(not has_ipv6(), reason="this machine has no address ::1")),
+        pytest.param(
+            "::1", marks=pytest.mark.skipif(not has_ipv6(), reason="this machine has no address ::1")
+        ),
     ],
 )
 def test_a_machine_offers_the_address_that_it_has_towards_the_head(host: str) -> None:

@@ -131,7 +131,7 @@ ALLOWED: Final[dict[str, tuple[str, ...]]] = {
     ),
     "zraft.log_command": (*SHARED, *STATE, "zraft.storage", "zraft.log_report"),
     # without a running server: states from files, and directories from states
-    "zraft.offline": (*SHARED, *STATE, "zraft.storage", "zraft.wire"),
+    "zraft.offline": (*SHARED, *STATE, "zraft.address", "zraft.storage", "zraft.wire"),
     "zraft.offline_options": (*SHARED, *SETTINGS, "zraft.knobs", "zraft.offline", "zraft.storage"),
     "zraft.snapshot_command": (
         *(*SHARED, *STATE, "zraft.storage", "zraft.log_report"),
