@@ -76,6 +76,16 @@ class GrowingCluster(Cluster):
         self._lists[number] = self._list(self.servers) + note
         return server
 
+    def move(self, number: int) -> None:
+        """From its next start on a server is at another address, with the directory that it has."""
+        old = self.servers[number]
+        assert not old.running, f"server {number} runs"
+        moved = Server(number, self.directory, *free_ports(1, self.host), self.host)
+        self._lists[number] = self._lists[number].replace(
+            f"{number}={old.address}", f"{number}={moved.address}"
+        )
+        self.servers[number] = moved
+
     def retire(self, number: int) -> Server:
         """It is no member any more; it may go on running."""
         server = self.retired[number] = self.servers.pop(number)
