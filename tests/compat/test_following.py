@@ -15,6 +15,7 @@ from typing import Final
 
 import pytest
 from kazoo.protocol.states import WatchedEvent
+from kazoo.security import ACL, Id, Permissions
 
 from tests.compat.install import java_jars, node_modules, program
 from tests.compat.test_clients import HEADER, JARS, PROGRAMS, or_skip
@@ -217,3 +218,45 @@ def test_kazoo_follows(cluster: GrowingCluster, open_sessions: Callable[[Growing
     assert client.client_id[0] == session
     assert client.exists("/kazoo").owner_session_id == session
     assert not sessions.lost
+
+
+def test_zkcli_shows_and_changes_the_members(
+    cluster: GrowingCluster, open_sessions: Callable[[GrowingCluster], Sessions]
+) -> None:
+    """ZooKeeper's own: it reads what it is given, and what it is answered, by the classes of the server."""
+    java, jars = or_skip(lambda: program("java", "default-jre-headless")), or_skip(java_jars)
+    client = open_sessions(cluster).open(name="administrator")
+    client.add_auth("digest", SUPER)
+    client.set_acls(CONFIG, [ACL(Permissions.ALL, Id("world", "anyone"))])  # for who has one command only
+
+    def zkcli(*words: str) -> list[str]:
+        command = [java, "-Xmx128m", "-cp", f"{jars}/*", "org.apache.zookeeper.ZooKeeperMain"]
+        done = subprocess.run(
+            [*command, "-server", cluster.hosts(), *words],
+            capture_output=True,
+            text=True,
+            timeout=PROGRAM_S,
+            check=False,
+        )
+        assert done.returncode == 0, done.stderr[-6000:]
+        assert "ConfigException" not in done.stdout + done.stderr
+        return done.stdout.splitlines()
+
+    def lines() -> list[str]:
+        return [line_of(number, server.address) for number, server in sorted(cluster.servers.items())]
+
+    def members(shown: list[str]) -> list[str]:
+        return [line for line in shown if line.startswith("server.")]
+
+    assert members(zkcli("config")) == lines()
+    known = zkcli("config", "-c")[-1].split(" ")[1]
+    assert sorted(known.split(",")) == sorted(cluster.hosts().split(","))
+    fourth = cluster.place(4)
+    assert members(zkcli("reconfig", "-add", line_of(4, fourth.address))) == lines()
+    everybody = ",".join(lines())
+    cluster.retire(4)
+    assert members(zkcli("reconfig", "-remove", "4")) == lines()
+    assert members(zkcli("reconfig", "-members", everybody)) == everybody.split(",")
+    assert members(zkcli("reconfig", "-members", ",".join(lines()))) == lines()
+    classic = [f"server.{n}={s.address.host}:2888:3888;{s.address.port}" for n, s in cluster.servers.items()]
+    assert members(zkcli("reconfig", "-members", ",".join(classic))) == lines()
