@@ -75,7 +75,7 @@ class HttpService:
         """
         await self.prepare()
         loop = asyncio.get_running_loop()
-        self._server = await loop.create_server(self.connection, address.host, address.port)
+        self._server = await loop.create_server(self.connection, address.listening_hosts, address.port)
 
     async def stop(self) -> None:
         """Stop listening and end what is under way."""

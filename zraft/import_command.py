@@ -111,7 +111,7 @@ def import_(
     with claimed(fs, directory):
         check_empty(fs, directory)
         walk = Walk(exclude=exclude, skip_unreadable=skip_unreadable, wall_ms=wall_ms)
-        with Source([(s.host, s.port) for s in servers], auths, timeout_s=timeout, tls=tls) as opened:
+        with Source(servers, auths, timeout_s=timeout, tls=tls) as opened:
             with progress("reading") as advance:
                 opened.read(walk, advance)
             opened.close()

@@ -67,10 +67,12 @@ def show_status(addresses: Sequence[Address], out: TextIO, tls: ssl.SSLContext |
                 reasons.append(str(answer))
             case None:
                 table.add_row(str(address), "not serving", *["-"] * (len(COLUMNS) - 2))
-    console = Console(file=out, width=None if out.isatty() else PLAIN_WIDTH, highlight=False)
+    # Without markup, or `[fd00::1]` would be taken for some.
+    width = None if out.isatty() else PLAIN_WIDTH
+    console = Console(file=out, width=width, highlight=False, markup=False)
     console.print(table)
     for reason in reasons:
-        console.print(reason, markup=False)
+        console.print(reason)
     leads = any(isinstance(answer, tuple) and answer[0].mode in LEADING_MODES for answer in answers)
     if not leads:
         console.print("none of these servers leads")

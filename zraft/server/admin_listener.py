@@ -64,7 +64,12 @@ class AdminListener:
                 address.host, address.port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
             )
             family, _, _, _, bound = found[0]
-            listening = socket.create_server(bound[:2], family=family, backlog=BACKLOG)
+            listening = socket.create_server(
+                bound[:2],
+                family=family,
+                backlog=BACKLOG,
+                dualstack_ipv6=bound[0] == "::" and socket.has_dualstack_ipv6(),
+            )
         except OSError as error:
             raise ConfigError(
                 f"admin: cannot listen at {address}: {error.strerror or error}; choose another address, or leave "

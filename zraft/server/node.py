@@ -369,7 +369,7 @@ class Node:
         try:
             return await self._loop.create_server(
                 lambda: ClientProtocol(self, self.schedule, self._tls, plain=plain),
-                address.host,
+                address.listening_hosts,
                 address.port,
                 backlog=LISTEN_BACKLOG,
                 reuse_address=True,

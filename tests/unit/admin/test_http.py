@@ -18,6 +18,7 @@ from aiohttp import web
 from attrs import evolve
 from prometheus_client.parser import text_string_to_metric_families
 
+from tests.ipv6 import has_ipv6
 from tests.unit.admin.values import STATUS, FakeAdminReports
 from tests.unit.wire.reports import LEADER
 from zraft.address import Address
@@ -335,5 +336,22 @@ def test_a_handler_that_never_ends_does_not_hold_up_the_end(monkeypatch: pytest.
         await begun.wait()
         await service.stop()
         writer.close()
+
+    asyncio.run(run())
+
+
+@pytest.mark.skipif(not has_ipv6(), reason="this machine has no address ::1")
+def test_who_listens_everywhere_for_ipv6_is_asked_over_ipv4_too() -> None:
+    async def run() -> None:
+        with socket.socket() as probe:
+            probe.bind(("127.0.0.1", 0))
+            port = probe.getsockname()[1]
+        listener = AdminListener(Address("::", port), FakeAdminReports(LEADER), pytest.fail)
+        await listener.open()
+        async with aiohttp.ClientSession() as session:
+            for host in ("127.0.0.1", "::1"):
+                async with session.get(f"http://{Address(host, port)}/readyz") as answer:
+                    assert answer.status == 200
+        await listener.stop()
 
     asyncio.run(run())

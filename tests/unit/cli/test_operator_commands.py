@@ -52,7 +52,7 @@ LISTING = MemberListing(
     True,
     (
         MemberLine(ServerId(1), "10.0.0.1:2181", "voter", Instance(b"\xaa" * 16), True, 500, None, 2),
-        MemberLine(ServerId(4), "10.0.0.4:2181", "learner", Instance(b"\xbb" * 16), False, 380, 30, 1),
+        MemberLine(ServerId(4), "[fd00::4]:2181", "learner", Instance(b"\xbb" * 16), False, 380, 30, 1),
         MemberLine(ServerId(5), "", "observer", Instance(b""), False, None, None, None),
     ),
 )
@@ -176,7 +176,7 @@ def test_member_list_shows_who_is_behind_and_who_never_came(asked: Asked) -> Non
     assert asked.server.asked == [MemberList()]
     rows = [" ".join(line.replace("│", " ").split()) for line in result.output.splitlines()]
     assert "1 10.0.0.1:2181 voter yes 0 - 2 aaaaaaaa" in rows
-    assert "4 10.0.0.4:2181 learner 120 30 1 bbbbbbbb" in rows
+    assert "4 [fd00::4]:2181 learner 120 30 1 bbbbbbbb" in rows
     assert "5 ? observer - - -" in rows
     assert "a change is under way" in result.output
     assert "cluster c1c1c1c1, configuration of entry 12" in result.output

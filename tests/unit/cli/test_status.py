@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 
 from tests.certificates import Authority
 from tests.unit.cli.fake_server import SRVR
-from zraft import status
+from zraft import status, status_table
 from zraft.address import Address
 from zraft.main import main
 from zraft.status import ServerStatus, UnreachableError, ask, parse_mntr, parse_srvr, sole_leader
@@ -131,6 +131,19 @@ def test_a_cluster_without_a_leader_is_said_to_have_none(
     out = io.StringIO()
     assert not show_status([answering(srvr(b"follower")), nobody], out)
     assert "none of these servers leads" in out.getvalue()
+
+
+def test_an_ipv6_address_is_shown_whole(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Brackets with a letter behind them are markup to the library that draws tables."""
+
+    def unreachable(address: Address, *_: object) -> None:
+        raise UnreachableError(f"{address}: no answer")
+
+    monkeypatch.setattr(status_table, "server_status", unreachable)
+    out = io.StringIO()
+    show_status([Address("fd00::1", 2181)], out)
+    assert "│ [fd00::1]:2181 │ unreachable │" in out.getvalue()
+    assert "[fd00::1]:2181: no answer" in out.getvalue()
 
 
 def test_a_standalone_server_needs_no_leader(answering: Callable[[bytes], Address]) -> None:
