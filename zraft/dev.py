@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import Final
 
 from zraft.address import Address
+from zraft.dev_clusters import DevCluster, announced
 from zraft.errors import ConfigError, ZraftError
 from zraft.status import LEADING_MODES, UnreachableError, ask, server_status
 
@@ -166,7 +167,8 @@ def run_dev(
             create_key_file(key_file)
 
     children: list[Child] = []
-    with _signals() as woken:
+    cluster_made = DevCluster(tuple(addresses.values()), data, key_file)
+    with announced(cluster_made, os.environ, _say), _signals() as woken:
         try:
             cluster = ",".join(f"{server}={address}" for server, address in addresses.items())
             for server, address in addresses.items():

@@ -65,7 +65,7 @@ ALLOWED: Final[dict[str, tuple[str, ...]]] = {
     "zraft.admin.http": (*SHARED, *SETTINGS, "zraft.http_service", "zraft.wire", "zraft.admin"),
     # values and bytes; the client of it is outside of a server
     "zraft.operator": SHARED,
-    "zraft.operator.client": (*SHARED, *SETTINGS, "zraft.operator", "zraft.transport"),
+    "zraft.operator.client": (*SHARED, *SETTINGS, "zraft.operator", "zraft.reaching", "zraft.transport"),
     "zraft.server": (
         *(*SHARED, *SETTINGS, *STATE, *EDGES, "zraft.admin"),
         *("zraft.claims", "zraft.groups", "zraft.topics"),
@@ -112,10 +112,15 @@ ALLOWED: Final[dict[str, tuple[str, ...]]] = {
     "zraft.status": (*SHARED, *SETTINGS),
     "zraft.command_group": SHARED,
     "zraft.status_table": (*SHARED, *SETTINGS, "zraft.status"),
-    "zraft.dev": (*SHARED, *SETTINGS, "zraft.status", "zraft.transport.keys"),
+    "zraft.reaching": (*SHARED, "zraft.address"),
+    "zraft.state_directory": (),
+    "zraft.dev_clusters": (*SHARED, "zraft.address", "zraft.state_directory"),
+    "zraft.dev": (*SHARED, *SETTINGS, "zraft.dev_clusters", "zraft.status", "zraft.transport.keys"),
     "zraft.shell": (
         *SHARED,
         *SETTINGS,
+        "zraft.reaching",
+        "zraft.state_directory",
         "zraft.tree.acl",
         "zraft.tree.events",
         "zraft.tree.node",
@@ -144,7 +149,9 @@ ALLOWED: Final[dict[str, tuple[str, ...]]] = {
     ),
     # commands: what they need beyond the command line is imported when they run
     "zraft.key_command": (*SHARED, "zraft.transport.keys"),
-    "zraft.operator_options": (*SHARED, *SETTINGS, "zraft.operator", "zraft.transport.keys"),
+    "zraft.operator_options": (
+        *(*SHARED, *SETTINGS, "zraft.dev_clusters", "zraft.operator", "zraft.transport.keys"),
+    ),
     "zraft.member_command": (*SHARED, *SETTINGS, "zraft.operator", "zraft.operator_options"),
     "zraft.settings_command": (*SHARED, "zraft.operator", "zraft.operator_options"),
     "zraft.topic_command": (*SHARED, "zraft.operator", "zraft.operator_options"),
