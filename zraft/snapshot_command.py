@@ -20,6 +20,7 @@ from zraft.ids import COORDINATION_GROUP
 from zraft.log_report import membership_value
 from zraft.offline_options import founds_cluster, progress, tell_founded
 from zraft.operator_options import asks_cluster
+from zraft.storage.errors import CorruptionError, NoSnapshotError, UnknownFormatError
 from zraft.storage.filesystem import ReadOnlyFileSystem
 from zraft.storage.snapshot_format import SnapshotFile
 
@@ -56,7 +57,7 @@ def inspect(file: Path, as_json: bool) -> None:
     """
     size = blocks = 0
     said = time.monotonic()
-    with SnapshotFile(ReadOnlyFileSystem(), str(file)) as opened:
+    with _opened(file, _COPY) as opened:
         for block in opened.blocks():
             blocks += 1
             size += len(block)
@@ -122,7 +123,7 @@ def save(client: OperatorClient, file: Path) -> None:
                 done += len(part)
                 advance(done, offered.size)
             os.fsync(descriptor)
-        with SnapshotFile(ReadOnlyFileSystem(), str(temporary)) as opened:
+        with _opened(temporary, _SAVED) as opened:
             for _ in opened.verify():
                 pass
             info = opened.info
@@ -162,7 +163,7 @@ def restore(file: Path, data: Path, founders: Founders) -> None:
     path = str(data).rstrip("/") or "/"
     with claimed(fs, path):
         check_empty(fs, path)
-        with SnapshotFile(ReadOnlyFileSystem(), str(file)) as opened, progress("reading") as advance:
+        with _opened(file, _COPY) as opened, progress("reading") as advance:
             info = opened.info
             if info.header.group != COORDINATION_GROUP:
                 raise ConfigError(
@@ -186,6 +187,35 @@ def restore(file: Path, data: Path, founders: Founders) -> None:
     taken = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(info.header.wall_time_ms / 1000))
     click.echo(f"from:      {file}, taken {taken} at zxid {info.zxid:#x}")
     tell_founded(founded, founders, data)
+
+
+_COPY: Final = (
+    "the file was changed, or copied in part: use another copy of it (what is wrong with a whole data directory says "
+    "`zraft log verify DIR`)"
+)
+_SAVED: Final = "nothing was saved; try again, and if that goes on, save to another disk"
+
+
+@contextmanager
+def _opened(file: Path, advice: str) -> Iterator[SnapshotFile]:
+    """A snapshot that the user named: what is wrong with it is no server's trouble, and need not be the disk's.
+
+    Raises:
+        ConfigError: it is no snapshot.
+        StorageError: it is damaged, or cannot be read; with `advice`.
+    """
+    try:
+        with SnapshotFile(ReadOnlyFileSystem(), str(file)) as opened:
+            yield opened
+    except NoSnapshotError as error:
+        raise ConfigError(
+            f"{file}: is no snapshot of zraft, it does not begin as one; expected a file that `zraft snapshot save` "
+            "made, or one of a data directory (groups/0/snap/*.snap)"
+        ) from error
+    except UnknownFormatError as error:
+        raise StorageError(f"{file}: {error.found}; use the zraft of the release that wrote it") from error
+    except CorruptionError as error:
+        raise StorageError(f"{file}: damaged at offset {error.offset}: {error.found}; {advice}") from error
 
 
 @contextmanager

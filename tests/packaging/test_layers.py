@@ -10,10 +10,16 @@ import pytest
 
 from tests.packaging.modules import ROOTS, imported, names_used_of, sources
 
-SHARED: Final = ("zraft.errors", "zraft.frozen", "zraft.ids", "zraft.__version__")
+SHARED: Final = ("zraft.errors", "zraft.frozen", "zraft.ids", "zraft.nearest", "zraft.__version__")
 STATE: Final = ("zraft.raft", "zraft.tree")
 EDGES: Final = ("zraft.wire", "zraft.storage", "zraft.transport")
-SETTINGS: Final = ("zraft.address", "zraft.config", "zraft.config_fields", "zraft.topic_config")
+SETTINGS: Final = (
+    "zraft.address",
+    "zraft.listening",
+    "zraft.config",
+    "zraft.config_fields",
+    "zraft.topic_config",
+)
 
 ALLOWED: Final[dict[str, tuple[str, ...]]] = {
     # the longest matching name decides; a module may always import its own package
@@ -21,6 +27,7 @@ ALLOWED: Final[dict[str, tuple[str, ...]]] = {
     "zraft.errors": (),
     "zraft.frozen": (),
     "zraft.ids": (),
+    "zraft.nearest": (),
     "zraft.raft": SHARED,
     # group 0's share of topics is part of its state
     "zraft.tree": (
@@ -44,6 +51,7 @@ ALLOWED: Final[dict[str, tuple[str, ...]]] = {
         "zraft.storage.filesystem",
     ),
     "zraft.transport": (*SHARED, *STATE),
+    "zraft.transport.udp": (*SHARED, "zraft.listening"),
     # many groups of one server; group 0 has its own driver
     "zraft.groups": (
         *(*SHARED, "zraft.raft", "zraft.storage.records", "zraft.storage.recovery"),
@@ -112,6 +120,7 @@ ALLOWED: Final[dict[str, tuple[str, ...]]] = {
     "zraft.status": (*SHARED, *SETTINGS),
     "zraft.command_group": SHARED,
     "zraft.status_table": (*SHARED, *SETTINGS, "zraft.status"),
+    "zraft.listening": (*SHARED, "zraft.address"),
     "zraft.reaching": (*SHARED, "zraft.address"),
     "zraft.state_directory": (),
     "zraft.dev_clusters": (*SHARED, "zraft.address", "zraft.state_directory"),

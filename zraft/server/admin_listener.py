@@ -1,4 +1,4 @@
-"""Opens the admin HTTP server without delaying the start: the port is taken at once, aiohttp is loaded afterwards.
+"""Opens the admin HTTP server without delaying the start: its port listens at once, aiohttp is loaded afterwards.
 
 Loading it takes a third of a second of CPU, which in a cluster on one machine is a third of the time until it
 serves. So it waits until this server serves its clients, and is loaded in a thread; who connects earlier waits.
@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, Final
 from zraft.address import Address
 from zraft.admin.status import AdminReports
 from zraft.errors import ConfigError
+from zraft.listening import cannot_listen
 
 if TYPE_CHECKING:
     from zraft.admin.http import AdminServer
@@ -39,25 +40,18 @@ class AdminListener:
         self._server: AdminServer | None = None
         self._task: asyncio.Task[None] | None = None
 
-    async def open(self) -> None:
-        """Listen; questions are answered a moment later.
+    def open(self, bound: socket.socket) -> None:
+        """Listen at this socket, which is closed at the end; questions are answered a moment later.
 
         Raises:
-            ConfigError: the address is taken, or none of this machine.
+            ConfigError: somebody else listens there.
         """
-        address = self._address
+        self._socket = bound
         try:
-            found = await asyncio.get_running_loop().getaddrinfo(
-                address.host, address.port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
-            )
-            family, _, _, _, bound = found[0]
-            self._socket = socket.create_server(bound[:2], family=family, backlog=BACKLOG)
+            bound.listen(BACKLOG)
         except OSError as error:
-            raise ConfigError(
-                f"admin: cannot listen at {address}: {error.strerror or error}; choose another address, or leave "
-                "--admin out"
-            ) from error
-        self._socket.setblocking(False)
+            raise ConfigError(f"admin: cannot listen at {self._address}: {cannot_listen(error)}") from error
+        bound.setblocking(False)
         self._task = asyncio.get_running_loop().create_task(self._load())
 
     async def _load(self) -> None:

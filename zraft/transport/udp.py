@@ -18,6 +18,7 @@ from typing import Final, Self
 from attrs import frozen
 
 from zraft.errors import ZraftError
+from zraft.listening import cannot_listen
 
 Address = tuple[str, int] | tuple[str, int, int, int]
 """A numeric address as the socket module has it, IPv4 or IPv6."""
@@ -76,6 +77,18 @@ async def _lookup(host: str, port: int, family: int, flags: int) -> tuple[int, A
     return chosen, address  # type: ignore[return-value]  # the type stub knows of sockets without Internet
 
 
+def discard_waiting(sock: socket.socket) -> None:
+    """Throw away the datagrams that wait in a bound socket, as far as its buffer holds."""
+    sock.setblocking(False)
+    for _ in range(DATAGRAMS_PER_DRAIN_MAX):
+        try:
+            sock.recv(1)
+        except (BlockingIOError, InterruptedError):
+            return
+        except ConnectionError:
+            continue
+
+
 class UdpEndpoint:
     """One bound, non-blocking UDP socket on the running loop.
 
@@ -121,7 +134,7 @@ class UdpEndpoint:
         except OSError as error:
             sock.close()
             raise AddressError(
-                f"{host}:{port}: cannot listen for datagrams: {error.strerror}; is another server running?"
+                f"{host}:{port}: cannot listen for datagrams: {cannot_listen(error)}"
             ) from error
 
     def send(self, address: Address, datagram: bytes) -> None:

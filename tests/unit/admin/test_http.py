@@ -20,6 +20,7 @@ from zraft.admin import http
 from zraft.admin.http import AdminServer
 from zraft.errors import ConfigError
 from zraft.http_service import CONNECTIONS_MAX
+from zraft.listening import bind_tcp
 from zraft.server.admin_listener import AdminListener
 from zraft.wire.statistics import LISTED_MAX, Listing
 
@@ -190,12 +191,18 @@ def test_what_is_no_http_is_refused_and_harms_nobody(junk: bytes) -> None:
     with_server(FakeAdminReports(LEADER), scenario)
 
 
-def test_a_taken_address_is_told_at_once_with_the_knob() -> None:
+def test_a_port_at_which_another_was_first_to_listen_is_told_with_the_knob() -> None:
     async def run() -> None:
-        with socket.create_server(("127.0.0.1", 0)) as taken:
-            listener = AdminListener(Address(*taken.getsockname()), FakeAdminReports(), pytest.fail)
-            with pytest.raises(ConfigError, match=r"^admin: cannot listen at 127\.0\.0\.1:\d+: "):
-                await listener.open()
+        (one,) = bind_tcp("admin", Address("127.0.0.1", 0))
+        address = Address(*one.getsockname())
+        (two,) = bind_tcp("admin", address)
+        with one, two:
+            one.listen()
+            listener = AdminListener(address, FakeAdminReports(), pytest.fail)
+            with pytest.raises(
+                ConfigError, match=r"^admin: cannot listen at 127\.0\.0\.1:\d+: Address already"
+            ):
+                listener.open(two)
 
     asyncio.run(run())
 
@@ -204,16 +211,15 @@ def test_who_asks_before_the_server_serves_is_answered_a_moment_later(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr("zraft.server.admin_listener.WAIT_S", 0.1)
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        address = Address(*probe.getsockname())
+    (bound,) = bind_tcp("admin", Address("127.0.0.1", 0))
+    address = Address(*bound.getsockname())
 
     async def run() -> None:
         out = FakeAdminReports(
             statistics=None, current=evolve(STATUS, ready=False, reasons=("out",), statistics=None)
         )
         listener = AdminListener(address, out, pytest.fail)
-        await listener.open()
+        listener.open(bound)
         async with aiohttp.ClientSession() as session, session.get(f"http://{address}/readyz") as answer:
             assert (answer.status, await answer.text()) == (503, "out\n")
         await listener.stop()
