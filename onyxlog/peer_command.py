@@ -164,7 +164,6 @@ def peer(
         )
     except ValueError as error:
         raise ConfigError(f"--name: found {name!r}, expected 1 to 64 of A-Z a-z 0-9 _ . : -") from error
-    open_port = log.opener(session_timeout_s=session_timeout)
     if log.service is Service.ZOOKEEPER and join == "direct":
         raise ConfigError("--join: found direct with --service zookeeper, which has no wills; expected ring")
     site = _site(address)
@@ -192,6 +191,7 @@ def peer(
         recordings=recordings,
     )
     import_from_directory(import_from)
+    open_port = log.opener(session_timeout_s=session_timeout)
 
     async def run() -> None:
         await _run_fleet(
