@@ -215,7 +215,7 @@ ALLOWED: Final[dict[str, tuple[str, ...]]] = {
     "onyxlog.audits.generate": ("onyxlog.audits.generating",),
     "onyxlog.audits.errors": ("onyxlog.errors",),
     "onyxlog.audits.java": ("onyxlog.audits.errors",),
-    "onyxlog.audits.session": ("onyxlog.audits",),
+    "onyxlog.audits.session": (*SHARED, "zraft.address", "zraft.reaching", "onyxlog.audits"),
     "onyxlog.audits.tables": ("onyxlog.audits",),
     # what must hold: values in, violations out
     "onyxlog.audits.rules": (
@@ -266,7 +266,7 @@ ALLOWED: Final[dict[str, tuple[str, ...]]] = {
     "onyxlog.running": (*SHARED, *SETTINGS, "zraft.transport.keys", "onyxlog"),
     "onyxlog.status": ("onyxlog",),
     "onyxlog.status_view": ("onyxlog",),
-    "onyxlog.command_options": (*SHARED, *SETTINGS, "onyxlog"),
+    "onyxlog.command_options": (*SHARED, *SETTINGS, "zraft.reaching", "onyxlog"),
     "onyxlog.peer_command": (*SHARED, *SETTINGS, "zraft.logs", "onyxlog"),
     "onyxlog.main": (*SHARED, *SETTINGS, "zraft.command_group", "onyxlog"),
     "onyxlog.__main__": ("onyxlog.main",),
@@ -278,7 +278,7 @@ ALLOWED: Final[dict[str, tuple[str, ...]]] = {
     "zraft_client.kafkalite": (*SHARED, "zraft.address", "zraft_client"),
     "zraft_client.claims": (*SHARED, "zraft.claims", "zraft_client.errors"),
     "zraft_bench": (
-        *(*SHARED, *SETTINGS, "zraft.command_group", "zraft.status", "zraft_client"),
+        *(*SHARED, *SETTINGS, "zraft.command_group", "zraft.reaching", "zraft.status", "zraft_client"),
         "onyxlog.gossip",
     ),
     "zraft_bench.zookeeper_target": (*SHARED, *SETTINGS, "zraft.wire", "zraft_bench"),
