@@ -9,10 +9,12 @@ from typing import Any
 from attrs import frozen
 
 from onyxlog.ids import GroupId, JobId, PeerId, Position, Site, TaskName
-from onyxlog.job_status import JobState, job_status
+from onyxlog.job_status import JobState
 from onyxlog.peer.log_port import LogBounds
 from onyxlog.peer.publishing import Published
 from onyxlog.replica.replica import JoinMode, PeerState, Replica
+from onyxlog.replica.rescheduling import problem
+from onyxlog.scheduling.waiting import reasons_to_wait
 
 
 class Agreement(StrEnum):
@@ -49,11 +51,14 @@ class TaskRow:
 
 @frozen
 class JobRow:
+    """`reason`: of a job that waits, what it waits for."""
+
     job: JobId
     state: JobState
     since: Position
     coordinator: PeerId | None
     tasks: tuple[TaskRow, ...]
+    reason: str = ""
 
 
 @frozen
@@ -156,6 +161,7 @@ def _group_row(
 
 def _job_rows(replica: Replica) -> tuple[JobRow, ...]:
     rows = []
+    reasons = reasons_to_wait(problem(replica))
     for job, known in replica.jobs.items():
         tasks = tuple(
             TaskRow(
@@ -171,9 +177,9 @@ def _job_rows(replica: Replica) -> tuple[JobRow, ...]:
             )
             for task in known.requirements.tasks
         )
-        rows.append(
-            JobRow(job, job_status(replica, job).state, known.submitted, replica.coordinators.get(job), tasks)
-        )
+        state = JobState.RUNNING if any(task.workers for task in tasks) else JobState.WAITING
+        reason = reasons.get(job, "")
+        rows.append(JobRow(job, state, known.submitted, replica.coordinators.get(job), tasks, reason))
     rows.sort(key=lambda row: row.since)
     rows += [JobRow(job, JobState.COMPLETED, at, None, ()) for job, at in replica.completed.items()]
     rows += [JobRow(job, JobState.KILLED, at, None, ()) for job, at in replica.killed.items()]
@@ -208,6 +214,7 @@ def as_json(status: FleetStatus) -> dict[str, Any]:
             {
                 "job": row.job,
                 "state": row.state.value,
+                "reason": row.reason,
                 "since": row.since,
                 "coordinator": row.coordinator,
                 "tasks": {

@@ -70,6 +70,9 @@ def _jobs(status: FleetStatus) -> Table:
         table.add_column(name, justify="right" if name == "SINCE" else "left")
     for row in status.jobs:
         first = (row.job, row.state, str(row.since))
+        if row.reason:
+            table.add_row(*first, "-", Text(row.reason, style="yellow"))
+            continue
         if not row.tasks:
             table.add_row(*first, "-", "-")
         for number, task in enumerate(row.tasks):

@@ -152,7 +152,7 @@ def open_session(settings: SessionSettings) -> SparkSession:
             spark: SparkSession = builder.getOrCreate()
     except (PySparkException, Py4JError) as error:
         shutil.rmtree(scratch, ignore_errors=True)
-        lines = str(error).splitlines()
+        lines = str(error).splitlines() or [type(error).__name__]
         why = next((line for line in lines if "Exception:" in line), lines[0]).strip(": ")
         raise AuditError(
             f"Spark did not start (--master {settings.master}, --memory {settings.memory}): {why}"
