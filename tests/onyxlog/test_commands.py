@@ -107,6 +107,8 @@ def test_a_job_from_a_file_runs_on_peers_and_everything_can_be_seen(
             return len(json.loads(onyxlog("status", "--json"))["groups"]) == 2
 
         wait_until(both, "both peers to join")
+        heard = [group["heard_s_ago"] for group in json.loads(onyxlog("status", "--json"))["groups"]]
+        assert all(isinstance(seconds, float) and seconds >= 0 for seconds in heard), heard
         needy = JOB.replace('id = "double"', 'id = "large"').replace(':double"', ':double"\nmin_peers = 9')
         (tmp_path / "large.toml").write_text(needy)
         waits = "needs 11 virtual peers, 4 are there"

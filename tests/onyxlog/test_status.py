@@ -13,7 +13,7 @@ from rich.console import Console
 
 from onyxlog.job_status import JobState, job_status
 from onyxlog.main import main
-from onyxlog.peer.log_port import LogBounds
+from onyxlog.peer.log_port import LogBounds, Silence
 from onyxlog.peer.publishing import Published
 from onyxlog.replica.replica import Job, JoinMode, Parameters, Replica, VirtualPeer
 from onyxlog.replica.table import Table
@@ -79,6 +79,25 @@ def test_a_digest_that_differs_is_told_and_one_at_an_unknown_position_is_not_jud
     assert "REPLICAS DIFFER" in text
     assert "ring closed" in text
     assert json.loads(json.dumps(as_json(shown)))["groups"][1]["agreement"] == "different"
+
+
+def test_a_group_that_may_be_dead_is_shown_with_when_it_was_heard_of() -> None:
+    silences = {"a": Silence(0.4, 10.0), "b": Silence(7.25, 10.0), "c": Silence(None, 10.0)}
+    shown = picture(a_ring("a", "b", "c", "d"), LogBounds(0, 8), (), {}, silences)
+    assert [row.silent for row in shown.groups] == [False, True, False, False]
+    console = Console(width=160)
+    with console.capture() as captured:
+        console.print(view(shown))
+    lines = {words[0]: " ".join(words) for line in captured.get().splitlines() if (words := line.split())}
+    assert "1 groups silent" in captured.get()
+    assert lines["a"].startswith("a 0.4 s ago b ")
+    assert lines["b"].startswith("b 7.2 s ago, out at 10 s c ")
+    assert lines["c"].startswith("c - d ")
+    assert lines["d"].startswith("d - a ")
+    rows = as_json(shown)["groups"]
+    assert [row["heard_s_ago"] for row in rows] == [0.4, 7.25, None, None]
+    assert [row["session_timeout_s"] for row in rows] == [10.0, 10.0, 10.0, None]
+    assert [row["silent"] for row in rows] == [False, True, False, False]
 
 
 def test_a_job_that_waits_is_shown_with_what_it_waits_for() -> None:
