@@ -21,6 +21,7 @@ from onyxlog.command_options import (
 from onyxlog.peer.opening import SESSION_TIMEOUT_S, Service
 from zraft.address import Address, parse_address
 from zraft.errors import ConfigError
+from zraft.listening import cannot_listen
 
 if TYPE_CHECKING:
     from onyxlog.peer.fleet import Fleet
@@ -213,7 +214,7 @@ async def _run_fleet(fleet: Fleet, settings: GroupSettings, groups: int, listen:
         try:
             await monitoring.start()
         except OSError as error:
-            raise ConfigError(f"--metrics: cannot listen at {listen}: {error.strerror or error}") from error
+            raise ConfigError(f"--metrics: cannot listen at {listen}: {cannot_listen(error)}") from error
     stop = asyncio.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         asyncio.get_running_loop().add_signal_handler(number, stop.set)

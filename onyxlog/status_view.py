@@ -39,7 +39,7 @@ def _head(status: FleetStatus) -> Text:
         text.append(f", {status.orphans} orphans", style="yellow")
     silent = sum(row.silent for row in status.groups)
     if silent:
-        text.append(f"   {silent} groups silent", style="bold yellow")
+        text.append(f"   {silent} silent", style="bold yellow")
     if not status.agreed:
         text.append("   REPLICAS DIFFER", style="bold red")
     return text
@@ -69,12 +69,14 @@ def _groups(status: FleetStatus) -> Table:
 
 
 def _heard(row: GroupRow) -> Text:
-    """When the service heard of it last, and if that is long ago, when it will be out."""
+    """When the service heard of it last, and if that is long ago, after how long it is out."""
     silence = row.silence
     if silence is None or silence.silent_s is None:
         return Text("-")
     text = f"{silence.silent_s:.1f} s ago"
-    return Text(f"{text}, out at {silence.timeout_s:g} s", style="bold yellow") if row.silent else Text(text)
+    return (
+        Text(f"{text} (timeout {silence.timeout_s:g} s)", style="bold yellow") if row.silent else Text(text)
+    )
 
 
 def _jobs(status: FleetStatus) -> Table:

@@ -9,6 +9,8 @@ from contextlib import suppress
 from typing import Any, Final, Protocol
 
 from zraft.address import Address, parse_address
+from zraft.errors import ConfigError
+from zraft.listening import cannot_listen
 
 BUFFER_BYTES: Final = 4 * 1024 * 1024
 Received = Callable[[bytes, Address], None]
@@ -81,9 +83,14 @@ def open_udp(address: Address, advertise: str | None = None) -> OpenLink:
                 else Address(advertise, address.port)
             )
         loop = asyncio.get_running_loop()
-        _, link = await loop.create_datagram_endpoint(
-            lambda: UdpLink(received, told), local_addr=(address.host, address.port)
-        )
+        try:
+            _, link = await loop.create_datagram_endpoint(
+                lambda: UdpLink(received, told), local_addr=(address.host, address.port)
+            )
+        except OSError as error:
+            raise ConfigError(
+                f"--address: cannot listen at {address} for gossip: {cannot_listen(error)}"
+            ) from error
         return link
 
     return opened

@@ -89,9 +89,9 @@ def test_a_group_that_may_be_dead_is_shown_with_when_it_was_heard_of() -> None:
     with console.capture() as captured:
         console.print(view(shown))
     lines = {words[0]: " ".join(words) for line in captured.get().splitlines() if (words := line.split())}
-    assert "1 groups silent" in captured.get()
+    assert "   1 silent" in captured.get()
     assert lines["a"].startswith("a 0.4 s ago b ")
-    assert lines["b"].startswith("b 7.2 s ago, out at 10 s c ")
+    assert lines["b"].startswith("b 7.2 s ago (timeout 10 s) c ")
     assert lines["c"].startswith("c - d ")
     assert lines["d"].startswith("d - a ")
     rows = as_json(shown)["groups"]
