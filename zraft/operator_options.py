@@ -106,7 +106,7 @@ def make_client(connect: str, key: str | None, timeout_s: float, *, chosen: bool
     from zraft.operator.client import OperatorClient
     from zraft.transport.keys import key_ring, read_keys
 
-    addresses = [parse_address(part, "--connect") for part in connect.split(",")]
+    addresses: Sequence[Address] = [parse_address(part, "--connect") for part in connect.split(",")]
     known = notes(os.environ)
     if key is not None:
         if not key.strip():

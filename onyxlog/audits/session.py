@@ -100,7 +100,7 @@ def open_session(settings: SessionSettings) -> SparkSession:
     check_settings(settings)
     try:
         import pyspark
-        from py4j.protocol import Py4JError
+        from py4j.protocol import Py4JError  # type: ignore[import-untyped]
         from pyspark.errors import PySparkException
         from pyspark.sql import SparkSession
     except ImportError as error:

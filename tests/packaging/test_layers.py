@@ -261,7 +261,7 @@ ALLOWED: Final[dict[str, tuple[str, ...]]] = {
     # what programs and people use of it
     "onyxlog.access": ("zraft.errors", "zraft.shell.secure", "zraft_client"),
     "onyxlog.api": ("zraft_client", "onyxlog"),
-    "onyxlog.job_status": ("onyxlog.ids", "onyxlog.replica"),
+    "onyxlog.job_status": ("onyxlog.ids", "onyxlog.replica", "onyxlog.scheduling.waiting"),
     "onyxlog.observing": ("onyxlog",),
     "onyxlog.running": (*SHARED, *SETTINGS, "zraft.transport.keys", "onyxlog"),
     "onyxlog.status": ("onyxlog",),
