@@ -161,9 +161,10 @@ def restore(file: Path, data: Path, founders: Founders) -> None:
 
     fs = RealFileSystem()
     path = str(data).rstrip("/") or "/"
-    with claimed(fs, path):
+    # The file comes first: for one that is no snapshot, no directory is made.
+    with _opened(file, _COPY) as opened, claimed(fs, path):
         check_empty(fs, path)
-        with _opened(file, _COPY) as opened, progress("reading") as advance:
+        with progress("reading") as advance:
             info = opened.info
             if info.header.group != COORDINATION_GROUP:
                 raise ConfigError(
@@ -207,15 +208,24 @@ def _opened(file: Path, advice: str) -> Iterator[SnapshotFile]:
     try:
         with SnapshotFile(ReadOnlyFileSystem(), str(file)) as opened:
             yield opened
-    except NoSnapshotError as error:
-        raise ConfigError(
-            f"{file}: is no snapshot of zraft, it does not begin as one; expected a file that `zraft snapshot save` "
-            "made, or one of a data directory (groups/0/snap/*.snap)"
-        ) from error
-    except UnknownFormatError as error:
-        raise StorageError(f"{file}: {error.found}; use the zraft of the release that wrote it") from error
     except CorruptionError as error:
-        raise StorageError(f"{file}: damaged at offset {error.offset}: {error.found}; {advice}") from error
+        if error.path != str(file):
+            raise  # of another file, that of a server
+        raise _blamed(error, advice) from error
+
+
+def _blamed(error: CorruptionError, advice: str) -> ConfigError | StorageError:
+    path = error.path
+    match error:
+        case NoSnapshotError():
+            return ConfigError(
+                f"{path}: is no snapshot of zraft, it does not begin as one; expected a file that `zraft snapshot save` "
+                "made, or one of a data directory (groups/0/snap/*.snap)"
+            )
+        case UnknownFormatError():
+            return StorageError(f"{path}: {error.found}; use the zraft of the release that wrote it")
+        case _:
+            return StorageError(f"{path}: damaged at offset {error.offset}: {error.found}; {advice}")
 
 
 @contextmanager

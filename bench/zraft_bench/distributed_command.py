@@ -39,7 +39,10 @@ from zraft_bench.zraft_board import ZraftBoard
 RESTART_TIMEOUT_S: Final = 180.0
 
 head_option = click.option(
-    "--head", required=True, metavar="HOST:PORT", help="The head's address; it tells the rest."
+    "--head",
+    required=True,
+    metavar="HOST:PORT",
+    help="The head's address, which is waited for up to a minute; it tells the rest.",
 )
 
 

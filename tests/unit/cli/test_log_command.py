@@ -210,6 +210,7 @@ def test_a_file_that_is_no_snapshot_is_told_as_that_and_no_disk_is_blamed(
     assert f"{file}: is no snapshot of zraft" in found.output
     assert "zraft snapshot save" in found.output
     assert "disk" not in found.output
+    assert [path.name for path in tmp_path.iterdir()] == ["backup.zip"], "no directory is made for it"
 
 
 def test_a_snapshot_that_was_copied_in_part_is_told_to_be_copied_again(server: Server) -> None:
