@@ -213,6 +213,16 @@ def test_a_file_that_is_no_snapshot_is_told_as_that_and_no_disk_is_blamed(
     assert [path.name for path in tmp_path.iterdir()] == ["backup.zip"], "no directory is made for it"
 
 
+def test_a_snapshot_of_a_format_to_come_is_left_to_its_release(server: Server) -> None:
+    path = Path(server.snapshot(2))
+    content = bytearray(path.read_bytes())
+    content[content.index(b"format") + len(b"format")] = 9
+    path.write_bytes(content)
+    found = run("snapshot", "inspect", path)
+    assert found.exit_code == 1
+    assert "snapshot of format 9, this release knows 1; use the zraft of the release that wrote it" in found.output
+
+
 def test_a_snapshot_that_was_copied_in_part_is_told_to_be_copied_again(server: Server) -> None:
     path = Path(server.snapshot(2))
     path.write_bytes(path.read_bytes()[:-100])
