@@ -49,6 +49,15 @@ def seed(request: pytest.FixtureRequest) -> int:
     return value
 
 
+@pytest.fixture(autouse=True, scope="session")
+def state_directory(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """Commands of tests, and processes that tests start, keep no notes among the developer's own, and find none there."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("XDG_STATE_HOME", str(tmp_path_factory.mktemp("state")))
+        patch.delenv("ZRAFT_KEY", raising=False)
+        yield
+
+
 class _Complaints(logging.Handler):
     """Collects asyncio's errors: tasks destroyed while pending, exceptions nobody retrieved."""
 

@@ -311,7 +311,7 @@ def test_trouble_of_the_commands_is_told_in_a_sentence(start_cluster: StartClust
 
     wrong = tmp_path / "wrong.snap"
     wrong.write_bytes(b"something else" * 100)
-    assert "do not begin as a snapshot does" in complaint("snapshot", "restore", wrong, *place)
+    assert "is no snapshot of zraft" in complaint("snapshot", "restore", wrong, *place, code=2)
     data = bytearray(file.read_bytes())
     data[-200] ^= 1
     wrong.write_bytes(data)
