@@ -17,7 +17,7 @@ def runner_factory(
     tenancy: str,
     *,
     address: Address,
-    advertise: str | None,
+    advertise: Address | None,
     key_files: tuple[Path, ...],
     insecure: bool,
     hosts: str,
@@ -26,6 +26,9 @@ def runner_factory(
     idle: bool,
 ) -> MakeRunner:
     """What makes the runner of each group. Each listens at `address`, or at a port of its own if that is 0.
+
+    Args:
+        advertise: what other groups dial; port 0 is the one that a group listens at.
 
     Raises:
         ConfigError: a key file cannot be used, or several groups are to share one port.
@@ -37,6 +40,11 @@ def runner_factory(
     if groups > 1 and address.port:
         raise ConfigError(
             f"--address: found port {address.port} for {groups} groups, expected port 0: each listens for itself"
+        )
+    if groups > 1 and advertise is not None and advertise.port:
+        raise ConfigError(
+            f"--advertise: found {advertise} for {groups} groups, expected {advertise.host} without a port: each listens "
+            f"at a port of its own"
         )
     from onyxlog.tasks.runner import RunnerSettings, runner_of
 
@@ -58,7 +66,7 @@ def source_factory(
     *,
     gossip: str,
     address: Address,
-    advertise: str | None,
+    advertise: Address | None,
     key_files: tuple[Path, ...],
     insecure: bool,
     recordings: Recordings | None = None,
@@ -83,7 +91,7 @@ def source_factory(
         )
     if address.is_wildcard and advertise is None:
         raise ConfigError(
-            f"--gossip: found --address {address}, expected --advertise HOST for others to send to"
+            f"--gossip: found --address {address}, expected --advertise HOST[:PORT] for others to send to"
         )
     keys = read_keys(key_files) if key_files else None
     return gossip_sources(

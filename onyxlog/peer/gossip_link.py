@@ -8,7 +8,7 @@ from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from typing import Any, Final, Protocol
 
-from zraft.address import Address, parse_address
+from zraft.address import Address
 
 BUFFER_BYTES: Final = 4 * 1024 * 1024
 Received = Callable[[bytes, Address], None]
@@ -69,17 +69,15 @@ class UdpLink(asyncio.DatagramProtocol):
         """A group that is gone answers so; what it misses is of no interest any more."""
 
 
-def open_udp(address: Address, advertise: str | None = None) -> OpenLink:
-    """Sockets at `address`; port 0 takes a free one for each. `advertise`: HOST or HOST:PORT that others are told."""
+def open_udp(address: Address, advertise: Address | None = None) -> OpenLink:
+    """Open sockets at `address`; port 0 takes a free one for each.
+
+    Args:
+        advertise: what others are told, if not `address`; port 0 is the one of the socket.
+    """
+    told = address if advertise is None else advertise
 
     async def opened(received: Received) -> Link:
-        told = Address(address.host, address.port)
-        if advertise is not None:
-            told = (
-                parse_address(advertise, "--advertise")
-                if ":" in advertise
-                else Address(advertise, address.port)
-            )
         loop = asyncio.get_running_loop()
         _, link = await loop.create_datagram_endpoint(
             lambda: UdpLink(received, told), local_addr=(address.host, address.port)

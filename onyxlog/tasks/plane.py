@@ -188,9 +188,12 @@ class DataPlane:
         return self._site
 
     async def listen(
-        self, address: Address, *, insecure_peers: bool = False, advertise: Site | None = None
+        self, address: Address, *, insecure_peers: bool = False, advertise: Address | None = None
     ) -> None:
-        """Accept connections of other groups; port 0: any. `advertise`: what others dial, if not this address.
+        """Accept connections of other groups; port 0: any.
+
+        Args:
+            advertise: what others dial, if not `address`; port 0 is the one that is listened at.
 
         Raises:
             ConfigError: without a key anybody who reaches the port could put segments into jobs: only loopback then,
@@ -203,7 +206,7 @@ class DataPlane:
             )
         if address.is_wildcard and advertise is None:
             raise ConfigError(
-                f"{address}: others cannot dial that; say what they can with --advertise HOST:PORT"
+                f"{address}: others cannot dial that; say what they can with --advertise HOST[:PORT]"
             )
         loop = asyncio.get_running_loop()
         try:
@@ -211,7 +214,8 @@ class DataPlane:
         except OSError as error:
             raise ConfigError(f"{address}: cannot listen for other groups: {error.strerror}") from error
         port = self._listener.sockets[0].getsockname()[1]
-        self._site = advertise or str(Address(address.host, port))
+        told = address if advertise is None else advertise
+        self._site = str(Address(told.host, told.port or port))
 
     def register(self, worker: Worker, endpoint: Endpoint) -> None:
         """Channels to this worker end here from now on, those that were opened early at once."""

@@ -43,7 +43,8 @@ log = structlog.get_logger()
 
 @frozen(kw_only=True)
 class RunnerSettings:
-    """`address`: where other groups reach this one, port 0: any. `advertise`: what they dial, if that is something else.
+    """`address`: where other groups reach this one, port 0: any. `advertise`: what they dial, if that is something else;
+    its port 0 is the one that is listened at.
 
     `keys`: the cluster's; without, only loopback unless `insecure_peers`. `threads`: users' code runs in a thread per
     virtual peer; without, in the group's event loop, where it must never block. `window`: items between two workers.
@@ -53,7 +54,7 @@ class RunnerSettings:
 
     tenancy: str = "default"
     address: Address = ANY_LOOPBACK
-    advertise: Site | None = None
+    advertise: Address | None = None
     keys: Sequence[ClusterKey] | None = None
     insecure_peers: bool = False
     hosts: str = ""

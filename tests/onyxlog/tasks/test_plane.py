@@ -246,10 +246,28 @@ def test_a_sender_waits_while_its_receiver_takes_nothing() -> None:
 @pytest.mark.parametrize("host", ["0.0.0.0", "192.0.2.1"])
 def test_without_a_key_only_loopback_is_listened_on(host: str) -> None:
     async def listen() -> None:
-        await DataPlane("t").listen(Address(host, 0), advertise="x:1")
+        await DataPlane("t").listen(Address(host, 0), advertise=Address("x", 1))
 
     with pytest.raises(ConfigError, match="--insecure-peers"):
         asyncio.run(listen())
+
+
+@pytest.mark.parametrize(
+    ("advertised", "told"), [(Address("worker", 0), "worker:{}"), (Address("::1", 7), "[::1]:7")]
+)
+def test_others_are_told_what_is_advertised_and_the_port_if_that_says_none(
+    advertised: Address, told: str
+) -> None:
+    async def listen() -> None:
+        plane = DataPlane("t", [KEY])
+        await plane.listen(Address("0.0.0.0", 0), advertise=advertised)
+        try:
+            assert plane._listener is not None
+            assert plane.site == told.format(plane._listener.sockets[0].getsockname()[1])
+        finally:
+            await plane.close()
+
+    asyncio.run(listen())
 
 
 def test_every_interface_is_no_address_that_others_can_dial() -> None:
