@@ -76,9 +76,7 @@ def counts(jobs: Path) -> Counter[str]:
     for path in sorted((jobs / "counts").iterdir()):
         for line in path.read_text().splitlines():
             row = json.loads(line)
-            (word,) = [value for value in row.values() if isinstance(value, str)]
-            (count,) = [value for value in row.values() if isinstance(value, int)]
-            found[word] = max(found[word], count)
+            found[row["group"]] = max(found[row["group"]], row["result"])
     return found
 
 
@@ -150,7 +148,7 @@ async def peers_run_a_job(project: Project) -> None:
     took_part = [
         name
         for name, container in project.running.items()
-        if name.startswith("peer") and "task" in container.log.read_text(errors="replace")
+        if name.startswith("peer") and "task starts" in container.log.read_text(errors="replace")
     ]
     assert len(took_part) == read_compose()["peer"].replicas, logs
 
