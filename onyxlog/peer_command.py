@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-import re
 import signal
 import socket
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 import click
 from attrs import evolve
@@ -27,9 +26,6 @@ if TYPE_CHECKING:
     from onyxlog.peer.fleet import Fleet
     from onyxlog.peer.recording import Recordings
     from onyxlog.peer.settings import GroupSettings
-
-_WITH_PORT: Final = re.compile(r":[^:\]]*\Z")
-"""Not the end of an IPv6 address in brackets."""
 
 
 @click.command()
@@ -70,11 +66,7 @@ _WITH_PORT: Final = re.compile(r":[^:\]]*\Z")
     metavar="HOST:PORT",
     help="Where to listen for segments of other groups; port 0: any.",
 )
-@click.option(
-    "--advertise",
-    metavar="HOST[:PORT]",
-    help="Where others reach --address, if it is not that; without PORT, at the port that is listened at.",
-)
+@click.option("--advertise", metavar="HOST[:PORT]", help="Where others reach --address, if it is not that.")
 @click.option(
     "--key", metavar="FILE", multiple=True, help="The cluster key that seals segments between groups."
 )
@@ -175,8 +167,8 @@ def peer(
     open_port = log.opener(session_timeout_s=session_timeout)
     if log.service is Service.ZOOKEEPER and join == "direct":
         raise ConfigError("--join: found direct with --service zookeeper, which has no wills; expected ring")
-    site = listening_address(address)
-    told = None if advertise is None else advertised_address(advertise)
+    site = _site(address)
+    told = None if advertise is None else _advertised(advertise)
     listen = None if metrics is None else parse_address(metrics, "--metrics")
 
     make_runner = runner_factory(
@@ -252,33 +244,16 @@ def _recordings(directory: Path | None, tenancy: str) -> Recordings | None:
         raise ConfigError(f"--record: {directory} cannot be made: {error.strerror or error}") from error
 
 
-def listening_address(text: str) -> Address:
-    """Where to listen, as --address says it; port 0 is whichever is free.
+def _advertised(text: str) -> Address:
+    """HOST or HOST:PORT that others are told; without a port, 0 stands for that of the socket."""
+    if ":" in text and not text.endswith("]"):
+        return parse_address(text, "--advertise")
+    return evolve(parse_address(f"{text}:1", "--advertise"), port=0)
 
-    Raises:
-        ConfigError: it is no address.
-    """
+
+def _site(text: str) -> Address:
+    """Where to listen; port 0 is whichever is free."""
     host, _, port = text.rpartition(":")
     if port == "0":
-        return _at_any_port(host, text, "--address")
+        return evolve(parse_address(f"{host}:1", "--address"), port=0)
     return parse_address(text, "--address")
-
-
-def advertised_address(text: str) -> Address:
-    """What others are told, as --advertise says it; port 0, where it says none, is the one that is listened at.
-
-    Raises:
-        ConfigError: it is neither a host nor an address.
-    """
-    if _WITH_PORT.search(text):
-        return parse_address(text, "--advertise")
-    return _at_any_port(text, text, "--advertise")
-
-
-def _at_any_port(host: str, found: str, knob: str) -> Address:
-    try:
-        return evolve(parse_address(f"{host}:1", knob), port=0)
-    except ConfigError as error:
-        raise ConfigError(
-            f"{knob}: found {found!r}, where {host!r} is not a host name or an address"
-        ) from error

@@ -27,9 +27,6 @@ def runner_factory(
 ) -> MakeRunner:
     """What makes the runner of each group. Each listens at `address`, or at a port of its own if that is 0.
 
-    Args:
-        advertise: what other groups dial; port 0 is the one that a group listens at.
-
     Raises:
         ConfigError: a key file cannot be used, or several groups are to share one port.
     """
@@ -91,7 +88,7 @@ def source_factory(
         )
     if address.is_wildcard and advertise is None:
         raise ConfigError(
-            f"--gossip: found --address {address}, expected --advertise HOST[:PORT] for others to send to"
+            f"--gossip: found --address {address}, expected --advertise HOST for others to send to"
         )
     keys = read_keys(key_files) if key_files else None
     return gossip_sources(

@@ -70,17 +70,12 @@ class UdpLink(asyncio.DatagramProtocol):
 
 
 def open_udp(address: Address, advertise: Address | None = None) -> OpenLink:
-    """Open sockets at `address`; port 0 takes a free one for each.
-
-    Args:
-        advertise: what others are told, if not `address`; port 0 is the one of the socket.
-    """
-    told = address if advertise is None else advertise
+    """Sockets at `address`; port 0 takes a free one for each. `advertise`: what others are told, port 0 for the socket's."""
 
     async def opened(received: Received) -> Link:
         loop = asyncio.get_running_loop()
         _, link = await loop.create_datagram_endpoint(
-            lambda: UdpLink(received, told), local_addr=(address.host, address.port)
+            lambda: UdpLink(received, advertise or address), local_addr=(address.host, address.port)
         )
         return link
 

@@ -190,10 +190,8 @@ class DataPlane:
     async def listen(
         self, address: Address, *, insecure_peers: bool = False, advertise: Address | None = None
     ) -> None:
-        """Accept connections of other groups; port 0: any.
-
-        Args:
-            advertise: what others dial, if not `address`; port 0 is the one that is listened at.
+        """Accept connections of other groups; port 0: any. `advertise`: what others dial, if not this address;
+        its port 0 is that of the socket.
 
         Raises:
             ConfigError: without a key anybody who reaches the port could put segments into jobs: only loopback then,
@@ -206,7 +204,7 @@ class DataPlane:
             )
         if address.is_wildcard and advertise is None:
             raise ConfigError(
-                f"{address}: others cannot dial that; say what they can with --advertise HOST[:PORT]"
+                f"{address}: others cannot dial that; say what they can with --advertise HOST:PORT"
             )
         loop = asyncio.get_running_loop()
         try:
@@ -214,7 +212,7 @@ class DataPlane:
         except OSError as error:
             raise ConfigError(f"{address}: cannot listen for other groups: {error.strerror}") from error
         port = self._listener.sockets[0].getsockname()[1]
-        told = address if advertise is None else advertise
+        told = advertise or address
         self._site = str(Address(told.host, told.port or port))
 
     def register(self, worker: Worker, endpoint: Endpoint) -> None:

@@ -43,8 +43,7 @@ log = structlog.get_logger()
 
 @frozen(kw_only=True)
 class RunnerSettings:
-    """`address`: where other groups reach this one, port 0: any. `advertise`: what they dial, if that is something else;
-    its port 0 is the one that is listened at.
+    """`address`: where other groups reach this one, port 0: any. `advertise`: what they dial, if that is something else.
 
     `keys`: the cluster's; without, only loopback unless `insecure_peers`. `threads`: users' code runs in a thread per
     virtual peer; without, in the group's event loop, where it must never block. `window`: items between two workers.
