@@ -3,11 +3,18 @@
 from __future__ import annotations
 
 import logging
+import os
 import random
+import sys
 from collections.abc import Iterator
 
 import pytest
 import structlog
+
+# Without byte code on disk, every server that a test starts compiles its three hundred modules
+# again, which doubles its start, and every worker of a run compiles all tests.
+os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+sys.dont_write_bytecode = False
 
 _PLAIN = structlog.dev.ConsoleRenderer(colors=False, exception_formatter=structlog.dev.plain_traceback)
 

@@ -126,6 +126,7 @@ def test_a_job_that_waits_is_shown_with_what_it_waits_for() -> None:
         (["peer", "--advertise", "fd00::7"], 2, "(an IPv6 address goes in brackets)"),
         (["peer", "--address", "nowhere"], 2, "--address: found 'nowhere'"),
         (["peer", "--groups", "2", "--address", "127.0.0.1:4000"], 2, "expected port 0"),
+        (["peer", "--groups", "2", "--advertise", "zk1:4000"], 2, "expected zk1 without a port"),
         (["peer", "--service", "zookeeper"], 2, "--join: found direct"),
         (["peer", "--key", "/nowhere/key"], 2, "cannot open the key file"),
         (["status", "--tenancy", "a/b"], 2, "tenancy"),
