@@ -13,6 +13,7 @@ from collections import deque
 from typing import TYPE_CHECKING, Any, Final
 
 from zraft.errors import Code, MarshallingError
+from zraft.messagepack import Decoder, RefusedMapError
 from zraft.server.authentication import meets, proved_ids
 from zraft.server.client_connection import BACKLOG_BYTES_MAX, SUBMIT_BYTES_MAX, ClientConnection, Phase
 from zraft.server.native_members import change_of
@@ -32,7 +33,7 @@ from zraft.tree.txn import CLOSE_SESSION, MEMBERS, ONCE, TOPICS, Command
 from zraft.wire import native_answers as answers
 from zraft.wire import native_requests as requests
 from zraft.wire.connect import ConnectRequest
-from zraft.wire.native_framing import NativeFramingError, NativeReader, map_decoder
+from zraft.wire.native_framing import NativeFramingError, NativeReader
 from zraft.wire.native_topic_answers import encode_topic_outcome
 from zraft.wire.requests import Auth
 
@@ -54,7 +55,6 @@ class NativeConnection(ClientConnection):
 
     __slots__ = (
         "_decoder",
-        "_fed",
         "_hello_id",
         "_is_let_in",
         "_reader",
@@ -70,9 +70,8 @@ class NativeConnection(ClientConnection):
     def __init__(self, clients: Clients, address: str, ids: Ids, message_bytes_max: int) -> None:
         super().__init__(clients, address, ids)
         self._reader = NativeReader(message_bytes_max)
-        self._decoder: Any = None
+        self._decoder: Decoder | None = None
         """Holds what is complete and not looked at yet; None while that is nothing."""
-        self._fed = 0
         self._reads = PendingReads(self)
         self._subscriptions = Subscriptions(self)
         self._hello_id = 0
@@ -139,7 +138,7 @@ class NativeConnection(ClientConnection):
 
     @property
     def _undecoded(self) -> int:
-        return 0 if self._decoder is None else self._fed - self._decoder.tell()
+        return 0 if self._decoder is None else self._decoder.left
 
     @property
     def wants_read(self) -> bool:
@@ -159,11 +158,10 @@ class NativeConnection(ClientConnection):
             return
         self._count(self._reader.count, len(data))
         idle = self._decoder is None
-        if idle:
-            self._decoder = map_decoder()
-            self._fed = 0
-        self._decoder.feed(complete)
-        self._fed += len(complete)
+        if self._decoder is None:
+            self._decoder = Decoder(complete, hashes=False)
+        else:
+            self._decoder.add(complete)
         if idle and self.phase is not Phase.ATTACHING and not self._clients.full and not self._reads.ready:
             self._take()
         else:
@@ -180,23 +178,38 @@ class NativeConnection(ClientConnection):
         """Handle what is complete, in order. The hot path: one call for all that one read of the socket brought."""
         clients = self._clients
         decoder = self._decoder
+        assert decoder is not None, "there is something to handle"
+        values = decoder.values
         queue = self.queue
         room = min(clients.room, OUTSTANDING_MAX - self.outstanding)
         commands: list[Command] = []
         reads: list[requests.Read] = []
         size = taken = 0
-        before = decoder.tell()
+        before = values.tell()
         while taken < room and not self.ending and not self.closing and self.phase is not Phase.ATTACHING:
             try:
-                message = next(decoder)
+                message = next(values)
             except StopIteration:
+                if decoder.go_on():
+                    values = decoder.values
+                    before = 0
+                    continue
                 self._decoder = None
                 break
+            except RefusedMapError as error:
+                taken += 1
+                before = values.tell()
+                self._malformed(error.value, str(error))
+                continue
             except (ValueError, TypeError) as error:
+                if decoder.look_closer(before):
+                    values = decoder.values
+                    before = 0
+                    continue
                 self._break_off(f"a message that Python cannot hold: {error}")
                 break
             taken += 1
-            after = decoder.tell()
+            after = values.tell()
             weight, before = after - before, after
             try:
                 request = self._decode(message)

@@ -20,7 +20,8 @@ from urllib.parse import quote, unquote_to_bytes
 
 import msgpack
 
-from zraft.errors import MarshallingError
+from zraft.errors import MarshallingError, ProtocolError
+from zraft.messagepack import READER_LEVELS_MAX, shown, unpack
 
 DICTIONARIES: Final = "/zraft/dictionaries"
 DEFAULT: Final = "default"
@@ -32,7 +33,7 @@ ENTRY_NAME_BYTES_MAX: Final = 200
 
 KEY_DEPTH_MAX: Final = 32
 VALUE_DEPTH_MAX: Final = 512
-_AS_DEEP: Final = b"\x91" * (1_024 - VALUE_DEPTH_MAX)  # MessagePack's readers in Python stop at 1,024
+_AS_DEEP: Final = b"\x91" * (READER_LEVELS_MAX - VALUE_DEPTH_MAX)
 INT_MIN: Final = -(2**63)
 INT_MAX: Final = 2**64 - 1
 PAIR: Final = b"\x92"
@@ -119,12 +120,25 @@ def normalised(key: Any, depth: int = 0) -> Any:
         case tuple() | list():
             if depth >= KEY_DEPTH_MAX:
                 raise MarshallingError(f"a key nested deeper than {KEY_DEPTH_MAX} levels")
-            return tuple([normalised(part, depth + 1) for part in key])
+            # Most parts stay as they are, and a key of a megabyte has a million of them; `pack` checks the integers.
+            return tuple(
+                [
+                    part
+                    if part.__class__ in _AS_THEY_ARE
+                    else int(part)
+                    if part.__class__ is bool
+                    else normalised(part, depth + 1)
+                    for part in key
+                ]
+            )
         case msgpack.Timestamp():
             return key
     raise MarshallingError(
-        f"a key of type {type(key).__name__}, expected nil, a boolean, a number, str, bin, a timestamp or an array of these"
+        f"a key that is {shown(key)}, expected nil, a boolean, a number, str, bin, a timestamp or an array of these"
     )
+
+
+_AS_THEY_ARE: Final = frozenset((str, bytes, int, type(None)))
 
 
 def entry_name(key: Any) -> str:
@@ -133,11 +147,15 @@ def entry_name(key: Any) -> str:
         name = _TEXT + _quoted(key)
         return name if len(name) <= ENTRY_NAME_BYTES_MAX else _hashed(pack(key))
     key = normalised(key)
-    if key.__class__ is int:
-        return f"{_INT}{key}"
-    packed = pack(key)
-    name = _PACKED + base64.urlsafe_b64encode(packed).rstrip(b"=").decode()
-    return name if len(name) <= ENTRY_NAME_BYTES_MAX else _hashed(packed)
+    return f"{_INT}{key}" if key.__class__ is int else _name_of(pack(key))
+
+
+def _name_of(packed: bytes) -> str:
+    if len(packed) < ENTRY_NAME_BYTES_MAX:
+        name = _PACKED + base64.urlsafe_b64encode(packed).rstrip(b"=").decode()
+        if len(name) <= ENTRY_NAME_BYTES_MAX:
+            return name
+    return _hashed(packed)
 
 
 def _hashed(packed: bytes) -> str:
@@ -149,9 +167,17 @@ def entry_path(dictionary: str, key: Any) -> str:
     return f"{directory_of(dictionary)}/{entry_name(key)}"
 
 
-def entry_head(key: Any) -> bytes:
-    """What the data of a key's znode begins with; the value follows, packed."""
-    return PAIR + pack(key if key.__class__ is str else normalised(key))
+def entry_of(key: Any) -> tuple[str, bytes]:
+    """The name of a key's znode, and what its data begins with; the value follows, packed.
+
+    Raises:
+        MarshallingError: see `normalised`.
+    """
+    if key.__class__ is str:
+        return entry_name(key), PAIR + pack(key)
+    key = normalised(key)
+    packed = pack(key)
+    return f"{_INT}{key}" if key.__class__ is int else _name_of(packed), PAIR + packed
 
 
 def packed_key_of(name: str) -> bytes | None:
@@ -214,7 +240,7 @@ def decode_entry(data: bytes) -> tuple[Any, Any]:
     if split_entry(data) is None:
         raise MarshallingError(f"{len(data)} bytes that are not the entry of a dictionary")
     try:
-        key, value = msgpack.unpackb(data, use_list=False, strict_map_key=False)
-    except (ValueError, TypeError) as error:
+        key, value = unpack(data, any_keys=True, levels=READER_LEVELS_MAX)
+    except ProtocolError as error:
         raise MarshallingError(f"an entry that Python cannot hold: {error}") from error
     return key, value

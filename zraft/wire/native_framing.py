@@ -26,11 +26,6 @@ class NativeFramingError(ProtocolError):
     """The stream cannot be followed from here on; say so and close."""
 
 
-def map_decoder() -> Any:
-    """A msgpack.Unpacker for whole messages: arrays are tuples, keys may be anything hashable."""
-    return msgpack.Unpacker(use_list=False, strict_map_key=False, read_size=256, max_buffer_size=0)
-
-
 class NativeReader:
     """Feed it what the socket gave; it returns the bytes of the messages that are complete.
 

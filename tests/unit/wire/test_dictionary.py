@@ -19,8 +19,8 @@ from zraft.wire.dictionary import (
     are_entries,
     decode_entry,
     directory_of,
-    entry_head,
     entry_name,
+    entry_of,
     entry_path,
     normalised,
     pack,
@@ -84,13 +84,13 @@ def test_every_key_has_a_valid_znode_and_is_read_back_from_its_name_or_data(key:
         assert packed_key_of(name) == packed
     else:
         assert packed_key_of(name) is None
-    assert entry_head(key) == b"\x92" + packed
+    assert entry_of(key) == (name, b"\x92" + packed)
     assert msgpack.unpackb(packed, use_list=False, strict_map_key=False) == key
 
 
 @given(keys, values)
 def test_an_entry_is_split_and_decoded_into_what_it_was_made_of(key: Any, value: Any) -> None:
-    data = entry_head(key) + pack(value)
+    data = entry_of(key)[1] + pack(value)
     assert split_entry(data) == (pack(normalised(key)), pack(value))
     assert decode_entry(data)[0] == key
     assert are_entries([data, data])

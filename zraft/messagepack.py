@@ -1,0 +1,356 @@
+"""Reads MessagePack that somebody else wrote: what it costs follows from its length, whatever stands in it.
+
+MessagePack's own reader does what the bytes say, and three things that they can say cost more than they are long:
+
+- Keys of maps that hash alike. A dict looks at each of them for each further one, so that a megabyte takes a minute.
+  Python randomises the hashes of text and bytes; those of numbers, and of arrays and timestamps of numbers, can be
+  computed by anybody (`hash(-1) == hash(-2)`). So maps with such keys are read as pairs before anything is hashed.
+- Lengths of what does not follow. Ten kilobytes of headers promise arrays for which eighty megabytes are set aside. So
+  bytes are walked, which keeps nothing, before anything is built.
+- Depth. A function that calls itself for each level, such as `repr`, ends at Python's limit, with an error that nobody
+  expects.
+
+Maps whose keys are text or bytes, as nearly all are, are read by MessagePack's reader alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any, Final
+
+import msgpack
+
+from zraft.errors import ProtocolError
+
+COUNTED_KEYS_MAX: Final = 256
+"""Keys of one request that are arrays, timestamps or extensions; the keys of one map that anybody reads unchecked."""
+
+PROBES_MAX: Final = 32
+"""Places of a dict that each key may look at before it finds its own, on average. Random ones look at one, and regular ones
+that occur, such as multiples of a large power of two, at up to twenty."""
+
+LEVELS_MAX: Final = 256
+"""Arrays and maps in one another that `unpack` reads: functions that call themselves have room for three calls a level."""
+
+SHORT_BYTES: Final = 256
+"""What is shorter can promise or nest little, and is not walked."""
+
+SHOWN_CHARACTERS_MAX: Final = 100
+"""Of a value in an error: whoever wrote it knows it."""
+
+READER_LEVELS_MAX: Final = 1_024
+"""What MessagePack's readers in Python can read."""
+
+_TABLE_SIZE_MIN: Final = 8
+
+
+class RefusedMapError(ProtocolError):
+    """A value that was read to its end holds a map that is refused, which the message describes.
+
+    `value` is the whole, the refused map without its odd keys: it tells whom to answer.
+    """
+
+    def __init__(self, why: str, value: Any) -> None:
+        super().__init__(why)
+        self.value = value
+
+
+class UnhashedMap(dict[Any, Any]):
+    """A map none of whose keys was hashed: it can be counted and packed again, pair by pair, and nothing else."""
+
+    __slots__ = ("_pairs",)
+
+    def __init__(self, pairs: list[tuple[Any, Any]]) -> None:
+        super().__init__()
+        self._pairs = pairs
+
+    def __len__(self) -> int:
+        return len(self._pairs)
+
+    def items(self) -> Any:
+        """The pairs as they came; of two with one key, whoever hashes them takes the last."""
+        return self._pairs
+
+
+# -- one value
+
+
+def unpack(data: bytes, *, lists: bool = False, any_keys: bool = False, levels: int = LEVELS_MAX) -> Any:
+    """The one value that the bytes are.
+
+    Args:
+        data: all bytes of the value, and no others.
+        lists: arrays become lists, and not tuples.
+        any_keys: maps may have keys that are no text and no bytes.
+        levels: how deep arrays and maps may be in one another, at most 1,024; what is shorter than `SHORT_BYTES` always
+            passes.
+
+    Raises:
+        ProtocolError: they are no value, or one that is refused; says what was found.
+    """
+    if len(data) >= SHORT_BYTES:
+        _walk(data, levels)
+    try:
+        return msgpack.unpackb(data, use_list=lists, ext_hook=_extension)
+    except (ValueError, TypeError, msgpack.UnpackException) as error:
+        if not any_keys or isinstance(error, msgpack.UnpackException):
+            raise ProtocolError(f"{len(data)} bytes that are not MessagePack: {_why(error)}") from error
+    maps = _Maps(hashes=True)
+    try:
+        value = msgpack.unpackb(
+            data, use_list=lists, strict_map_key=False, ext_hook=_extension, object_pairs_hook=maps
+        )
+    except (ValueError, TypeError, msgpack.UnpackException) as error:
+        raise ProtocolError(f"{len(data)} bytes that are not MessagePack: {_why(error)}") from error
+    if maps.refused is not None:
+        raise RefusedMapError(maps.refused, value)
+    return value
+
+
+def _walk(data: bytes, levels: int) -> None:
+    walker = msgpack.Unpacker(read_size=SHORT_BYTES, max_buffer_size=0)
+    outside = b"\x91" * (READER_LEVELS_MAX - levels)  # arrays of one, which take the levels that nothing may use
+    walker.feed(outside)
+    walker.feed(data)
+    try:
+        walker.skip()
+    except msgpack.OutOfData:
+        raise ProtocolError(f"{len(data)} bytes of a longer value of MessagePack") from None
+    except msgpack.StackError:
+        raise ProtocolError(f"a value nested deeper than {levels} levels") from None
+    except ValueError as error:
+        raise ProtocolError(f"{len(data)} bytes that are not MessagePack: {_why(error)}") from error
+    if (further := len(outside) + len(data) - walker.tell()) > 0:
+        raise ProtocolError(f"a value of MessagePack and {further} further bytes")
+
+
+def _why(error: Exception) -> str:
+    return str(error)[:SHOWN_CHARACTERS_MAX] or type(error).__name__
+
+
+def _extension(code: int, data: bytes) -> Any:
+    # Not by calling the class, which checks what a reader knows, and takes three times as long.
+    return tuple.__new__(msgpack.ExtType, (code, data))
+
+
+# -- a stream of values
+
+
+class Decoder:
+    """Reads complete values one after the other; arrays become tuples.
+
+    Call `next` on `values`. If that raises `StopIteration`, `go_on` tells whether more was added, and if it raises a
+    `ValueError` or `TypeError`, `look_closer` whether the value can be read in another way; both may replace `values`. A
+    `RefusedMapError` is about one value, which is over: go on.
+
+    Args:
+        block: whole values.
+        hashes: maps become dicts, and those are refused whose keys are made to hash alike. If not, no key is hashed but
+            text and bytes: other maps are `UnhashedMap`, and a value is refused if more than `COUNTED_KEYS_MAX` of its keys
+            are arrays, timestamps or extensions.
+
+    Attributes:
+        values: an iterator; its `tell` gives the bytes of the block that are read.
+    """
+
+    __slots__ = ("_block", "_hashes", "_later", "values")
+
+    def __init__(self, block: bytes, *, hashes: bool) -> None:
+        self._block = block
+        self._hashes = hashes
+        self._later: list[bytes] = []
+        self.values: Any = _values_of(block)
+
+    @property
+    def left(self) -> int:
+        """Bytes that are not read yet."""
+        return len(self._block) - int(self.values.tell()) + sum(map(len, self._later))
+
+    def add(self, block: bytes) -> None:
+        """Take further whole values."""
+        self._later.append(block)
+
+    def go_on(self) -> bool:
+        """The block is used up: take what was added to it; False if that is nothing."""
+        if not self._later:
+            return False
+        self._block = b"".join(self._later)
+        self._later.clear()
+        self.values = _values_of(self._block)
+        return True
+
+    def look_closer(self, start: int) -> bool:
+        """The value at `start` of the block cannot be read as others are: read pairs; False if that was done already."""
+        if type(self.values) is _PairsReader:
+            return False
+        self._block = self._block[start:]
+        self.values = _PairsReader(self._block, hashes=self._hashes)
+        return True
+
+
+def _values_of(block: bytes) -> Any:
+    values = msgpack.Unpacker(use_list=False, read_size=256, max_buffer_size=0, ext_hook=_extension)
+    values.feed(block)
+    return values
+
+
+class _PairsReader:
+    """Values whose maps may have any keys. Slower: a call per map, and one per value."""
+
+    __slots__ = ("_maps", "_unpacker", "tell")
+
+    def __init__(self, block: bytes, *, hashes: bool) -> None:
+        self._maps = _Maps(hashes=hashes)
+        self._unpacker = msgpack.Unpacker(
+            use_list=False,
+            strict_map_key=False,
+            read_size=256,
+            max_buffer_size=0,
+            ext_hook=_extension,
+            object_pairs_hook=self._maps,
+        )
+        self._unpacker.feed(block)
+        self.tell = self._unpacker.tell
+
+    def __iter__(self) -> Iterator[Any]:
+        return self
+
+    def __next__(self) -> Any:
+        maps = self._maps
+        maps.counted = 0
+        maps.refused = None
+        value = next(self._unpacker)
+        if maps.refused is not None:
+            raise RefusedMapError(maps.refused, value)
+        if type(value) is UnhashedMap:
+            strange = next(key for key, _ in value.items() if type(key) is not str)
+            raise RefusedMapError(f"a field whose name is {shown(strange)}, expected text", _named(value.items()))
+        return value
+
+
+class _Maps:
+    """Makes the maps of one value of their pairs, innermost first."""
+
+    __slots__ = ("_hashes", "counted", "refused")
+
+    def __init__(self, *, hashes: bool) -> None:
+        self._hashes = hashes
+        self.counted = 0
+        """Keys so far that are arrays, timestamps or extensions."""
+        self.refused: str | None = None
+        """Why the value is refused."""
+
+    def __call__(self, pairs: list[tuple[Any, Any]]) -> dict[Any, Any]:
+        further = counted = 0
+        for key, _ in pairs:
+            kind = key.__class__
+            if kind is not str and kind is not bytes:
+                further += 1
+                if kind not in _PLAIN_KEYS:
+                    counted += 1
+        if not further:
+            return dict(pairs)
+        if counted:
+            self.counted += counted
+            for key, _ in pairs:
+                if not _is_key(key):
+                    self.refused = f"a map that Python cannot hold: a key that is, or holds, a map or a list: {shown(key)}"
+                    return _named(pairs)
+        if not self._hashes:
+            if self.counted > COUNTED_KEYS_MAX:
+                self.refused = (
+                    f"maps with more than {COUNTED_KEYS_MAX} keys that are arrays, timestamps or extensions: use text, "
+                    "bytes or numbers as keys, or several requests"
+                )
+                return _named(pairs)
+            return UnhashedMap(pairs)
+        if further > COUNTED_KEYS_MAX and is_crowded([key for key, _ in pairs]):
+            self.refused = f"a map of {len(pairs)} whose keys are made to hash alike"
+            return _named(pairs)
+        return dict(pairs)
+
+
+def _named(pairs: Iterable[tuple[Any, Any]]) -> dict[Any, Any]:
+    """What can be said of a map that is refused: its fields with names, such as the id of a message."""
+    return {key: item for key, item in pairs if key.__class__ is str}
+
+
+_PLAIN_KEYS: Final = frozenset((str, bytes, int, float, bool, type(None)))
+
+
+def _is_key(key: Any) -> bool:
+    """Whether it can be hashed, which is not tried: that takes long for a key that is large."""
+    left = [key]
+    while left:
+        one = left.pop()
+        if isinstance(one, (dict, list)):
+            return False
+        if one.__class__ is tuple:
+            left += one
+    return True
+
+
+# -- keys
+
+
+def dict_of(pairs: Iterable[tuple[Any, Any]], what: str) -> dict[Any, Any]:
+    """A dict of keys that others chose; `what` names it in the error.
+
+    Raises:
+        ProtocolError: they are made to hash alike.
+    """
+    held = list(pairs)
+    if sum(key.__class__ is not str for key, _ in held) > COUNTED_KEYS_MAX and is_crowded(
+        [key for key, _ in held]
+    ):
+        raise ProtocolError(f"{what} has {len(held)} keys that are made to hash alike")
+    return dict(held)
+
+
+def is_crowded(keys: Sequence[Any]) -> bool:
+    """Whether a dict would take long to hold these keys: each looks at more than `PROBES_MAX` places, on average.
+
+    Walks through the places as CPython does (Objects/dictobject.c, "lookdict"): a table is twice as large as the one
+    before it and takes keys for two thirds of its places; a key goes on from place to place by all bits of its hash,
+    five at a time.
+    """
+    hashes = [hash(key) for key in keys]
+    size = _TABLE_SIZE_MIN
+    while True:
+        held = hashes[: size * 2 // 3]
+        if len(held) > COUNTED_KEYS_MAX and _is_slow(held, size):
+            return True
+        if len(held) == len(hashes):
+            return False
+        size *= 2
+
+
+def _is_slow(hashes: list[int], size: int) -> bool:
+    mask = size - 1
+    taken = bytearray(size)
+    left = PROBES_MAX * len(hashes)
+    for one in hashes:
+        place = one & mask
+        if taken[place]:
+            rest = one & 0xFFFF_FFFF_FFFF_FFFF
+            while taken[place]:
+                left -= 1
+                rest >>= 5
+                place = (place * 5 + rest + 1) & mask
+            if left < 0:
+                return True
+        taken[place] = 1
+    return False
+
+
+# -- errors
+
+
+def shown(value: Any) -> str:
+    """What was found, for an error: short, and quickly made, whatever it is."""
+    if isinstance(value, bytes):
+        return f"{len(value)} bytes"
+    if isinstance(value, (tuple, list, dict)):
+        return f"{'a map' if isinstance(value, dict) else 'an array'} of {len(value)}"
+    found = ascii(value[:SHOWN_CHARACTERS_MAX]) if isinstance(value, str) else repr(value)
+    return found if len(found) <= SHOWN_CHARACTERS_MAX else found[:SHOWN_CHARACTERS_MAX] + "…"
