@@ -22,8 +22,8 @@ def alike(count: int) -> list[tuple[int, ...]]:
 def crowding(bits: int) -> list[int]:
     """Integers that fill two thirds of a dict's table of 2^bits places; half of them go past nearly all others.
 
-    The first half take, at their first look, places that lie behind one another on the way that a dict goes when no bits of a
-    hash are left. All others look at nothing but these places, and get onto that way near its beginning.
+    The first half take, at their first look, places that lie behind one another on the way that a dict goes when no bits
+    of a hash are left. All others look at nothing but these places, and get onto that way near its beginning.
     """
     size = 1 << bits
     mask = size - 1

@@ -16,11 +16,13 @@ Maps whose keys are text or bytes, as nearly all are, are read by MessagePack's 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 import msgpack
 
 from zraft.errors import ProtocolError
+
+T = TypeVar("T")
 
 COUNTED_KEYS_MAX: Final = 256
 """Keys of one request that are arrays, timestamps or extensions; the keys of one map that anybody reads unchecked."""
@@ -109,7 +111,9 @@ def unpack(data: bytes, *, lists: bool = False, any_keys: bool = False, levels: 
 
 def _walk(data: bytes, levels: int) -> None:
     walker = msgpack.Unpacker(read_size=SHORT_BYTES, max_buffer_size=0)
-    outside = b"\x91" * (READER_LEVELS_MAX - levels)  # arrays of one, which take the levels that nothing may use
+    outside = b"\x91" * (
+        READER_LEVELS_MAX - levels
+    )  # arrays of one, which take the levels that nothing may use
     walker.feed(outside)
     walker.feed(data)
     try:
@@ -137,79 +141,101 @@ def _extension(code: int, data: bytes) -> Any:
 
 
 class Decoder:
-    """Reads complete values one after the other; arrays become tuples.
+    """Reads values one after the other, however they come in pieces; arrays become tuples.
 
-    Call `next` on `values`. If that raises `StopIteration`, `go_on` tells whether more was added, and if it raises a
-    `ValueError` or `TypeError`, `look_closer` whether the value can be read in another way; both may replace `values`. A
-    `RefusedMapError` is about one value, which is over: go on.
+    Call `next` on `values`; it raises `StopIteration` when nothing whole is left. If it raises a `ValueError` or
+    `TypeError`, `look_closer` tells whether the value can be read in another way. A `RefusedMapError` is about one value,
+    which is over: go on.
 
     Args:
-        block: whole values.
         hashes: maps become dicts, and those are refused whose keys are made to hash alike. If not, no key is hashed but
             text and bytes: other maps are `UnhashedMap`, and a value is refused if more than `COUNTED_KEYS_MAX` of its keys
             are arrays, timestamps or extensions.
+        bytes_max: the longest value; 0 if whoever feeds has seen to it.
 
     Attributes:
-        values: an iterator; its `tell` gives the bytes of the block that are read.
+        values: an iterator; its `tell` says where the next value begins, in bytes from where `values` began.
     """
 
-    __slots__ = ("_block", "_hashes", "_later", "values")
+    __slots__ = ("_bytes_max", "_fed", "_hashes", "_held", "_start", "values")
 
-    def __init__(self, block: bytes, *, hashes: bool) -> None:
-        self._block = block
+    def __init__(self, *, hashes: bool, bytes_max: int = 0) -> None:
         self._hashes = hashes
-        self._later: list[bytes] = []
-        self.values: Any = _values_of(block)
+        self._bytes_max = bytes_max
+        self._held: bytes | bytearray = b""
+        self._start = self._fed = 0
+        self.values: Any = _fast_values(bytes_max)
 
     @property
     def left(self) -> int:
-        """Bytes that are not read yet."""
-        return len(self._block) - int(self.values.tell()) + sum(map(len, self._later))
+        """Bytes that are not read yet; they are held twice."""
+        return self._fed - int(self.values.tell())
 
-    def add(self, block: bytes) -> None:
-        """Take further whole values."""
-        self._later.append(block)
+    def feed(self, data: bytes) -> None:
+        """Take the next bytes.
 
-    def go_on(self) -> bool:
-        """The block is used up: take what was added to it; False if that is nothing."""
-        if not self._later:
-            return False
-        self._block = b"".join(self._later)
-        self._later.clear()
-        self.values = _values_of(self._block)
-        return True
+        Raises:
+            msgpack.BufferFull: a value is longer than `bytes_max`.
+        """
+        self.values.feed(data)
+        self._fed += len(data)
+        if not self._held:
+            self._held = data
+        elif isinstance(self._held, bytearray):
+            self._held += data
+        else:
+            self._held = bytearray(self._held + data)
+
+    def forget(self, end: int) -> int:
+        """The values in front of `end` were read; where the next one begins in what `values` is then."""
+        if end == self._fed:
+            self._held = b""
+            self._start = end
+            if type(self.values) is _PairsReader:
+                # The next values may be ordinary again.
+                self.values = _fast_values(self._bytes_max)
+                self._start = self._fed = 0
+                return 0
+        elif 2 * (end - self._start) > len(self._held):
+            self._held = self._held[end - self._start :]
+            self._start = end
+        return end
 
     def look_closer(self, start: int) -> bool:
-        """The value at `start` of the block cannot be read as others are: read pairs; False if that was done already."""
+        """The value at `start` cannot be read as nearly all can: read pairs from there on; False if that was done before.
+
+        `values` is another iterator then, at the beginning of this value.
+        """
         if type(self.values) is _PairsReader:
             return False
-        self._block = self._block[start:]
-        self.values = _PairsReader(self._block, hashes=self._hashes)
+        self._held = bytes(self._held[start - self._start :])
+        self._start = 0
+        self._fed = len(self._held)
+        self.values = _PairsReader(hashes=self._hashes, bytes_max=self._bytes_max)
+        self.values.feed(self._held)
         return True
 
 
-def _values_of(block: bytes) -> Any:
-    values = msgpack.Unpacker(use_list=False, read_size=256, max_buffer_size=0, ext_hook=_extension)
-    values.feed(block)
-    return values
+def _fast_values(bytes_max: int) -> Any:
+    return msgpack.Unpacker(use_list=False, read_size=256, max_buffer_size=bytes_max, ext_hook=_extension)
 
 
 class _PairsReader:
     """Values whose maps may have any keys. Slower: a call per map, and one per value."""
 
-    __slots__ = ("_maps", "_unpacker", "tell")
+    __slots__ = ("_maps", "_unpacker", "feed", "tell")
 
-    def __init__(self, block: bytes, *, hashes: bool) -> None:
+    def __init__(self, *, hashes: bool, bytes_max: int) -> None:
         self._maps = _Maps(hashes=hashes)
         self._unpacker = msgpack.Unpacker(
             use_list=False,
             strict_map_key=False,
             read_size=256,
-            max_buffer_size=0,
+            max_buffer_size=bytes_max,
             ext_hook=_extension,
             object_pairs_hook=self._maps,
         )
-        self._unpacker.feed(block)
+        self.feed = self._unpacker.feed
         self.tell = self._unpacker.tell
 
     def __iter__(self) -> Iterator[Any]:
@@ -217,14 +243,15 @@ class _PairsReader:
 
     def __next__(self) -> Any:
         maps = self._maps
-        maps.counted = 0
-        maps.refused = None
-        value = next(self._unpacker)
-        if maps.refused is not None:
-            raise RefusedMapError(maps.refused, value)
+        value = next(self._unpacker)  # if it is not whole yet, what is known of it stays
+        refused, maps.refused, maps.counted = maps.refused, None, 0
+        if refused is not None:
+            raise RefusedMapError(refused, value)
         if type(value) is UnhashedMap:
             strange = next(key for key, _ in value.items() if type(key) is not str)
-            raise RefusedMapError(f"a field whose name is {shown(strange)}, expected text", _named(value.items()))
+            raise RefusedMapError(
+                f"a field whose name is {shown(strange)}, expected text", _named(value.items())
+            )
         return value
 
 
@@ -293,17 +320,20 @@ def _is_key(key: Any) -> bool:
 # -- keys
 
 
-def dict_of(pairs: Iterable[tuple[Any, Any]], what: str) -> dict[Any, Any]:
-    """A dict of keys that others chose; `what` names it in the error.
+def dict_of(pairs: Iterable[tuple[Any, T]]) -> dict[Any, T]:
+    """A dict of keys that others chose.
 
     Raises:
-        ProtocolError: they are made to hash alike.
+        ProtocolError: they are made to hash alike, or one of them is, or holds, a map or a list.
     """
     held = list(pairs)
-    if sum(key.__class__ is not str for key, _ in held) > COUNTED_KEYS_MAX and is_crowded(
-        [key for key, _ in held]
-    ):
-        raise ProtocolError(f"{what} has {len(held)} keys that are made to hash alike")
+    keys = [key for key, _ in held]
+    odd = [key for key in keys if key.__class__ not in _PLAIN_KEYS]
+    for key in odd:
+        if not _is_key(key):
+            raise ProtocolError(f"a key that is, or holds, a map or a list: {shown(key)}")
+    if sum(key.__class__ is not str for key in keys) > COUNTED_KEYS_MAX and is_crowded(keys):
+        raise ProtocolError(f"{len(keys)} keys that are made to hash alike")
     return dict(held)
 
 

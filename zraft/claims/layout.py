@@ -53,7 +53,9 @@ def built(cls: type[T], values: object) -> T:
     """
     shape = fields(cls)  # type: ignore[arg-type]
     if not isinstance(values, tuple | list) or len(values) != len(shape):
-        raise ProtocolError(f"{cls.__name__}: expected an array of {len(shape)} fields, found {shown(values)}")
+        raise ProtocolError(
+            f"{cls.__name__}: expected an array of {len(shape)} fields, found {shown(values)}"
+        )
     found = []
     for field, value in zip(shape, values, strict=True):
         try:

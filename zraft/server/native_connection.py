@@ -159,9 +159,10 @@ class NativeConnection(ClientConnection):
         self._count(self._reader.count, len(data))
         idle = self._decoder is None
         if self._decoder is None:
-            self._decoder = Decoder(complete, hashes=False)
+            self._decoder = Decoder(hashes=False)
         else:
-            self._decoder.add(complete)
+            self._decoder.forget(self._decoder.values.tell())
+        self._decoder.feed(complete)
         if idle and self.phase is not Phase.ATTACHING and not self._clients.full and not self._reads.ready:
             self._take()
         else:
@@ -190,10 +191,6 @@ class NativeConnection(ClientConnection):
             try:
                 message = next(values)
             except StopIteration:
-                if decoder.go_on():
-                    values = decoder.values
-                    before = 0
-                    continue
                 self._decoder = None
                 break
             except RefusedMapError as error:
