@@ -10,7 +10,7 @@ import pytest
 
 from tests.packaging.modules import ROOTS, imported, names_used_of, sources
 
-SHARED: Final = ("zraft.errors", "zraft.frozen", "zraft.ids", "zraft.__version__")
+SHARED: Final = ("zraft.errors", "zraft.frozen", "zraft.ids", "zraft.messagepack", "zraft.__version__")
 STATE: Final = ("zraft.raft", "zraft.tree")
 EDGES: Final = ("zraft.wire", "zraft.storage", "zraft.transport")
 SETTINGS: Final = ("zraft.address", "zraft.config", "zraft.config_fields", "zraft.topic_config")
@@ -21,6 +21,7 @@ ALLOWED: Final[dict[str, tuple[str, ...]]] = {
     "zraft.errors": (),
     "zraft.frozen": (),
     "zraft.ids": (),
+    "zraft.messagepack": ("zraft.errors",),
     "zraft.raft": SHARED,
     # group 0's share of topics is part of its state
     "zraft.tree": (
@@ -156,7 +157,7 @@ ALLOWED: Final[dict[str, tuple[str, ...]]] = {
     "onyxlog.errors": SHARED,
     "onyxlog.ids": (),
     "onyxlog.scheduling": ("onyxlog.ids", "onyxlog.errors"),
-    "onyxlog.replica": ("onyxlog.ids", "onyxlog.errors", "onyxlog.scheduling"),
+    "onyxlog.replica": ("onyxlog.ids", "onyxlog.errors", "onyxlog.scheduling", "zraft.messagepack"),
     "onyxlog.gossip": (*SHARED, "onyxlog.ids", "onyxlog.errors", "onyxlog.replica.pool"),
     "onyxlog.jobs": (*SHARED, "onyxlog.ids", "onyxlog.errors", "onyxlog.scheduling"),
     "onyxlog.plugins": (
@@ -291,7 +292,7 @@ PURE: Final = (
     ),
     *("onyxlog.jobs.triggers", "onyxlog.jobs.validation", "onyxlog.jobs.windows", "onyxlog.jobs.workflow"),
     *("zraft.groups", "zraft.raft", "zraft.topics", "zraft.tree", "zraft.claims", "zraft.wire"),
-    *("zraft.properties", "zraft.zoo_cfg", "zraft.zoo_env"),
+    *("zraft.messagepack", "zraft.properties", "zraft.zoo_cfg", "zraft.zoo_env"),
     *("zraft.operator.requests", "zraft.operator.protocol"),
     *("zraft.log_report", "zraft.group_log_report", "zraft.offline.founders", "zraft.offline.walking"),
     *("zraft.admin.commands", "zraft.admin.metrics", "zraft.admin.status", "zraft.admin.summary"),
