@@ -11,9 +11,9 @@ import msgpack
 import pytest
 
 from tests.client.test_protocol import NOW, Taken, Waiter, ask, calls, get, put, result, sent
-from tests.collisions import alike, crowding, packed_map, packed_message
 from zraft.errors import Code
 from zraft.messagepack import COUNTED_KEYS_MAX
+from zraft.testing.fuzz.costly import alike, crowding, packed_map, packed_message
 from zraft_client import requests
 from zraft_client.calls import Answer
 from zraft_client.copies import DictionaryCopy, held

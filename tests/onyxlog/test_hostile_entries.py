@@ -21,7 +21,7 @@ from onyxlog.peer.publishing import decode as decode_published
 from onyxlog.plugins.znodes import READERS
 from onyxlog.replica.codec import decode_origin, decode_record
 from onyxlog.tasks.items import decode as decode_item
-from tests.collisions import crowding, packed_map
+from zraft.testing.fuzz.costly import crowding, packed_map
 
 SECONDS_MAX = 5.0
 """Generous: each of these takes milliseconds."""

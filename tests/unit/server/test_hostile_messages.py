@@ -9,9 +9,9 @@ from typing import Any
 import msgpack
 import pytest
 
-from tests.collisions import alike, crowding, packed_map, packed_message
 from tests.unit.server.native import Map, NativeClient, started
 from zraft.messagepack import COUNTED_KEYS_MAX
+from zraft.testing.fuzz.costly import alike, crowding, packed_map, packed_message
 from zraft.testing.fuzz.one_server import OneServer
 from zraft.wire.dictionary import entry_path
 
