@@ -31,6 +31,9 @@ PROBES_MAX: Final = 32
 """Places of a dict that each key may look at before it finds its own, on average. Random ones look at one, and regular ones
 that occur, such as multiples of a large power of two, at up to twenty."""
 
+FEW_KEYS: Final = 2 * PROBES_MAX
+"""Keys of one map that are read unchecked where there are many maps."""
+
 LEVELS_MAX: Final = 256
 """Arrays and maps in one another that `unpack` reads: functions that call themselves have room for three calls a level."""
 
@@ -60,18 +63,16 @@ class RefusedMapError(ProtocolError):
 class UnhashedMap(dict[Any, Any]):
     """A map none of whose keys was hashed: it can be counted and packed again, pair by pair, and nothing else."""
 
-    __slots__ = ("_pairs",)
+    __slots__ = ("pairs",)
 
-    def __init__(self, pairs: list[tuple[Any, Any]]) -> None:
-        super().__init__()
-        self._pairs = pairs
+    pairs: list[tuple[Any, Any]]
+    """As they came; of two with one key, whoever hashes them takes the last."""
 
     def __len__(self) -> int:
-        return len(self._pairs)
+        return len(self.pairs)
 
     def items(self) -> Any:
-        """The pairs as they came; of two with one key, whoever hashes them takes the last."""
-        return self._pairs
+        return self.pairs
 
 
 # -- one value
@@ -248,9 +249,9 @@ class _PairsReader:
         if refused is not None:
             raise RefusedMapError(refused, value)
         if type(value) is UnhashedMap:
-            strange = next(key for key, _ in value.items() if type(key) is not str)
+            strange = next(key for key, _ in value.pairs if type(key) is not str)
             raise RefusedMapError(
-                f"a field whose name is {shown(strange)}, expected text", _named(value.items())
+                f"a field whose name is {shown(strange)}, expected text", _named(value.pairs)
             )
         return value
 
@@ -268,21 +269,19 @@ class _Maps:
         """Why the value is refused."""
 
     def __call__(self, pairs: list[tuple[Any, Any]]) -> dict[Any, Any]:
-        further = counted = 0
+        named = True
         for key, _ in pairs:
             kind = key.__class__
             if kind is not str and kind is not bytes:
-                further += 1
-                if kind not in _PLAIN_KEYS:
-                    counted += 1
-        if not further:
+                named = False
+                if kind not in _PLAIN:
+                    self.counted += 1
+                    if self.refused is None and not _is_key(key):
+                        self.refused = f"a map that Python cannot hold: {_ODD_KEY}: {shown(key)}"
+        if named:
             return dict(pairs)
-        if counted:
-            self.counted += counted
-            for key, _ in pairs:
-                if not _is_key(key):
-                    self.refused = f"a map that Python cannot hold: a key that is, or holds, a map or a list: {shown(key)}"
-                    return _named(pairs)
+        if self.refused is not None:
+            return _named(pairs)
         if not self._hashes:
             if self.counted > COUNTED_KEYS_MAX:
                 self.refused = (
@@ -290,19 +289,25 @@ class _Maps:
                     "bytes or numbers as keys, or several requests"
                 )
                 return _named(pairs)
-            return UnhashedMap(pairs)
-        if further > COUNTED_KEYS_MAX and is_crowded([key for key, _ in pairs]):
+            made: UnhashedMap = _new_dict(UnhashedMap)
+            made.pairs = pairs
+            return made
+        few = COUNTED_KEYS_MAX if self.counted <= COUNTED_KEYS_MAX else FEW_KEYS
+        if len(pairs) > few and is_crowded([key for key, _ in pairs], few):
             self.refused = f"a map of {len(pairs)} whose keys are made to hash alike"
             return _named(pairs)
         return dict(pairs)
 
 
+_NAMES: Final = frozenset((str, bytes))
+_PLAIN: Final = frozenset((str, bytes, int, float, bool, type(None)))
+_ODD_KEY: Final = "a key that is, or holds, a map or a list"
+_new_dict: Final = dict.__new__
+
+
 def _named(pairs: Iterable[tuple[Any, Any]]) -> dict[Any, Any]:
     """What can be said of a map that is refused: its fields with names, such as the id of a message."""
     return {key: item for key, item in pairs if key.__class__ is str}
-
-
-_PLAIN_KEYS: Final = frozenset((str, bytes, int, float, bool, type(None)))
 
 
 def _is_key(key: Any) -> bool:
@@ -328,27 +333,30 @@ def dict_of(pairs: Iterable[tuple[Any, T]]) -> dict[Any, T]:
     """
     held = list(pairs)
     keys = [key for key, _ in held]
-    odd = [key for key in keys if key.__class__ not in _PLAIN_KEYS]
-    for key in odd:
-        if not _is_key(key):
-            raise ProtocolError(f"a key that is, or holds, a map or a list: {shown(key)}")
-    if sum(key.__class__ is not str for key in keys) > COUNTED_KEYS_MAX and is_crowded(keys):
+    for key in keys:
+        if key.__class__ not in _PLAIN and not _is_key(key):
+            raise ProtocolError(f"{_ODD_KEY}: {shown(key)}")
+    if not {key.__class__ for key in keys} <= _NAMES and is_crowded(keys):
         raise ProtocolError(f"{len(keys)} keys that are made to hash alike")
     return dict(held)
 
 
-def is_crowded(keys: Sequence[Any]) -> bool:
+def is_crowded(keys: Sequence[Any], few: int = COUNTED_KEYS_MAX) -> bool:
     """Whether a dict would take long to hold these keys: each looks at more than `PROBES_MAX` places, on average.
 
     Walks through the places as CPython does (Objects/dictobject.c, "lookdict"): a table is twice as large as the one
     before it and takes keys for two thirds of its places; a key goes on from place to place by all bits of its hash,
     five at a time.
+
+    Args:
+        keys: in the order in which they are put in; each once.
+        few: so many are never too many.
     """
     hashes = [hash(key) for key in keys]
     size = _TABLE_SIZE_MIN
     while True:
         held = hashes[: size * 2 // 3]
-        if len(held) > COUNTED_KEYS_MAX and _is_slow(held, size):
+        if len(held) > few and _is_slow(held, size):
             return True
         if len(held) == len(hashes):
             return False

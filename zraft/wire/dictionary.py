@@ -102,37 +102,31 @@ def normalised(key: Any, depth: int = 0) -> Any:
     Raises:
         MarshallingError: no dictionary has such a key: NaN, a map, an extension type, an integer beyond 64 bits.
     """
-    match key:
-        case bool():
+    kind = key.__class__
+    if kind is tuple or kind is list:
+        if depth >= KEY_DEPTH_MAX:
+            raise MarshallingError(f"a key nested deeper than {KEY_DEPTH_MAX} levels")
+        # Most parts stay as they are, and a key of a megabyte has a million of them; `pack` checks the integers.
+        return tuple(
+            [
+                part
+                if part.__class__ in _AS_THEY_ARE
+                else int(part)
+                if part.__class__ is bool
+                else normalised(part, depth + 1)
+                for part in key
+            ]
+        )
+    if kind is str or kind is bytes or kind is msgpack.Timestamp or key is None:
+        return key
+    if isinstance(key, int):
+        if INT_MIN <= key <= INT_MAX:
             return int(key)
-        case str() | bytes() | None:
-            return key
-        case int():
-            if INT_MIN <= key <= INT_MAX:
-                return key
-            raise MarshallingError("a key that is an integer beyond 64 bits")
-        case float():
-            if math.isnan(key):
-                raise MarshallingError("NaN as a key: it is not equal to itself")
-            return int(key) if key.is_integer() and INT_MIN <= key <= INT_MAX else key
-        case msgpack.ExtType():
-            pass  # a tuple, to Python
-        case tuple() | list():
-            if depth >= KEY_DEPTH_MAX:
-                raise MarshallingError(f"a key nested deeper than {KEY_DEPTH_MAX} levels")
-            # Most parts stay as they are, and a key of a megabyte has a million of them; `pack` checks the integers.
-            return tuple(
-                [
-                    part
-                    if part.__class__ in _AS_THEY_ARE
-                    else int(part)
-                    if part.__class__ is bool
-                    else normalised(part, depth + 1)
-                    for part in key
-                ]
-            )
-        case msgpack.Timestamp():
-            return key
+        raise MarshallingError("a key that is an integer beyond 64 bits")
+    if isinstance(key, float):
+        if math.isnan(key):
+            raise MarshallingError("NaN as a key: it is not equal to itself")
+        return int(key) if key.is_integer() and INT_MIN <= key <= INT_MAX else key
     raise MarshallingError(
         f"a key that is {shown(key)}, expected nil, a boolean, a number, str, bin, a timestamp or an array of these"
     )
