@@ -20,7 +20,6 @@ from attrs import asdict, define, frozen
 
 from tests.processes.quiet import QuietClient
 from zraft.address import Address, parse_address
-from zraft.errors import Code
 from zraft.tree.txn import CREATE, SET_DATA
 from zraft.wire.client import Reply
 from zraft.wire.opcodes import Opcode
