@@ -50,9 +50,9 @@ class Subscriptions:
         if not isinstance(request, topics.SubscribeProducer) or self._has_room(request.id):
             self._topics.act(request)
 
-    def push_topics(self) -> None:
-        if self._topics is not None:
-            self._topics.push()
+    def push_topics(self) -> bool:
+        """Tell what was gathered of topics; False if something is left for the next turn."""
+        return self._topics is None or self._topics.push()
 
     def subscribe(self, request: Subscribe) -> None:
         connection = self._connection

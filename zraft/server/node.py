@@ -33,7 +33,6 @@ from zraft.server.announcements import Announcements
 from zraft.server.audit import AuditTap, server_line
 from zraft.server.audit_file import AuditFile
 from zraft.server.certificates import utc_now
-from zraft.server.client_connection import ClientConnection
 from zraft.server.client_protocol import ClientProtocol
 from zraft.server.client_tls import ClientTls
 from zraft.server.collector import Collector
@@ -107,7 +106,6 @@ class Node:
 
     def __init__(self, config: ServerConfig) -> None:
         self.config = config
-        self.output_bytes_max = config.client.output_bytes_max
         self._fs = RealFileSystem()
         self._directory = DataDirectory.open(self._fs, str(config.data), server=config.id, entropy=os.urandom)
         self._started = now_ms()
@@ -585,12 +583,6 @@ class Node:
             f"connection refused, {self.driver.clients.full_knob} is reached",
             address=address,
             connections=len(self.driver.clients),
-        )
-
-    def on_output_overflow(self, connection: ClientConnection | None) -> None:
-        log.warning(
-            "connection closed, its client leaves more unread than client.output_bytes_max",
-            address=connection.address if connection is not None else None,
         )
 
     # -- what operators see
