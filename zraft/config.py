@@ -170,7 +170,7 @@ class ClientConfig:
         33_554_432,
         65_536,
         68_719_476_736,
-        "The same of all connections of one address; at half of it large replies wait, beyond it those with most are closed.",
+        "The same of all connections of one address; at half of it large replies wait, beyond it the largest are closed.",
     )
     output_bytes_sum_max: int = count(
         67_108_864, 65_536, 68_719_476_736, "The same of all connections of this server."

@@ -143,10 +143,10 @@ class Siege:
         witness = self._witness_of(leader)
         term = cluster.term(leader)
         idle = cluster.resident_bytes(leader)
-        witness.begin()
+        witness.observed()
         with _Sampler(lambda: cluster.resident_bytes(leader)) as sampler:
             attack(Target(cluster, leader, seconds))
-        observed = witness.end()
+        observed = witness.observed()
         ended = time.monotonic()
         while (left := cluster.resident_bytes(leader) - idle) > BACK_BYTES_MAX and (
             time.monotonic() - ended < BACK_S_MAX

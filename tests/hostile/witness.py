@@ -1,8 +1,8 @@
 """A well-behaved client in a process of its own: it measures how long answers take while somebody else attacks its server.
 
 `python -m tests.hostile.witness HOST:PORT PATH` writes to PATH and reads it again, a hundred times a second, over one
-ordinary ZooKeeper connection, and reconnects if it must. `begin` on its standard input starts a measurement, `end` prints
-its `Observed` as a line of JSON.
+ordinary ZooKeeper connection, and reconnects if it must. For each line on its standard input it prints what it has felt
+since the last one: an `Observed` as JSON.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ DATA: Final = b"a hundred bytes, as most znodes have: " + b"." * 62
 
 @frozen
 class Observed:
-    """What a well-behaved client felt between `begin` and `end`.
+    """What a well-behaved client felt for a while.
 
     Attributes:
         answers: how many it got.
@@ -103,8 +103,8 @@ def main() -> None:
     stall_s = 0.0
     while reader.is_alive() or not orders.empty():
         while not orders.empty():
-            if orders.get() == "end":
-                print(json.dumps(asdict(Observed(answers, stall_s, client.lost))), flush=True)
+            orders.get()
+            print(json.dumps(asdict(Observed(answers, stall_s, client.lost))), flush=True)
             answers = client.lost = 0
             stall_s = 0.0
         stall_s = max(stall_s, client.operate(answers))
@@ -132,19 +132,12 @@ class Witness:
         self._process.kill()
         self._process.communicate()
 
-    def begin(self) -> None:
-        """Forget what was observed before."""
-        self._say("begin")
-
-    def end(self) -> Observed:
-        """What was observed since `begin`, the request that is under way included."""
-        self._say("end")
-        return Observed(**json.loads(self._line()))
-
-    def _say(self, order: str) -> None:
+    def observed(self) -> Observed:
+        """What was observed since the last call, the request that is under way included."""
         assert self._process.stdin is not None
-        self._process.stdin.write(order + "\n")
+        self._process.stdin.write("report\n")
         self._process.stdin.flush()
+        return Observed(**json.loads(self._line()))
 
     def _line(self) -> str:
         assert self._process.stdout is not None

@@ -13,7 +13,6 @@ Pure: time is handed in. Source: docs/SECURITY.md, "Sums".
 from __future__ import annotations
 
 import heapq
-from collections.abc import Callable
 from ipaddress import IPv6Address, ip_address, ip_network
 from typing import Final, Generic, Protocol, TypeVar
 

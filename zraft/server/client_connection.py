@@ -150,9 +150,11 @@ class ClientConnection(ABC):
         """The client is gone."""
         self._clients.forget(self)
 
+    @abstractmethod
     def on_stalled(self) -> None:
         """The client does not take what is written: it is told nothing but what it cannot do without."""
 
+    @abstractmethod
     def on_taken(self) -> None:
         """The client has taken all that was written: it may be told what was put off."""
 

@@ -101,6 +101,9 @@ LAST: Final = 1 << 33
 FAILED: Final = 1 << 34
 """Queue marker: a request that is answered with the error it carries, at the zxid of its turn."""
 
+ENOUGH: Final = -1
+"""Of `Connection._answer`: it is answered, and that took about as long as a turn should."""
+
 LISTING_SHIFT: Final = 8
 """A list of children costs about as much per 256 bytes as another request."""
 
@@ -216,11 +219,14 @@ class Connection(ClientConnection):
         if self._backlog:
             self._clients.on_backlog(self)
 
-    def _put_off(self, frames: list[bytes]) -> None:
-        """Enough is answered for this turn: the others have theirs, and then these requests."""
-        if frames:
-            self._defer(frames)
+    def _put_off(self, wanted: int, frames: list[bytes]) -> None:
+        """Go on in another turn: behind the first request if it was answered, else with it; see `_answer`."""
+        if wanted == ENOUGH:
+            self._defer(frames[1:])
             self._clients.cut_short = True
+        else:
+            self._defer(frames)
+            self._clients.on_no_room(self, wanted)
 
     def take_backlog(self) -> None:
         """There is room again: handle what was kept, unless it stands behind a request that takes longer."""
@@ -309,13 +315,12 @@ class Connection(ClientConnection):
                         self._defer(frames[place + 1 :])
                         break
                 elif wanted := self._answer(opcode, xid, frame):
-                    self._defer(frames[place:])
-                    self._clients.on_no_room(self, wanted)
+                    self._put_off(wanted, frames[place:])
                     break
                 elif self.closing:
                     break
                 elif self.out_bytes >= ANSWERS_BYTES_MAX:
-                    self._put_off(frames[place + 1 :])
+                    self._put_off(ENOUGH, frames[place:])
                     break
             except MarshallingError:
                 self._fail(xid, Code.MARSHALLING_ERROR)
@@ -350,15 +355,14 @@ class Connection(ClientConnection):
                 elif opcode in SESSION_BOUND:
                     self._prove(opcode, xid, frame)
                 elif wanted := self._answer(opcode, xid, frame):
-                    self._defer(frames[place:])
-                    self._clients.on_no_room(self, wanted)
+                    self._put_off(wanted, frames[place:])
                     break
             except MarshallingError:
                 self._failed(xid, Code.MARSHALLING_ERROR)
             if self.closing:
                 break
             if self.out_bytes >= ANSWERS_BYTES_MAX:
-                self._put_off(frames[place + 1 :])
+                self._put_off(ENOUGH, frames[place:])
                 break
         self._clients.taken += self.out_bytes - answered >> 10
 
@@ -475,6 +479,12 @@ class Connection(ClientConnection):
     def send_elsewhere(self) -> None:
         # Without a word, which every client takes as "try the next one".
         self._clients.close(self)
+
+    def on_stalled(self) -> None:
+        """Nothing is pushed to it but events, and these cannot wait."""
+
+    def on_taken(self) -> None:
+        """Its requests are brought back by `Clients`."""
 
     def on_release(self) -> None:
         self._clients.watches.remove_watcher(self)
@@ -616,8 +626,8 @@ class Connection(ClientConnection):
         """Answer a request that needs no log entry, from applied state; nothing stands before it.
 
         Returns:
-            0 if it is answered; else it has to wait for room for an answer of so many bytes, and nothing has happened.
-            With `now` it never waits.
+            0 if it is answered; `ENOUGH` if that took so long that others have their turn first; else it has to wait for
+            room for an answer of so many bytes, and nothing has happened. With `now` it never waits.
         """
         machine = self._clients.machine
         zxid = machine.last_zxid
@@ -662,7 +672,7 @@ class Connection(ClientConnection):
                 )
                 return 0
             if size >= LARGE_BYTES:
-                if not self._clients.output.has_room(self, size):
+                if not now and not self._clients.output.has_room(self, size):
                     return size
                 self._clients.taken += size >> LISTING_SHIFT
             if watch:
@@ -672,8 +682,10 @@ class Connection(ClientConnection):
                 self._emit(replies.encode_children_reply(xid, zxid, names))
             else:
                 self._emit(replies.encode_children2_reply(xid, zxid, names, node))
+            if size >= LARGE_BYTES:
+                return ENOUGH
         elif opcode in QUERIES:
-            if opcode in LISTINGS and not self._clients.output.has_room(self, LARGE_BYTES):
+            if opcode in LISTINGS and not now and not self._clients.output.has_room(self, LARGE_BYTES):
                 return LARGE_BYTES
             self._clients.taken += len(frame) >> QUERY_SHIFT
             answer = QUERIES[opcode](self._clients, self, xid, frame)
@@ -681,6 +693,8 @@ class Connection(ClientConnection):
                 self._failed(xid, answer)
             else:
                 self._emit(answer)
+            if len(frame) >= LARGE_BYTES:
+                return ENOUGH
         else:
             # ZooKeeper answers an operation it does not know and closes; nothing after it is looked at. No zxid is known.
             self._emit(replies.encode_error_reply(xid, -1, Code.UNIMPLEMENTED))

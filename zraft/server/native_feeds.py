@@ -419,7 +419,7 @@ class Feeds:
         return any(not subscription.connection.wants_flush for subscription in self.pending)
 
     def push(self, bytes_max: int) -> None:
-        """One part for each of those that have something, about `bytes_max` in all; once per turn, before output is written."""
+        """One part for each of those that have something, about `bytes_max` in all; once per turn, before all is written."""
         pushed = 0
         for subscription in list(self.pending):
             if pushed >= bytes_max:
