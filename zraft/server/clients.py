@@ -246,6 +246,13 @@ class Clients:
         """Whether requests have to wait: for room in the origin stream, or for the next turn."""
         return self.taken >= REQUESTS_PER_TURN_MAX or self._origin.full
 
+    def lets_pass(self, size: int) -> bool:
+        """Whether a read of `size` bytes from who waits for nothing is taken though the origin stream is full.
+
+        Else whoever fills it with thousands of writes would make everybody else wait for all of them.
+        """
+        return size <= UNCOUNTED_BYTES and self.taken < REQUESTS_PER_TURN_MAX
+
     @property
     def room(self) -> int:
         """How many more requests this turn may take."""

@@ -53,6 +53,9 @@ PING_FRAME: Final = struct.pack(">ii", XID_PING, Opcode.PING)
 REQUEST_OVERHEAD_BYTES: Final = 128
 """Counted per kept request for its objects, so that a flood of tiny ones cannot cheat."""
 
+REQUESTS_AT_ONCE_MAX: Final = 4_096
+"""Of one read of the socket, which can hold more tiny ones than a turn should take."""
+
 READS_BEHIND_WRITES_BYTES: Final = 64 * (REQUEST_OVERHEAD_BYTES + 64)
 """Reads that stand behind a write, about 64 of them: all that stand between two writes are answered in one turn."""
 
@@ -182,10 +185,20 @@ class Connection(ClientConnection):
         if not frames:
             return
         self._count(len(frames), len(data))
-        if self._backlog or self.held or self.unsent or self._clients.full:
+        clients = self._clients
+        if (
+            self._backlog
+            or self.held
+            or self.unsent
+            or (clients.full and (self.queue or not clients.lets_pass(len(data))))
+        ):
             self._defer(frames)
         elif self.phase is Phase.ATTACHED:
-            self._take(frames)
+            if len(frames) > REQUESTS_AT_ONCE_MAX:
+                self._take(frames[:REQUESTS_AT_ONCE_MAX])
+                self._defer_behind(frames[REQUESTS_AT_ONCE_MAX:])
+            else:
+                self._take(frames)
         elif self.phase is Phase.READ_ONLY:
             self._take_read_only(frames)
         else:
@@ -241,11 +254,14 @@ class Connection(ClientConnection):
                 self._take_read_only(frames)
             else:
                 self._take(frames)
-        if later and not self.closing and not self.ending:
-            # Behind what had to be put off again just now.
-            self._defer(later)
+        self._defer_behind(later)
         if self.counted:
             self.account()
+
+    def _defer_behind(self, frames: list[bytes]) -> None:
+        """Keep what comes behind requests that were looked at, some of which may have been put off again just now."""
+        if frames and not self.closing and not self.ending:
+            self._defer(frames)
 
     def _take(self, frames: list[bytes]) -> None:
         """Handle requests in order. The hot path: one call for all that one read of the socket brought."""

@@ -178,8 +178,8 @@ class NativeConnection(ClientConnection):
             idle
             and self.phase is not Phase.ATTACHING
             and not self.unsent
-            and not self._clients.full
             and not self._reads.ready
+            and (not self._clients.full or (not self.queue and self._clients.lets_pass(len(data))))
         ):
             self._take()
         else:
