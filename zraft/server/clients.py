@@ -59,6 +59,9 @@ REQUESTS_PER_TURN_MAX: Final = 4_096
 """About 20 ms: however many clients send at once, heartbeats and pings are answered between two turns. A kibibyte of
 answers counts as one more."""
 
+TOLD_PER_TURN_MAX: Final = 8_192
+"""About 10 ms: however many clients watch what is written, heartbeats and pings are answered between two turns."""
+
 PUSHED_PER_TURN_BYTES_MAX: Final = 4 * 1024 * 1024
 """To all subscriptions together, a few milliseconds; the others come first in the next turn."""
 
@@ -134,6 +137,8 @@ class Clients:
         self.sent_total = 0
         self.taken = 0
         """Requests taken from clients since the turn began; further ones wait, in order, for the next."""
+        self.told = 0
+        """Watchers that were told of something since the turn began."""
         self.cut_short = False
         """Whether something is left that the next turn can answer, though this one had enough."""
         self.events_total = 0
@@ -602,24 +607,30 @@ class Clients:
         if connection is not None and connection is not to:
             self.close(connection)
 
-    def publish(self, events: Sequence[Event], zxid: int) -> None:
-        """Tell watchers, before any reply of the same or a later zxid is written to them."""
+    def publish(self, events: Sequence[Event], zxid: int) -> bool:
+        """Tell watchers, before any reply of the same or a later zxid is written to them; True if that is enough for now."""
         if self.feeds:
-            self.feeds.note(events)
+            self.told += self.feeds.note(events)
         if not self.watches:
-            return
+            return self.told >= TOLD_PER_TURN_MAX
         for event_type, path, acl in events:
-            for watcher in self.watches.trigger(event_type, path):
+            watchers = self.watches.trigger(event_type, path)
+            self.told += len(watchers)
+            for watcher in watchers:
                 # Also those that only read: what comes from a leader who does not hear us is applied meanwhile.
                 if watcher.phase is not Phase.CLOSED and permits(acl, READ, watcher.ids):
                     watcher.on_event(zxid, event_type, path)
                     self.events_total += 1
+        if self._overdrawn:
+            self._overdrawn = False
+            self._relieve(self.output.excess(self.now))
+        return self.told >= TOLD_PER_TURN_MAX
 
     # -- what the driver calls, once per turn
 
     def begin_turn(self) -> None:
         """What waited for this turn, in the order in which it began to wait."""
-        self.taken = 0
+        self.taken = self.told = 0
         self.cut_short = False
         if self.unfinished.pressed:
             # Whoever has sent less waits for the others, not they for it; see `may_read`.

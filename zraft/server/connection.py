@@ -511,9 +511,13 @@ class Connection(ClientConnection):
 
     def on_event(self, zxid: int, event_type: int, path: str) -> None:
         """A watch of this client fired."""
-        self.out.append(encode_watch_event(zxid, event_type, path))
+        event = encode_watch_event(zxid, event_type, path)
+        self.out.append(event)
+        self.out_bytes += len(event)
         if not self.dirty:
             self._clients.mark_dirty(self)
+        if self.out_bytes >= ANSWERS_BYTES_MAX:
+            self._clients.count_output(self)
 
     def complete(self, result: Any, zxid: int) -> None:
         """The oldest write was applied with this result at this zxid."""

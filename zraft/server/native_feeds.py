@@ -370,12 +370,15 @@ class Feeds:
 
     # -- what the applier calls, through `Clients.publish`
 
-    def note(self, events: Iterable[Event]) -> None:
-        """What one command changed."""
+    def note(self, events: Iterable[Event]) -> int:
+        """What one command changed; how many subscriptions it concerns."""
+        noted = 0
         for event_type, path, _ in events:
             if event_type == NODE_CHILDREN_CHANGED:
                 # An entry more, or a truncation: both change the list.
-                for follower in self._logs.get(path, ()):
+                followers = self._logs.get(path, ())
+                noted += len(followers)
+                for follower in followers:
                     follower.note()
                     self._mark(follower)
                 continue
@@ -385,9 +388,11 @@ class Feeds:
                 gone = feed.key_of_gone(name) if event_type == NODE_DELETED else None
                 if event_type == NODE_CREATED and name[:1] == "!":
                     self._learn(feed, name)
+                noted += len(feed.subscribers)
                 for subscription in feed.subscribers:
                     subscription.note(event_type, name, gone)
                     self._mark(subscription)
+        return noted
 
     def _learn(self, feed: DictionaryFeed, name: str) -> None:
         node = self._machine.find(f"{feed.directory}/{name}")

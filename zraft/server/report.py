@@ -238,9 +238,9 @@ class Report:
         return {"state_digest": found[1], "state_digest_index": self._driver.applied_index}
 
     def digest(self) -> tuple[int, str] | None:
-        """(zxid, digest in hexadecimal), None if too much is left to hash."""
+        """(zxid, digest in hexadecimal), None if too much is left to hash, or it would be of no whole entry."""
         machine = self._driver.machine
-        if machine.undigested > DIGEST_ITEMS_MAX:
+        if machine.undigested > DIGEST_ITEMS_MAX or self._driver.applier.halfway:
             return None
         return machine.last_zxid, f"{machine.digest():032x}"
 

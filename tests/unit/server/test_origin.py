@@ -178,7 +178,7 @@ def test_a_small_command_waits_for_one_batch_of_large_ones_at_most_and_these_com
         for session, _ in runs:
             batches[session].append(place)
         if place < 20:
-            stream.add(place, 100 + place, IDS, [_command(place)], 100)
+            stream.add(object(), 100 + place, IDS, [_command(place)], 100)
     assert all(batches[100 + place][0] <= place + 2 for place in range(20))
     assert [len(batches[owner]) for owner in range(16)] == [3] * 16
 
