@@ -225,6 +225,7 @@ class Applier:
         events = machine.events
         expiry = self.expiry
         cut_at = batch.cut_at
+        told_before = self._clients.told_total
         for (session, ids, commands), owner in zip(runs, batch.owners, strict=True):
             code = machine.begin_run(session, ids)
             alive = owner is not None and owner.phase is not Phase.CLOSED
@@ -254,6 +255,8 @@ class Applier:
                     owner.complete(result, machine.last_zxid)
         if audit is not None:
             audit.finish(runs)
+        if self._clients.followed:
+            self._origin.on_told(batch, self._clients.told_total - told_before)
         if batch.owners != [None]:  # the server's own register is nobody's request
             for arrived_at, count in batch.arrivals:
                 self._on_answered(arrived_at, count)

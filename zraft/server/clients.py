@@ -137,8 +137,10 @@ class Clients:
         self.sent_total = 0
         self.taken = 0
         """Requests taken from clients since the turn began; further ones wait, in order, for the next."""
-        self.told = 0
-        """Watchers that were told of something since the turn began."""
+        self.told_total = 0
+        """Followers that were told of a change, each time."""
+        self._told_before = 0
+        """The same when the turn began."""
         self.cut_short = False
         """Whether something is left that the next turn can answer, though this one had enough."""
         self.events_total = 0
@@ -252,11 +254,17 @@ class Clients:
         return self.taken >= REQUESTS_PER_TURN_MAX or self._origin.full
 
     def lets_pass(self, size: int) -> bool:
-        """Whether a read of `size` bytes from who waits for nothing is taken though the origin stream is full.
+        """Whether `size` bytes from a client that waits for nothing are taken although `full`.
 
-        Else whoever fills it with thousands of writes would make everybody else wait for all of them.
+        Else whoever fills the origin stream, or all turns, would make everybody else wait for all that it asks for. What
+        takes long does not pass; see `busy`.
         """
-        return size <= UNCOUNTED_BYTES and self.taken < REQUESTS_PER_TURN_MAX
+        return size <= UNCOUNTED_BYTES and self.taken < 2 * REQUESTS_PER_TURN_MAX
+
+    @property
+    def busy(self) -> bool:
+        """Whether this turn has no time left for a request that takes milliseconds."""
+        return self.taken >= REQUESTS_PER_TURN_MAX
 
     @property
     def room(self) -> int:
@@ -410,6 +418,10 @@ class Clients:
         """A child watch of getChildren."""
         self.watches.add_child(path, connection)
         self.bound_watches(connection)
+
+    def on_follower(self) -> None:
+        """Somebody follows what is written from now on."""
+        self._origin.on_follower()
 
     def bound_watches(self, connection: Connection) -> None:
         """Watches were added; a connection with too many of them is refused."""
@@ -610,12 +622,12 @@ class Clients:
     def publish(self, events: Sequence[Event], zxid: int) -> bool:
         """Tell watchers, before any reply of the same or a later zxid is written to them; True if that is enough for now."""
         if self.feeds:
-            self.told += self.feeds.note(events)
+            self.told_total += self.feeds.note(events)
         if not self.watches:
-            return self.told >= TOLD_PER_TURN_MAX
+            return self.told_total - self._told_before >= TOLD_PER_TURN_MAX
         for event_type, path, acl in events:
             watchers = self.watches.trigger(event_type, path)
-            self.told += len(watchers)
+            self.told_total += len(watchers)
             for watcher in watchers:
                 # Also those that only read: what comes from a leader who does not hear us is applied meanwhile.
                 if watcher.phase is not Phase.CLOSED and permits(acl, READ, watcher.ids):
@@ -624,13 +636,19 @@ class Clients:
         if self._overdrawn:
             self._overdrawn = False
             self._relieve(self.output.excess(self.now))
-        return self.told >= TOLD_PER_TURN_MAX
+        return self.told_total - self._told_before >= TOLD_PER_TURN_MAX
+
+    @property
+    def followed(self) -> bool:
+        """Whether anybody follows what is written."""
+        return bool(self.watches) or bool(self.feeds)
 
     # -- what the driver calls, once per turn
 
     def begin_turn(self) -> None:
         """What waited for this turn, in the order in which it began to wait."""
-        self.taken = self.told = 0
+        self.taken = 0
+        self._told_before = self.told_total
         self.cut_short = False
         if self.unfinished.pressed:
             # Whoever has sent less waits for the others, not they for it; see `may_read`.

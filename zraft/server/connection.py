@@ -107,6 +107,9 @@ FAILED: Final = 1 << 34
 ENOUGH: Final = -1
 """Of `Connection._answer`: it is answered, and that took about as long as a turn should."""
 
+LATER: Final = -2
+"""Of `Connection._answer`: it takes about as long as a turn should, and this turn has done enough."""
+
 LISTING_SHIFT: Final = 8
 """A list of children costs about as much per 256 bytes as another request."""
 
@@ -234,12 +237,11 @@ class Connection(ClientConnection):
 
     def _put_off(self, wanted: int, frames: list[bytes]) -> None:
         """Go on in another turn: behind the first request if it was answered, else with it; see `_answer`."""
-        if wanted == ENOUGH:
-            self._defer(frames[1:])
-            self._clients.cut_short = True
-        else:
-            self._defer(frames)
+        self._defer(frames[1:] if wanted == ENOUGH else frames)
+        if wanted > 0:
             self._clients.on_no_room(self, wanted)
+        else:
+            self._clients.cut_short = True
 
     def take_backlog(self) -> None:
         """There is room again: handle what was kept, unless it stands behind a request that takes longer."""
@@ -646,8 +648,9 @@ class Connection(ClientConnection):
         """Answer a request that needs no log entry, from applied state; nothing stands before it.
 
         Returns:
-            0 if it is answered; `ENOUGH` if that took so long that others have their turn first; else it has to wait for
-            room for an answer of so many bytes, and nothing has happened. With `now` it never waits.
+            0 if it is answered; `ENOUGH` if that took so long that others have their turn first; else nothing has happened:
+            `LATER` if it has to wait for the next turn, or how many bytes of room it has to wait for. With `now` it never
+            waits.
         """
         machine = self._clients.machine
         zxid = machine.last_zxid
@@ -692,8 +695,11 @@ class Connection(ClientConnection):
                 )
                 return 0
             if size >= LARGE_BYTES:
-                if not now and not self._clients.output.has_room(self, size):
-                    return size
+                if not now:
+                    if self._clients.busy:
+                        return LATER
+                    if not self._clients.output.has_room(self, size):
+                        return size
                 self._clients.taken += size >> LISTING_SHIFT
             if watch:
                 self._clients.watch_children(path, self)
@@ -705,8 +711,11 @@ class Connection(ClientConnection):
             if size >= LARGE_BYTES:
                 return ENOUGH
         elif opcode in QUERIES:
-            if opcode in LISTINGS and not now and not self._clients.output.has_room(self, LARGE_BYTES):
-                return LARGE_BYTES
+            if not now:
+                if self._clients.busy and (opcode in LISTINGS or len(frame) >= UNCOUNTED_BYTES):
+                    return LATER
+                if opcode in LISTINGS and not self._clients.output.has_room(self, LARGE_BYTES):
+                    return LARGE_BYTES
             self._clients.taken += len(frame) >> QUERY_SHIFT
             answer = QUERIES[opcode](self._clients, self, xid, frame)
             if isinstance(answer, Code):

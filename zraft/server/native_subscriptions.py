@@ -73,6 +73,7 @@ class Subscriptions:
             case requests.SubscribeLog(directory=path, prefix=prefix, first=first, credit=credit):
                 code = clients.feeds.subscribe_log(connection, request.id, path, prefix, first, credit)
         if code is Code.OK:
+            clients.on_follower()
             # Not behind its own first part: what was subscribed to is pushed after this answer.
             connection.write_pushed(answers.encode_result(request.id, connection.machine.last_zxid))
         else:

@@ -44,6 +44,12 @@ COMMAND_OVERHEAD_BYTES: Final = 128
 SHARE_BYTES_MIN: Final = 4 * 1024
 """Of one owner in a batch that cannot take all that was collected, however many owners there are."""
 
+SLOW_START_BYTES: Final = 16 * 1024
+"""Of the first batch after somebody began to follow what is written: nobody knows yet how much there is to tell."""
+
+TOLD_PER_BATCH_MAX: Final = 16_384
+"""Followers told of the changes of one batch, about 20 ms: if there are more, the next batches are smaller."""
+
 
 class NumberedBatch:
     """One batch on its way; `owners[i]` is whoever waits for the results of the i-th run."""
@@ -99,6 +105,8 @@ class OriginStream:
         self._commands = 0
         """Taken and not yet applied."""
         self._small_first = False
+        self._batch_bytes_max = settings.batch_bytes_max
+        """At most that of the settings; less while what is written has to be told to many."""
         self._unapplied: dict[int, NumberedBatch] = {}
         self._unapplied_bytes = 0
 
@@ -155,14 +163,17 @@ class OriginStream:
             self._arrivals.append(_Arrival(now if arrived is None else arrived, new))
         settings = self._settings
         while self._runs and len(self._unapplied) < settings.batches_in_flight_max:
-            if self._collected_bytes > settings.batch_bytes_max and len(self._runs) > 1:
+            bytes_max = self._batch_bytes_max
+            if self._collected_bytes > bytes_max and (
+                len(self._runs) > 1 or bytes_max < settings.batch_bytes_max
+            ):
                 self._bring_forward()
             runs: list[Run] = []
             owners: list[Any] = []
             size = count = counted = 0
             arrivals: list[tuple[float, int]] = []
             oldest = self._arrivals[0]
-            while self._runs and (not runs or size + self._sizes[0] <= settings.batch_bytes_max):
+            while self._runs and (not runs or size + self._sizes[0] <= bytes_max):
                 run = self._runs.popleft()
                 owners.append(self._owners.popleft())
                 size += self._sizes.popleft()
@@ -191,7 +202,7 @@ class OriginStream:
         Every other time a command that is larger than a share stands behind those that are smaller.
         """
         self._small_first = not self._small_first
-        share = max(SHARE_BYTES_MIN, self._settings.batch_bytes_max // len(set(map(id, self._owners))))
+        share = max(SHARE_BYTES_MIN, self._batch_bytes_max // len(set(map(id, self._owners))))
         taken: dict[int, int] = {}
         first: list[_Collected] = []
         large: list[_Collected] = []
@@ -224,6 +235,17 @@ class OriginStream:
                 self._arrivals[-1].runs += 1
             else:
                 self._arrivals.append(_Arrival(at, 1))
+
+    def on_follower(self) -> None:
+        """Somebody follows what is written from now on, by a lasting watch or a subscription."""
+        self._batch_bytes_max = min(self._batch_bytes_max, SLOW_START_BYTES)
+
+    def on_told(self, batch: NumberedBatch, told: int) -> None:
+        """The changes of an applied batch were told to so many followers."""
+        if told > TOLD_PER_BATCH_MAX:
+            self._batch_bytes_max = max(SHARE_BYTES_MIN, batch.size * TOLD_PER_BATCH_MAX // told)
+        elif self._batch_bytes_max < self._settings.batch_bytes_max:
+            self._batch_bytes_max = min(self._settings.batch_bytes_max, 2 * self._batch_bytes_max)
 
     def due(self, now: int) -> Sequence[OriginBatch]:
         """Batches to send to the leader now: new ones, and unapplied ones whose last sending is too long ago."""
