@@ -59,6 +59,9 @@ REQUESTS_PER_TURN_MAX: Final = 4_096
 """About 20 ms: however many clients send at once, heartbeats and pings are answered between two turns. A kibibyte of
 answers counts as one more."""
 
+WORD_REQUESTS: Final = 2_048
+"""As so many requests counts a four-letter word: with ten thousand connections, `mntr` and `cons` take that long."""
+
 TOLD_PER_TURN_MAX: Final = 8_192
 """About 10 ms: however many clients watch what is written, heartbeats and pings are answered between two turns."""
 
@@ -203,6 +206,8 @@ class Clients:
         self._topical: dict[NativeConnection, None] = {}
         """Connections that are to be told something of topics."""
         self._counts: deque[tuple[Connection, DescendantCount]] = deque()
+        self._words: deque[Connection] = deque()
+        """Connections whose four-letter word waits for its answer."""
 
     # -- what the shell calls
 
@@ -451,6 +456,18 @@ class Clients:
         taken, self._syncs = self._syncs, []
         return taken
 
+    def on_word(self, connection: Connection) -> None:
+        """It asks one four-letter word, whose answer may take milliseconds: now, or when a turn has time for it."""
+        if self.busy or self._words:
+            self._words.append(connection)
+        else:
+            self._answer_word(connection)
+
+    def _answer_word(self, connection: Connection) -> None:
+        if connection.phase is not Phase.CLOSED:
+            self.taken += WORD_REQUESTS
+            connection.answer_word()
+
     def attach(self, connection: ClientConnection, request: ConnectRequest) -> None:
         """A connection asks for a session; in a storm it waits for its turn, and so do its requests."""
         connection.phase = Phase.ATTACHING
@@ -655,6 +672,8 @@ class Clients:
             self._relieve(self.unfinished.overdue(self.now, above=BEGUN_BYTES))
         if self._no_room:
             self._make_room()
+        if self._words:
+            self._answer_word(self._words.popleft())
         if self._counts:
             self.step_count()
         if self._paced or self._admission.waiting:
@@ -670,7 +689,7 @@ class Clients:
     @property
     def due_in_ms(self) -> int | None:
         """After how long a turn can do what waits here; None if nothing does, or only somebody else can help."""
-        if self.cut_short or self._counts or (self._backlogged and self.taken >= REQUESTS_PER_TURN_MAX):
+        if self.cut_short or self._counts or self._words or (self._backlogged and self.taken >= REQUESTS_PER_TURN_MAX):
             return 0
         if self.feeds.wants_turn:
             return 0

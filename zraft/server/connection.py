@@ -211,9 +211,8 @@ class Connection(ClientConnection):
         """Take the first frame, which asks for a session, off `frames`; False if there is nothing more to do."""
         word = self._reader.word
         if word is not None:
-            self.out.append(self._clients.four_letter_word(word, self._reader.argument))
-            self.closing = True
-            self._clients.mark_dirty(self)
+            self.ending = True
+            self._clients.on_word(self)
         elif frames:
             try:
                 self.request = decode_connect_request(frames.pop(0))
@@ -463,6 +462,13 @@ class Connection(ClientConnection):
         self.out_bytes += sum(map(len, parts))
         if not self.dirty:
             self._clients.mark_dirty(self)
+
+    def answer_word(self) -> None:
+        """Answer the four-letter word that the connection began with, which is its end."""
+        word = self._reader.word
+        assert word is not None, "it began with something else"
+        self._emit(self._clients.four_letter_word(word, self._reader.argument))
+        self.closing = True
 
     # -- answers
 
