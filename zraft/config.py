@@ -416,6 +416,7 @@ class ServerConfig:
     key_files: tuple[Path, ...] = ()
     insecure_peers: bool = False
     admin: Address | None = None
+    admin_hosts: tuple[str, ...] = ()
     tick_time_ms: int = count(
         2_000,
         20,
@@ -472,6 +473,10 @@ SECTIONS: Final[Mapping[str, type[Any]]] = {
 }
 
 
+KNOBS_OF_FIELDS: Final = {"key_files": "key", "admin_hosts": "admin.hosts"}
+"""Of `ServerConfig`: those that are not named as their fields."""
+
+
 def settings_in_force(config: ServerConfig) -> tuple[tuple[str, str], ...]:
     """(knob, value as an operator would write it) for all knobs. For who may see the admin pages: of keys it holds the
     names of their files only, of passwords not even the hashes."""
@@ -489,7 +494,7 @@ def settings_in_force(config: ServerConfig) -> tuple[tuple[str, str], ...]:
                 for inner in fields(SECTIONS[attribute.name])
             ]
         else:
-            found.append(("key" if attribute.name == "key_files" else attribute.name, _written(value)))
+            found.append((KNOBS_OF_FIELDS.get(attribute.name, attribute.name), _written(value)))
     return tuple(found)
 
 
@@ -573,6 +578,10 @@ def validate(config: ServerConfig) -> None:
             f"key: not set, and a cluster of {len(config.cluster)} servers needs one; make it with `zraft key new FILE`, "
             "copy it to every server and pass --key FILE, set ZRAFT_KEY, or write zraft.key=FILE into a zoo.cfg (or, where "
             "nobody else can reach the network, --insecure-peers)"
+        )
+    if config.admin_hosts and config.admin is None:
+        raise ConfigError(
+            f"admin.hosts: found {', '.join(config.admin_hosts)}, but admin is not set, so nothing is served under them"
         )
     if config.admin is not None and config.admin == config.address:
         raise ConfigError(f"admin: {config.admin} is also address; the admin server needs a port of its own")

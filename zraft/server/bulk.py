@@ -19,6 +19,7 @@ from attrs import frozen
 
 from zraft.errors import ProtocolError
 from zraft.ids import ServerId
+from zraft.limited_log import LimitedLog
 from zraft.server.rejections import Rejections
 from zraft.transport import codec
 from zraft.transport.bulk import BulkConnection, Ring, Role
@@ -123,7 +124,8 @@ class BulkStreams:
         self._entropy = entropy
         self._settings = settings or BulkSettings()
         self._loop = asyncio.get_running_loop()
-        self._rejections = Rejections("stream", self._loop.time)
+        self._limited = LimitedLog(self._loop.time)
+        self._rejections = Rejections("stream", self._limited)
         self._paths: dict[ServerId, _Path] = {}
         self._unproved: set[Stream] = set()
         self._incoming: dict[ServerId, Stream] = {}
@@ -271,15 +273,17 @@ class BulkStreams:
 
     def _on_operator(self, stream: Stream) -> None:
         if self._operators is None or len(self._operating) >= self._settings.operators_max:
-            log.warning(
+            self._limited.warn(
                 "operator refused, there are too many",
+                kind="operators_max",
                 address=stream.address,
                 operators_max=self._settings.operators_max if self._operators is not None else 0,
             )
             stream.abort()
         elif self._operators_local and not stream.is_local:
-            log.warning(
+            self._limited.warn(
                 "operator refused, without a cluster key they must be on this machine",
+                kind="operators_local",
                 address=stream.address,
                 knob="key",
             )

@@ -689,7 +689,12 @@ class Clients:
     @property
     def due_in_ms(self) -> int | None:
         """After how long a turn can do what waits here; None if nothing does, or only somebody else can help."""
-        if self.cut_short or self._counts or self._words or (self._backlogged and self.taken >= REQUESTS_PER_TURN_MAX):
+        if (
+            self.cut_short
+            or self._counts
+            or self._words
+            or (self._backlogged and self.taken >= REQUESTS_PER_TURN_MAX)
+        ):
             return 0
         if self.feeds.wants_turn:
             return 0

@@ -25,6 +25,7 @@ from zraft.address import Address as ListenAddress
 from zraft.config import ServerConfig
 from zraft.errors import ConfigError, ZraftError
 from zraft.ids import COORDINATION_GROUP
+from zraft.limited_log import LimitedLog, kind_of
 from zraft.operator.requests import OperatorReply, OperatorRequest
 from zraft.raft.role import Role
 from zraft.server.admin_listener import AdminListener
@@ -193,8 +194,15 @@ class Node:
         self._collector = Collector()
         self._last_tick = time.monotonic()
         self._role = self.driver.role
+        self._limited = LimitedLog(time.monotonic)
         self._announcements = Announcements(
-            self.driver, config, directory, self._process, self._peers.set_members, self._last_tick
+            self.driver,
+            config,
+            directory,
+            self._process,
+            self._peers.set_members,
+            self._limited,
+            self._last_tick,
         )
         self._wal_thread = WalThread(
             wal,
@@ -291,7 +299,7 @@ class Node:
             servers.append(await self._listen("tls.address", config.tls.address, plain=False))
         admin = None
         if config.admin is not None:
-            admin = AdminListener(config.admin, self.report, self._fail)
+            admin = AdminListener(config.admin, self.report, self._fail, config.admin_hosts)
             await admin.open()
         for number in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(number, self._on_stop_signal)
@@ -516,7 +524,10 @@ class Node:
         error = context.get("exception")
         if error is None or isinstance(error, OSError):
             # Trouble of one socket, already closed by the loop.
-            loop.default_exception_handler(context)
+            message = str(context.get("message", ""))
+            self._limited.warn(
+                "trouble of a socket", kind=kind_of(message), message=message, error=repr(error)
+            )
         else:
             self._fail(error)
 
@@ -579,8 +590,10 @@ class Node:
             self._audit.reopen()
 
     def on_too_many_connections(self, address: str) -> None:
-        log.warning(
-            f"connection refused, {self.driver.clients.full_knob} is reached",
+        knob = self.driver.clients.full_knob
+        self._limited.warn(
+            f"connection refused, {knob} is reached",
+            kind=knob,
             address=address,
             connections=len(self.driver.clients),
         )

@@ -16,6 +16,7 @@ from zraft.address import parse_address
 from zraft.config import ServerConfig
 from zraft.errors import ConfigError, ZraftError
 from zraft.ids import ServerId
+from zraft.limited_log import LimitedLog
 from zraft.raft.membership import Membership
 from zraft.server.addresses import PeerAddresses, Strangers
 from zraft.server.bulk import BulkStreams
@@ -74,7 +75,7 @@ class Peers:
             insecure=self._keys_in_force is None,
         )
         loop = asyncio.get_running_loop()
-        self._rejections = Rejections("datagram", loop.time)
+        self._rejections = Rejections("datagram", LimitedLog(loop.time))
         self._strangers = Strangers(loop.time)
         self._streams = BulkStreams(
             me=me,

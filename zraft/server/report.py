@@ -347,7 +347,7 @@ class Report:
     def status(self) -> Status:
         driver, process = self._driver, self._process
         config = self._config
-        reasons = self._reasons()
+        reasons = self.reasons()
         sizes = _sizes(config.data)
         return Status(
             server=config.id,
@@ -403,7 +403,7 @@ class Report:
     def cluster_text(self) -> str:
         return "".join(f"{server}={address}\n" for server, address in sorted(self._config.cluster.items()))
 
-    def _reasons(self) -> tuple[str, ...]:
+    def reasons(self) -> tuple[str, ...]:
         """Why clients are better served elsewhere now."""
         driver = self._driver
         reasons = []
