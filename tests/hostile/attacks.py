@@ -35,6 +35,7 @@ TIMEOUT_MS: Final = 40_000
 WORDS: Final = ("cons", "mntr", "stat", "wchs", "wchc", "wchp", "dump", "hash", "dirs", "envi")
 ADMIN_REQUESTS: Final = ("/metrics", "/status.json", "/commands/connections", "/commands/monitor")
 MANY_PATHS: Final = 20_000
+COME_IN_S_MAX: Final = 5.0
 HEALTH_S_MAX: Final = 2.0
 """A health check gives up after this long in many a kubelet's settings."""
 
@@ -297,9 +298,20 @@ def unfinished_handshakes(target: Target, connections: int) -> None:
     with target.horde(connections) as horde:
         horde.send(hello[: len(hello) // 2])
         horde.push(target.seconds / 2)
-        with tls_connection(target):
-            pass
+        _come_in(target)
         horde.push(target.seconds / 2)
+
+
+def _come_in(target: Target) -> None:
+    """An honest TLS client tries, as libraries do, until it is in."""
+    until = time.monotonic() + COME_IN_S_MAX
+    while True:
+        try:
+            with tls_connection(target):
+                return
+        except OSError as error:
+            assert time.monotonic() < until, f"no TLS client comes in: {error}"
+            time.sleep(0.05)
 
 
 def tls_connection(target: Target) -> ssl.SSLSocket:

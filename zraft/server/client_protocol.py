@@ -13,6 +13,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
 
 from zraft.errors import ProtocolError
+from zraft.server.budget import address_of
 from zraft.server.client_connection import UNCOUNTED_BYTES, ClientConnection, Phase
 from zraft.server.connection import Connection
 from zraft.server.tls import CLIENT_HELLO, TlsError, TlsStream
@@ -207,6 +208,11 @@ class ClientProtocol(asyncio.BufferedProtocol):
         self._send(tls.take_output())
         self._take_decrypted()
 
+    def displace_handshake(self) -> None:
+        """Others wait for it to end: its client has had the time, or its address has too many."""
+        self._over()
+        self._refuse("its TLS handshake takes too long while tls.handshakes_max are under way")
+
     def _over(self) -> None:
         """No longer among the handshakes under way, if it was."""
         if self._server_tls is not None:
@@ -256,7 +262,8 @@ class ClientProtocol(asyncio.BufferedProtocol):
         if self._server_tls is None:
             self._refuse("TLS, which this server does not speak; set tls.certificate")
             return
-        self._tls = self._server_tls.begin(self)
+        address = "" if self._connection is None else address_of(self._connection.address)
+        self._tls = self._server_tls.begin(self, address)
         if self._tls is None:
             self._refuse("tls.handshakes_max handshakes are under way already")
             return
