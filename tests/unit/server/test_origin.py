@@ -9,7 +9,7 @@ from collections.abc import Iterator
 import pytest
 
 from tests.unit.server.one_server import BOOT, INSTANCE, ME
-from zraft.server.origin import OriginSettings, OriginStream
+from zraft.server.origin import SHARE_BYTES_MIN, SLOW_START_BYTES, OriginSettings, OriginStream
 from zraft.tree.txn import DELETE, Command, unpack_batch
 
 IDS = (("ip", "127.0.0.1"),)
@@ -139,6 +139,28 @@ def test_the_bound_counts_what_is_collected_and_what_is_unapplied() -> None:
     stream.take_applied(2)
     assert stream.outstanding == 0
     assert stream.idle
+
+
+def test_batches_are_smaller_while_what_is_written_has_to_be_told_to_many() -> None:
+    """Else one batch of somebody who writes much holds up everybody for as long as its events take."""
+    stream = _stream(batch_bytes_max=256 * 1024)
+    owner = object()
+
+    def next_batch(told_each: int) -> int:
+        stream.add(owner, 7, IDS, [_command(n) for n in range(4_000)], 240_000)
+        stream.cut(0)
+        (message,) = stream.due(0)
+        batch = stream.take_applied(message.seq)
+        assert batch is not None
+        stream.on_told(batch, told_each * message.count)
+        return message.count
+
+    assert next_batch(0) == 4_000
+    stream.on_follower()
+    first = next_batch(1_000)
+    assert first * 60 <= SLOW_START_BYTES
+    assert [next_batch(1_000) * 60 <= SHARE_BYTES_MIN for _ in range(3)] == [True] * 3
+    assert [next_batch(0) for _ in range(10)][-1] > 4_000, "and grow again"
 
 
 def test_tiny_commands_count_as_what_their_objects_take() -> None:
