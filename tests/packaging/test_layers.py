@@ -60,7 +60,8 @@ ALLOWED: Final[dict[str, tuple[str, ...]]] = {
     "zraft.zoo_source": (*SHARED, "zraft.properties", "zraft.zoo_cfg", "zraft.zoo_env"),
     "zraft.knobs": (*SHARED, *SETTINGS, "zraft.zoo_cfg", "zraft.zoo_source"),
     "zraft.logs": (*SHARED, *SETTINGS),
-    "zraft.http_service": (*SHARED, *SETTINGS),
+    "zraft.limited_log": SHARED,
+    "zraft.http_service": (*SHARED, *SETTINGS, "zraft.limited_log"),
     # values, and what is made of them; a server hands in where they come from
     "zraft.admin": (*SHARED, "zraft.wire"),
     "zraft.admin.http": (*SHARED, *SETTINGS, "zraft.http_service", "zraft.wire", "zraft.admin"),
@@ -70,7 +71,7 @@ ALLOWED: Final[dict[str, tuple[str, ...]]] = {
     "zraft.server": (
         *(*SHARED, *SETTINGS, *STATE, *EDGES, "zraft.admin"),
         *("zraft.claims", "zraft.groups", "zraft.topics"),
-        *("zraft.operator.protocol", "zraft.operator.requests"),
+        *("zraft.limited_log", "zraft.operator.protocol", "zraft.operator.requests"),
     ),
     "zraft.testing": (
         *(*SHARED, *SETTINGS, *STATE, *EDGES),
@@ -169,7 +170,8 @@ ALLOWED: Final[dict[str, tuple[str, ...]]] = {
         "zraft_client",
     ),
     "onyxlog.tasks": (
-        *(*SHARED, *SETTINGS, "zraft.transport", "onyxlog.ids", "onyxlog.errors", "onyxlog.jobs"),
+        *(*SHARED, *SETTINGS, "zraft.limited_log", "zraft.transport"),
+        *("onyxlog.ids", "onyxlog.errors", "onyxlog.jobs"),
         *(
             "onyxlog.access",
             "onyxlog.plugins",

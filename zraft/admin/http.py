@@ -2,7 +2,7 @@
 
 Imported only where `admin` is configured, and late (see `zraft.http_service`). Every request does a bounded piece of work
 at a time; long answers are encoded in slices with the loop's other work in between. There is no authentication: whoever
-reaches the address may ask, and reset statistics.
+reaches the address may ask, and reset statistics. A browser may do less for the pages of other sites: see `HttpService`.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import json
 import socket
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from html import escape
 from importlib import resources
 from typing import Any, Final
@@ -20,7 +20,7 @@ from aiohttp import web
 from prometheus_client import CollectorRegistry, ProcessCollector
 
 from zraft.address import Address
-from zraft.admin.commands import COMMAND_NAMES, run_command
+from zraft.admin.commands import COMMAND_NAMES, changes_something, run_command
 from zraft.admin.metrics import StatusCollector
 from zraft.admin.status import AdminReports
 from zraft.admin.summary import summary
@@ -35,7 +35,8 @@ log = structlog.get_logger()
 class AdminServer:
     """Answers at one address from `start` to `stop`."""
 
-    def __init__(self, address: Address, reports: AdminReports) -> None:
+    def __init__(self, address: Address, reports: AdminReports, hosts: Iterable[str] = ()) -> None:
+        """`hosts`: names under which browsers may ask for pages, beside addresses and localhost."""
         self._address = address
         self._reports = reports
         self._page = resources.files("zraft.admin").joinpath("page.html").read_text(encoding="utf-8")
@@ -52,7 +53,10 @@ class AdminServer:
                 "/livez": self._livez,
                 "/readyz": self._readyz,
                 "/metrics": self._metrics,
-            }
+            },
+            checks=("/livez", "/readyz"),
+            pages=("/", "/commands"),
+            hosts=hosts,
         )
 
     async def start(self, listening: socket.socket) -> None:
@@ -80,6 +84,10 @@ class AdminServer:
 
     async def _run_command(self, request: web.Request) -> web.Response:
         name = request.match_info["name"]
+        if changes_something(name):
+            refusal = self._service.refusal(request)
+            if refusal is not None:
+                return refusal
         return await _json(run_command(name, self._reports, dict(request.query)))
 
     async def _livez(self, _: web.Request) -> web.Response:
@@ -87,11 +95,11 @@ class AdminServer:
         return text(200, "ok\n")
 
     async def _readyz(self, request: web.Request) -> web.Response:
-        status = self._reports.status()
-        code = 200 if status.ready else 503
+        reasons = self._reports.reasons()
+        code = 503 if reasons else 200
         if _wants_json(request):
-            return await _json({"ready": status.ready, "reasons": list(status.reasons)}, code)
-        return text(code, "ok\n" if status.ready else "".join(f"{reason}\n" for reason in status.reasons))
+            return await _json({"ready": not reasons, "reasons": list(reasons)}, code)
+        return text(code, "".join(f"{reason}\n" for reason in reasons) if reasons else "ok\n")
 
     async def _metrics(self, request: web.Request) -> web.Response:
         self._collector.current = self._reports.status()

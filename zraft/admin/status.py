@@ -172,6 +172,9 @@ class AdminReports(Reports, Protocol):
 
     def status(self) -> Status: ...
 
+    def reasons(self) -> tuple[str, ...]:
+        """Why clients are better served elsewhere now; costs nothing, as the rest of `status` does."""
+
     def knobs(self) -> tuple[tuple[str, str], ...]:
         """The configuration in force, as (knob, value)."""
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import importlib
 import socket
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Final
 
@@ -30,9 +30,15 @@ class AdminListener:
     """One admin address from the process's start to its end. `open`, then `stop`."""
 
     def __init__(
-        self, address: Address, reports: AdminReports, on_failed: Callable[[Exception], None]
+        self,
+        address: Address,
+        reports: AdminReports,
+        on_failed: Callable[[Exception], None],
+        hosts: Iterable[str] = (),
     ) -> None:
+        """`hosts`: names under which browsers may ask for pages (`admin.hosts`)."""
         self._address = address
+        self._hosts = tuple(hosts)
         self._reports = reports
         self._on_failed = on_failed
         self._socket: socket.socket | None = None
@@ -68,7 +74,7 @@ class AdminListener:
                     break
                 await asyncio.sleep(POLL_S)
             module: Any = await asyncio.to_thread(importlib.import_module, "zraft.admin.http")
-            self._server = module.AdminServer(self._address, self._reports)
+            self._server = module.AdminServer(self._address, self._reports, self._hosts)
             await self._server.start(self._socket)
         except Exception as error:
             self._on_failed(error)

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Final
 from zraft.errors import Code, MarshallingError
 from zraft.messagepack import Decoder, RefusedMapError
 from zraft.server.authentication import meets, proved_ids
-from zraft.server.client_connection import BACKLOG_BYTES_MAX, SUBMIT_BYTES_MAX, ClientConnection, Phase
+from zraft.server.client_connection import SUBMIT_BYTES_MAX, UNCOUNTED_BYTES, ClientConnection, Phase
 from zraft.server.native_members import change_of
 from zraft.server.native_pending_reads import NO_CONTACT, PendingReads, ReadBatch
 from zraft.server.native_reads import Failure, Listings, state_of
@@ -39,6 +39,9 @@ from zraft.wire.requests import Auth
 
 if TYPE_CHECKING:
     from zraft.server.clients import Clients
+
+HELD_TWICE: Final = 2
+"""What has come is kept as it came, and once more for the walk over it, or by what reads it."""
 
 OUTSTANDING_MAX: Final = 4_096
 """Requests of one connection that are not answered; beyond it nothing more is read."""
@@ -142,7 +145,16 @@ class NativeConnection(ClientConnection):
 
     @property
     def wants_read(self) -> bool:
-        return self._undecoded < BACKLOG_BYTES_MAX
+        return self._clients.may_read(
+            self, HELD_TWICE * len(self._reader.partial), HELD_TWICE * self._undecoded
+        )
+
+    def account(self) -> bool:
+        unfinished = HELD_TWICE * len(self._reader.partial)
+        if self._decoder is not None or unfinished > UNCOUNTED_BYTES or self.counted:
+            self._clients.count_input(self, unfinished, HELD_TWICE * self._undecoded)
+            return self.wants_read
+        return True
 
     def data_received(self, data: bytes) -> None:
         if self.phase is Phase.CLOSED or self.ending or self.closing:
@@ -163,7 +175,13 @@ class NativeConnection(ClientConnection):
         else:
             self._decoder.forget(self._decoder.values.tell())
         self._decoder.feed(complete)
-        if idle and self.phase is not Phase.ATTACHING and not self._clients.full and not self._reads.ready:
+        if (
+            idle
+            and self.phase is not Phase.ATTACHING
+            and not self.unsent
+            and not self._reads.ready
+            and (not self._clients.full or (not self.queue and self._clients.lets_pass(len(data))))
+        ):
             self._take()
         else:
             self._clients.on_backlog(self)
@@ -174,6 +192,8 @@ class NativeConnection(ClientConnection):
             self._clients.on_backlog(self)
         elif self._decoder is not None and self.phase is not Phase.ATTACHING and not self.ending:
             self._take()
+        if self.counted:
+            self.account()
 
     def _take(self) -> None:
         """Handle what is complete, in order. The hot path: one call for all that one read of the socket brought."""
@@ -364,8 +384,8 @@ class NativeConnection(ClientConnection):
             return  # something before it ended the connection: nothing more is said
         queue = self.queue
         number, kind, command = queue.popleft()
-        if self.unpushed:
-            self._clients.feeds.push_to(self)
+        if self.unpushed and not self._push_first():
+            return
         if command[0] == CLOSE_SESSION:
             self._write(answers.encode_result(number or 0, zxid))
             self._end()
@@ -570,11 +590,20 @@ class NativeConnection(ClientConnection):
         self.queue.append((config.id, "config", command))
         clients.submit(self, [command], len(config.address))
 
+    def on_stalled(self) -> None:
+        self._clients.feeds.on_stalled(self)
+
+    def on_taken(self) -> None:
+        self._clients.feeds.on_taken(self)
+        self.on_topics()
+
     def on_release(self) -> None:
         self._subscriptions.release()
         self._clients.release_native(self)
+        self._reader.clear()
         self._decoder = None
         self._reads.clear()
+        self.queue.clear()
 
     # -- topics
 
@@ -582,9 +611,9 @@ class NativeConnection(ClientConnection):
         """There is something to tell of topics when the turn ends."""
         self._clients.on_topics(self)
 
-    def push_topics(self) -> None:
-        if not self.closing:
-            self._subscriptions.push_topics()
+    def push_topics(self) -> bool:
+        """Tell what was gathered; False if something is left for the next turn."""
+        return self.closing or self._subscriptions.push_topics()
 
     def answer(self, number: int, fields: dict[str, Any]) -> None:
         """A request has succeeded."""
@@ -606,9 +635,29 @@ class NativeConnection(ClientConnection):
 
     def write_answer(self, message: bytes) -> None:
         """Behind everything that the client is to be told of before."""
-        if self.unpushed:
-            self._clients.feeds.push_to(self)
-        self._write(message)
+        if not self.unpushed or self._push_first():
+            self._write(message)
+
+    def _push_first(self) -> bool:
+        """Write what the client is to be told of before its next answer; False if that is too much, which is the end."""
+        self._clients.feeds.push_to(self)
+        if not self.is_overfull:
+            return True
+        self._clients.refuse(
+            self, "what it subscribed to is more than client.output_bytes_max before its next answer"
+        )
+        return False
+
+    @property
+    def is_overfull(self) -> bool:
+        """Whether more is to be written than one connection may leave unread."""
+        return self.unsent + self.out_bytes > self._clients.output_bytes_max
+
+    def write_parts(self, parts: tuple[bytes, ...]) -> None:
+        """The same for a message of which large parts are not to be copied."""
+        self.pieces += len(parts) - 1
+        for part in parts:
+            self.write_answer(part)
 
     def _write(self, message: bytes) -> None:
         self.out.append(message)

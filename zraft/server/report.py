@@ -238,9 +238,9 @@ class Report:
         return {"state_digest": found[1], "state_digest_index": self._driver.applied_index}
 
     def digest(self) -> tuple[int, str] | None:
-        """(zxid, digest in hexadecimal), None if too much is left to hash."""
+        """(zxid, digest in hexadecimal), None if too much is left to hash, or it would be of no whole entry."""
         machine = self._driver.machine
-        if machine.undigested > DIGEST_ITEMS_MAX:
+        if machine.undigested > DIGEST_ITEMS_MAX or self._driver.applier.halfway:
             return None
         return machine.last_zxid, f"{machine.digest():032x}"
 
@@ -347,7 +347,7 @@ class Report:
     def status(self) -> Status:
         driver, process = self._driver, self._process
         config = self._config
-        reasons = self._reasons()
+        reasons = self.reasons()
         sizes = _sizes(config.data)
         return Status(
             server=config.id,
@@ -403,7 +403,7 @@ class Report:
     def cluster_text(self) -> str:
         return "".join(f"{server}={address}\n" for server, address in sorted(self._config.cluster.items()))
 
-    def _reasons(self) -> tuple[str, ...]:
+    def reasons(self) -> tuple[str, ...]:
         """Why clients are better served elsewhere now."""
         driver = self._driver
         reasons = []

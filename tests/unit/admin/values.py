@@ -99,6 +99,9 @@ class FakeAdminReports(FakeReports):
     def status(self) -> Status:
         return self.current
 
+    def reasons(self) -> tuple[str, ...]:
+        return self.current.reasons
+
     def knobs(self) -> tuple[tuple[str, str], ...]:
         return (("id", "1"), ("client.jute_maxbuffer", "1048575"))
 

@@ -295,7 +295,7 @@ def test_pipelined_reads_of_a_large_znode_are_answered_a_bounded_part_at_a_time(
     turns(server)
     count = 200
     client.connection.data_received(jute.request(2, jute.GET_DATA, READ_ROOT) * count)
-    largest = max(server.turn() for _ in range(10))
+    largest = max(server.turn() for _ in range(100))
     assert largest < BACKLOG_BYTES_MAX + FRAME_BYTES_MAX
     assert errors(client).count((2, 0)) == count
 

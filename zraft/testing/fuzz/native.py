@@ -367,7 +367,7 @@ class NativeFuzz:
 
 def held_bytes(connection: Any) -> int:
     """Memory that hostile input occupies on one connection."""
-    size: int = 2 * connection._reader.buffered + connection._undecoded
+    size: int = 2 * connection._reader.buffered + 2 * connection._undecoded
     size += sum(map(sys.getsizeof, connection.out))
     for waiting in connection.queue:
         size += sys.getsizeof(waiting) + sum(map(sys.getsizeof, waiting[2]))

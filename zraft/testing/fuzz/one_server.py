@@ -21,7 +21,7 @@ SERVER: Final = ServerId(1)
 TURN_MS: Final = 2
 START_TURNS_MAX: Final = 1_000
 FRAME_BYTES_MAX: Final = 64 * 1024
-OUTSTANDING_BYTES_MAX: Final = 256 * 1024
+OUTSTANDING_BYTES_MAX: Final = 1024 * 1024
 """Far below what ships, so that a few requests reach it and others have to wait."""
 
 OUTPUT_BYTES_MAX: Final = 8 * 1024 * 1024

@@ -1,0 +1,40 @@
+"""Nobody who merely reaches a port stops the loop, takes the leadership or the memory.
+
+Each attack prints the longest stall of another client, the growth of the attacked server's memory, and whether it still
+leads (`-s` shows it). The goals on two cores are no stall above half a second and no lost leadership; on a busy machine
+figures say less, so a test fails above five seconds.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+import pytest
+
+from tests.hostile.attacks import ATTACKS, Attack
+from tests.hostile.siege import BACK_BYTES_MAX, Siege
+
+pytestmark = [pytest.mark.processes, pytest.mark.timeout(300)]
+
+STALL_S_MAX: Final = 5.0
+GROWTH_BYTES_MAX: Final = 320 * 1024 * 1024
+
+
+@pytest.mark.parametrize("attack", ATTACKS, ids=lambda attack: attack.run.__name__)
+def test_others_are_served_and_memory_is_bounded_under(siege: Siege, attack: Attack) -> None:
+    _judge(siege, attack, *attack.small)
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("attack", ATTACKS, ids=lambda attack: attack.run.__name__)
+def test_others_are_served_and_memory_is_bounded_under_full_size(siege: Siege, attack: Attack) -> None:
+    _judge(siege, attack, *attack.full)
+
+
+def _judge(siege: Siege, attack: Attack, connections: int, seconds: float) -> None:
+    report = siege.measure(attack.name, lambda target: attack.run(target, connections), seconds)
+    assert report.answers > 0, "the well-behaved client got no answer at all"
+    assert report.stall_s < STALL_S_MAX, str(report)
+    assert report.kept, str(report)
+    assert report.growth < GROWTH_BYTES_MAX, str(report)
+    assert report.left < BACK_BYTES_MAX, str(report)
