@@ -18,6 +18,7 @@ from typing import Any, Final
 import msgpack
 from attrs import frozen
 
+from tests.hostile import messages
 from tests.hostile.besieged import DIRECTORY, LARGE, LARGE_BYTES, LOG, WATCHED
 from tests.hostile.horde import Horde
 from tests.hostile.siege import Target
@@ -476,6 +477,14 @@ ATTACKS: Final = (
     Attack("slow native senders", slow_native_senders, (100, 1.0), (1_000, 20.0)),
     Attack("subscriptions that nobody reads", silent_subscribers, (20, 3.0), (200, 20.0)),
     Attack("fetches that nobody reads", silent_consumers, (40, 2.0), (500, 20.0)),
+    Attack("keys that hash alike", messages.keys_that_hash_alike, (4, 2.0), (32, 20.0)),
+    Attack("integers that crowd a dict", messages.keys_that_crowd, (4, 2.0), (32, 20.0)),
+    Attack("few keys that hash alike", messages.few_keys_that_hash_alike, (4, 2.0), (32, 20.0)),
+    Attack("wide messages", messages.wide_messages, (4, 2.0), (32, 20.0)),
+    Attack("wide keys", messages.wide_keys, (4, 2.0), (32, 20.0)),
+    Attack("deep messages", messages.deep_messages, (4, 1.0), (32, 20.0)),
+    Attack("commands that promise much", messages.promising_commands, (4, 1.0), (32, 20.0)),
+    Attack("stored values that hash alike", messages.values_that_hash_alike, (2, 2.0), (8, 20.0)),
     Attack("unfinished TLS handshakes", unfinished_handshakes, (300, 1.0), (2_000, 20.0)),
     Attack("TLS reads that nobody reads", silent_tls_readers, (20, 2.0), (200, 20.0)),
     Attack("idle admin connections", idle_admin_connections, (100, 1.0), (1_000, 20.0)),

@@ -43,6 +43,9 @@ if TYPE_CHECKING:
 HELD_TWICE: Final = 2
 """What has come is kept as it came, and once more for the walk over it, or by what reads it."""
 
+MESSAGE_SHIFT: Final = 7
+"""A message costs at most about as much per 128 bytes as another request, whatever stands in it."""
+
 OUTSTANDING_MAX: Final = 4_096
 """Requests of one connection that are not answered; beyond it nothing more is read."""
 
@@ -214,8 +217,9 @@ class NativeConnection(ClientConnection):
                 self._decoder = None
                 break
             except RefusedMapError as error:
-                taken += 1
-                before = values.tell()
+                after = values.tell()
+                taken += 1 + (after - before >> MESSAGE_SHIFT)
+                before = after
                 self._malformed(error.value, str(error))
                 continue
             except (ValueError, TypeError) as error:
@@ -225,9 +229,9 @@ class NativeConnection(ClientConnection):
                     continue
                 self._break_off(f"a message that Python cannot hold: {error}")
                 break
-            taken += 1
             after = values.tell()
             weight, before = after - before, after
+            taken += 1 + (weight >> MESSAGE_SHIFT)
             try:
                 request = self._decode(message)
             except MarshallingError as error:
