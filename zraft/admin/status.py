@@ -103,7 +103,12 @@ class PeerTraffic:
 
 @frozen(kw_only=True)
 class ClientTraffic:
-    """Clients of this server. `outstanding_bytes`: writes taken and not yet applied."""
+    """Clients of this server.
+
+    `outstanding_bytes`: writes taken and not yet applied; `output_bytes`, `input_bytes`, `unfinished_bytes`: what the bounds
+    of the same names count; `evicted_total`: connections that were closed for these bounds; `refused_total`: those, and
+    others that were closed for what their clients did.
+    """
 
     connections: int
     sessions_attached: int
@@ -115,6 +120,11 @@ class ClientTraffic:
     bytes_sent_total: int
     events_total: int
     outstanding_bytes: int
+    output_bytes: int
+    input_bytes: int
+    unfinished_bytes: int
+    evicted_total: int
+    refused_total: int
     attaches_waiting: int
     sessions_expired_total: int
 

@@ -151,6 +151,7 @@ class Clients:
         self.bytes_sent_total = 0
         self.connections_total = 0
         self.rejected_total = 0
+        self.refused_total = 0
         self.expired_total = 0
         self.native_connections_total = 0
         self.serving = False
@@ -345,6 +346,11 @@ class Clients:
             connection.on_taken()
         return was_unsent
 
+    @property
+    def evicted_total(self) -> int:
+        """Connections that were closed for what all of them together may hold."""
+        return self.output.evicted_total + self.input.evicted_total + self.unfinished.evicted_total
+
     def _relieve(self, gone: Sequence[Excess[ClientConnection]]) -> None:
         for excess in gone:
             self._cut(excess.one, excess.why)
@@ -352,6 +358,7 @@ class Clients:
     def _cut(self, connection: ClientConnection, why: str) -> None:
         """End a connection at once, whatever it has not taken yet: what it holds is needed."""
         self.refusals.append((connection, why))
+        self.refused_total += 1
         connection.cut = True
         if connection.phase is Phase.CLOSED:
             # Its end waits until its client takes the rest.
@@ -550,6 +557,7 @@ class Clients:
     def refuse(self, connection: ClientConnection, why: str) -> None:
         """Close without a reply, and tell the operator why."""
         self.refusals.append((connection, why))
+        self.refused_total += 1
         self.close(connection)
 
     def close(self, connection: ClientConnection) -> None:

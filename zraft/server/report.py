@@ -209,6 +209,11 @@ class Report:
             "stale_sessions_expired": clients.expired_total,
             "native_connections_total": clients.native_connections_total,
             "native_subscriptions": len(clients.feeds),
+            "client_output_bytes": clients.output.held,
+            "client_input_bytes": clients.input.held,
+            "client_unfinished_bytes": clients.unfinished.held,
+            "connections_evicted_total": clients.evicted_total,
+            "connections_refused_total": clients.refused_total,
             **summary_values("updatelatency", driver.latencies.writes.view()),
             **summary_values("readlatency", driver.latencies.reads.view()),
             **summary_values("fsynctime", process.fsync.view()),
@@ -511,6 +516,11 @@ class Report:
             bytes_sent_total=clients.bytes_sent_total,
             events_total=clients.events_total,
             outstanding_bytes=self._driver.origin.outstanding,
+            output_bytes=clients.output.held,
+            input_bytes=clients.input.held,
+            unfinished_bytes=clients.unfinished.held,
+            evicted_total=clients.evicted_total,
+            refused_total=clients.refused_total,
             sessions_expired_total=clients.expired_total,
         )
 

@@ -15,6 +15,7 @@ import pytest
 from tests.unit.server.one_server import TIMEOUT_MS, create
 from tests.unit.server.shells import End, Node
 from zraft.errors import Code
+from zraft.server import clients as clients_module
 from zraft.server.budget import PATIENCE_MS
 from zraft.server.client_connection import LARGE_BYTES, Phase
 from zraft.server.clients import ClientSettings
@@ -411,6 +412,57 @@ def test_nothing_is_pushed_to_who_does_not_read_and_no_turn_looks_at_it() -> Non
     turns(server, 60)
     entries = [number for message in silent.hear() for number, *_ in message.get("entries", ())]
     assert entries == list(range(30))
+
+
+def test_subscribers_are_pushed_a_bounded_part_per_turn_and_all_come_to_their_turn(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(clients_module, "PUSHED_PER_TURN_BYTES_MAX", 100_000)
+    server, client = furnished()
+    server.server.clients.view = _View()  # type: ignore[assignment]
+    for number in range(4):
+        client.arrive(client.write(create(f"/directory/e-{number:010}", bytes(50_000))))
+    subscribers = [NativeClient(server) for _ in range(20)]
+    subscribe = {"type": "subscribe", "log": "/directory", "prefix": "e-", "first": 0, "credit": 16 * MIB}
+    for one in subscribers:
+        one.feed(msgpack.packb({"id": 1, **subscribe}))
+    most = 0
+    for _ in range(100):
+        before = sum(len(one.transport.sent) for one in subscribers)
+        turns(server, 1)
+        most = max(most, sum(len(one.transport.sent) for one in subscribers) - before)
+    assert most < 100_000 + 2 * 64 * 1024
+    for one in subscribers:
+        assert [n for message in one.hear() for n, *_ in message.get("entries", ())] == [0, 1, 2, 3]
+
+
+# -- four-letter words
+
+
+def test_words_take_turns_and_all_are_answered() -> None:
+    server, _ = furnished()
+    asking = [End(server) for _ in range(20)]
+    for one in asking:
+        one.feed(b"mntr")
+    answered = []
+    for _ in range(20):
+        server.turn()
+        answered.append(sum(one.transport.ended == "closed" for one in asking))
+    assert answered[0] <= 4
+    assert answered[-1] == 20
+    assert {one.transport.sent for one in asking} == {b"mntr"}
+
+
+def test_words_whose_answers_nobody_reads_are_bounded() -> None:
+    server, _ = furnished(output_bytes_max=100_000, output_bytes_per_address_max=300_000)
+    server.server.clients.four_letter_word = lambda word, argument: bytes(50_000)
+    asking = [End(server, room=0) for _ in range(40)]
+    for one in asking:
+        one.arrive(b"cons")
+    turns(server)
+    living = [one for one in asking if one.transport.ended != "aborted"]
+    assert sum(one.transport.get_write_buffer_size() for one in living) <= 300_000
+    assert "client.output_bytes_per_address_max" in server.reasons
 
 
 # -- whatever happens
