@@ -43,21 +43,23 @@ SHORT_BYTES: Final = 256
 SHOWN_CHARACTERS_MAX: Final = 100
 """Of a value in an error: whoever wrote it knows it."""
 
+WHY_CHARACTERS_MAX: Final = 250
+
 READER_LEVELS_MAX: Final = 1_024
 """What MessagePack's readers in Python can read."""
 
 _TABLE_SIZE_MIN: Final = 8
 
 
-class RefusedMapError(ProtocolError):
-    """A value that was read to its end holds a map that is refused, which the message describes.
+class RefusedValueError(ProtocolError):
+    """A whole value that cannot be held, or may not; what follows it can be read.
 
-    `value` is the whole, the refused map without its odd keys: it tells whom to answer.
+    `known` is what its fields `id` and `type` are, if it is a map: they tell whom to answer.
     """
 
-    def __init__(self, why: str, value: Any) -> None:
+    def __init__(self, why: str, known: dict[str, Any]) -> None:
         super().__init__(why)
-        self.value = value
+        self.known = known
 
 
 class UnhashedMap(dict[Any, Any]):
@@ -98,16 +100,12 @@ def unpack(data: bytes, *, lists: bool = False, any_keys: bool = False, levels: 
     except (ValueError, TypeError, msgpack.UnpackException) as error:
         if not any_keys or isinstance(error, msgpack.UnpackException):
             raise ProtocolError(f"{len(data)} bytes that are not MessagePack: {_why(error)}") from error
-    maps = _Maps(hashes=True)
     try:
-        value = msgpack.unpackb(
-            data, use_list=lists, strict_map_key=False, ext_hook=_extension, object_pairs_hook=maps
-        )
-    except (ValueError, TypeError, msgpack.UnpackException) as error:
-        raise ProtocolError(f"{len(data)} bytes that are not MessagePack: {_why(error)}") from error
-    if maps.refused is not None:
-        raise RefusedMapError(maps.refused, value)
-    return value
+        return _read_pairs(data, lists=lists, hashes=True)
+    except (ValueError, TypeError) as error:
+        raise ProtocolError(
+            f"{len(data)} bytes that are not MessagePack, or that Python cannot hold: {_why(error)}"
+        ) from error
 
 
 def _walk(data: bytes, levels: int) -> None:
@@ -130,7 +128,7 @@ def _walk(data: bytes, levels: int) -> None:
 
 
 def _why(error: Exception) -> str:
-    return str(error)[:SHOWN_CHARACTERS_MAX] or type(error).__name__
+    return str(error)[:WHY_CHARACTERS_MAX] or type(error).__name__
 
 
 def _extension(code: int, data: bytes) -> Any:
@@ -144,9 +142,9 @@ def _extension(code: int, data: bytes) -> Any:
 class Decoder:
     """Reads values one after the other, however they come in pieces; arrays become tuples.
 
-    Call `next` on `values`; it raises `StopIteration` when nothing whole is left. If it raises a `ValueError` or
-    `TypeError`, `look_closer` tells whether the value can be read in another way. A `RefusedMapError` is about one value,
-    which is over: go on.
+    Call `next` on `values`; it raises `StopIteration` when nothing whole is left. A `RefusedValueError` is about one value,
+    which is over: go on. After another `ValueError` or `TypeError`, `look_closer` tells whether the value can be read in
+    another way.
 
     Args:
         hashes: maps become dicts, and those are refused whose keys are made to hash alike. If not, no key is hashed but
@@ -166,6 +164,11 @@ class Decoder:
         self._held: bytes | bytearray = b""
         self._start = self._fed = 0
         self.values: Any = _fast_values(bytes_max)
+
+    @property
+    def is_slow(self) -> bool:
+        """Whether values are read one by one, and their maps as pairs."""
+        return type(self.values) is _PairsReader
 
     @property
     def left(self) -> int:
@@ -192,7 +195,7 @@ class Decoder:
         if end == self._fed:
             self._held = b""
             self._start = end
-            if type(self.values) is _PairsReader:
+            if self.is_slow:
                 # The next values may be ordinary again.
                 self.values = _fast_values(self._bytes_max)
                 self._start = self._fed = 0
@@ -203,18 +206,21 @@ class Decoder:
         return end
 
     def look_closer(self, start: int) -> bool:
-        """The value at `start` cannot be read as nearly all can: read pairs from there on; False if that was done before.
+        """The value at `start` cannot be read as nearly all can; False if this was said before.
 
         `values` is another iterator then, at the beginning of this value.
         """
-        if type(self.values) is _PairsReader:
+        if self.is_slow:
             return False
         self._held = bytes(self._held[start - self._start :])
         self._start = 0
         self._fed = len(self._held)
-        self.values = _PairsReader(hashes=self._hashes, bytes_max=self._bytes_max)
+        self.values = _PairsReader(self, hashes=self._hashes, bytes_max=self._bytes_max)
         self.values.feed(self._held)
         return True
+
+    def _between(self, start: int, end: int) -> bytes:
+        return bytes(self._held[start - self._start : end - self._start])
 
 
 def _fast_values(bytes_max: int) -> Any:
@@ -222,51 +228,80 @@ def _fast_values(bytes_max: int) -> Any:
 
 
 class _PairsReader:
-    """Values whose maps may have any keys. Slower: a call per map, and one per value."""
+    """Whole values whose maps may have any keys, each built by itself. Slower: calls per value, and one per map."""
 
-    __slots__ = ("_maps", "_unpacker", "feed", "tell")
+    __slots__ = ("_decoder", "_end", "_hashes", "_walker", "feed")
 
-    def __init__(self, *, hashes: bool, bytes_max: int) -> None:
-        self._maps = _Maps(hashes=hashes)
-        self._unpacker = msgpack.Unpacker(
-            use_list=False,
-            strict_map_key=False,
-            read_size=256,
-            max_buffer_size=bytes_max,
-            ext_hook=_extension,
-            object_pairs_hook=self._maps,
-        )
-        self.feed = self._unpacker.feed
-        self.tell = self._unpacker.tell
+    def __init__(self, decoder: Decoder, *, hashes: bool, bytes_max: int) -> None:
+        self._decoder = decoder
+        self._hashes = hashes
+        self._walker = msgpack.Unpacker(read_size=256, max_buffer_size=bytes_max)
+        self._end = 0
+        self.feed = self._walker.feed
+
+    def tell(self) -> int:
+        """Where the next value begins."""
+        return self._end
 
     def __iter__(self) -> Iterator[Any]:
         return self
 
     def __next__(self) -> Any:
-        maps = self._maps
-        value = next(self._unpacker)  # if it is not whole yet, what is known of it stays
-        refused, maps.refused, maps.counted = maps.refused, None, 0
-        if refused is not None:
-            raise RefusedMapError(refused, value)
+        try:
+            self._walker.skip()
+        except msgpack.OutOfData:
+            raise StopIteration from None
+        start, self._end = self._end, self._walker.tell()
+        data = self._decoder._between(start, self._end)
+        try:
+            value = _read_pairs(data, lists=False, hashes=self._hashes)
+        except (ValueError, TypeError) as error:
+            raise RefusedValueError(
+                f"a message that Python cannot hold: {_why(error)}", _known_of(data)
+            ) from error
         if type(value) is UnhashedMap:
             strange = next(key for key, _ in value.pairs if type(key) is not str)
-            raise RefusedMapError(
-                f"a field whose name is {shown(strange)}, expected text", _named(value.pairs)
-            )
+            raise RefusedValueError(f"a field whose name is {shown(strange)}, expected text", _known_of(data))
         return value
+
+
+def _known_of(data: bytes) -> dict[str, Any]:
+    """The fields `id` and `type` of a map; nothing else of it is built."""
+    known: dict[str, Any] = {}
+    reader = msgpack.Unpacker(read_size=256, max_buffer_size=0, object_pairs_hook=len)
+    reader.feed(data)
+    try:
+        for _ in range(reader.read_map_header()):
+            name = reader.unpack()
+            if name in ("id", "type"):
+                known[name] = reader.unpack()
+            else:
+                reader.skip()
+    except (ValueError, TypeError, msgpack.UnpackException):
+        pass  # no map, or a name or one of the two fields that is no value either
+    return known
+
+
+def _read_pairs(data: bytes, *, lists: bool, hashes: bool) -> Any:
+    """One whole value. Raises ValueError or TypeError: it cannot be held, or may not."""
+    return msgpack.unpackb(
+        data,
+        use_list=lists,
+        strict_map_key=False,
+        ext_hook=_extension,
+        object_pairs_hook=_Maps(hashes=hashes),
+    )
 
 
 class _Maps:
     """Makes the maps of one value of their pairs, innermost first."""
 
-    __slots__ = ("_hashes", "counted", "refused")
+    __slots__ = ("_counted", "_hashes")
 
     def __init__(self, *, hashes: bool) -> None:
         self._hashes = hashes
-        self.counted = 0
+        self._counted = 0
         """Keys so far that are arrays, timestamps or extensions."""
-        self.refused: str | None = None
-        """Why the value is refused."""
 
     def __call__(self, pairs: list[tuple[Any, Any]]) -> dict[Any, Any]:
         named = True
@@ -275,39 +310,31 @@ class _Maps:
             if kind is not str and kind is not bytes:
                 named = False
                 if kind not in _PLAIN:
-                    self.counted += 1
-                    if self.refused is None and not _is_key(key):
-                        self.refused = f"a map that Python cannot hold: {_ODD_KEY}: {shown(key)}"
+                    self._counted += 1
+                    if not _is_key(key):
+                        raise ValueError(f"{_ODD_KEY}: {shown(key)}")
+                    if self._counted > COUNTED_KEYS_MAX and not self._hashes:
+                        raise ValueError(_TOO_MANY)
         if named:
             return dict(pairs)
-        if self.refused is not None:
-            return _named(pairs)
         if not self._hashes:
-            if self.counted > COUNTED_KEYS_MAX:
-                self.refused = (
-                    f"maps with more than {COUNTED_KEYS_MAX} keys that are arrays, timestamps or extensions: use text, "
-                    "bytes or numbers as keys, or several requests"
-                )
-                return _named(pairs)
             made: UnhashedMap = _new_dict(UnhashedMap)
             made.pairs = pairs
             return made
-        few = COUNTED_KEYS_MAX if self.counted <= COUNTED_KEYS_MAX else FEW_KEYS
+        few = COUNTED_KEYS_MAX if self._counted <= COUNTED_KEYS_MAX else FEW_KEYS
         if len(pairs) > few and is_crowded([key for key, _ in pairs], few):
-            self.refused = f"a map of {len(pairs)} whose keys are made to hash alike"
-            return _named(pairs)
+            raise ValueError(f"a map of {len(pairs)} whose keys are made to hash alike")
         return dict(pairs)
 
 
+_TOO_MANY: Final = (
+    f"maps with more than {COUNTED_KEYS_MAX} keys that are arrays, timestamps or extensions; use text, bytes or numbers as "
+    "keys, or several requests"
+)
 _NAMES: Final = frozenset((str, bytes))
 _PLAIN: Final = frozenset((str, bytes, int, float, bool, type(None)))
-_ODD_KEY: Final = "a key that is, or holds, a map or a list"
+_ODD_KEY: Final = "a key of a map that is, or holds, a map or a list"
 _new_dict: Final = dict.__new__
-
-
-def _named(pairs: Iterable[tuple[Any, Any]]) -> dict[Any, Any]:
-    """What can be said of a map that is refused: its fields with names, such as the id of a message."""
-    return {key: item for key, item in pairs if key.__class__ is str}
 
 
 def _is_key(key: Any) -> bool:

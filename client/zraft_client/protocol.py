@@ -21,7 +21,7 @@ import msgpack
 from attrs import define, field
 
 from zraft.errors import Code
-from zraft.messagepack import Decoder, RefusedMapError, shown
+from zraft.messagepack import Decoder, RefusedValueError, shown
 from zraft_client.calls import Answer, Call, Kind, Place, Request, Settled, Sink
 from zraft_client.errors import (
     ClientError,
@@ -240,10 +240,10 @@ class Calls:
                     message = next(values)
                 except StopIteration:
                     break
-                except RefusedMapError as error:
+                except RefusedValueError as error:
                     self.answers += 1
                     end = values.tell()
-                    self._cannot_hold(error.value, str(error), settled)
+                    self._cannot_hold(error.known, str(error), settled)
                     continue
                 except (ValueError, TypeError):
                     if not decoder.look_closer(begin):
@@ -286,11 +286,11 @@ class Calls:
         if call is None:
             sink = self._sinks.get(number) if type(number) is int else None
             if sink is not None:
-                sink.unreadable(FailedError(f"what is pushed holds {why}", Code.DATA_INCONSISTENCY))
+                sink.unreadable(FailedError(f"what is pushed is {why}", Code.DATA_INCONSISTENCY))
         elif call.kind is Kind.READ:
             del self._flying[call.id]
             self._settle(call)
-            error = FailedError(f"{call.what}: the answer holds {why}", Code.DATA_INCONSISTENCY)
+            error = FailedError(f"{call.what}: the answer is {why}", Code.DATA_INCONSISTENCY)
             settled.append((call, None, error))
         else:
             raise WireError(f"a server sent what is no answer to {call.what}: {why}")

@@ -715,7 +715,8 @@ class Clients:
         for connection in list(self._backlogged):
             if self.full:
                 return
-            if connection.phase in SERVED and not connection.wants_flush:
+            # A new one has sent its first message in a turn that was full.
+            if (connection.phase in SERVED or connection.phase is Phase.NEW) and not connection.wants_flush:
                 del self._backlogged[connection]
                 connection.take_backlog()
 

@@ -11,7 +11,8 @@ import pytest
 
 from tests.unit.server.native import Map, NativeClient, started
 from zraft.messagepack import COUNTED_KEYS_MAX
-from zraft.testing.fuzz.costly import alike, crowding, packed_map, packed_message
+from zraft.server.clients import REQUESTS_PER_TURN_MAX
+from zraft.testing.fuzz.costly import alike, crowding, packed_array, packed_map, packed_message
 from zraft.testing.fuzz.one_server import OneServer
 from zraft.wire.dictionary import entry_path
 
@@ -93,7 +94,7 @@ def test_a_key_that_is_or_holds_a_map_is_refused_and_the_connection_stays(
     value = memoryview(b"\x81" + msgpack.packb(key) + b"\x01")
     (answer,) = answers(client, packed_message(id=5, type="put", key="k", value=value))
     assert (answer["id"], answer["code"]) == (5, "BAD_ARGUMENTS")
-    assert "a map that Python cannot hold" in answer["error"]
+    assert "a key of a map that is, or holds, a map or a list" in answer["error"]
     assert client.one({"type": "ping"})["success"]
 
 
@@ -137,3 +138,29 @@ def test_what_a_command_promises_is_not_built(client: NativeClient) -> None:
     finally:
         tracemalloc.stop()
     assert answer["code"] == "BAD_ARGUMENTS"
+
+
+def test_the_first_message_of_a_connection_that_comes_in_a_full_turn_is_answered_in_the_next(
+    server: OneServer,
+) -> None:
+    client = NativeClient(server)
+    server.driver.clients.taken = 2 * REQUESTS_PER_TURN_MAX
+    client.send({"type": "ping"})
+    assert client.settle() == [
+        {"id": 1, "type": "result", "success": True, "zxid": client.connection.machine.last_zxid}
+    ]
+
+
+def test_a_turn_takes_so_many_bytes_and_leaves_the_rest_to_the_next(server: OneServer) -> None:
+    clients = [NativeClient(server, number, use_list=False) for number in range(1, 6)]
+    wide = packed_message(id=1, type="ping", x=memoryview(packed_array(1_000_000, b"\x80")))
+    for client in clients:
+        client.raw(wide)
+    assert [bool(client.connection.out) for client in clients] == [True, False, False, False, False]
+    answered = 0
+    for turn in range(1, 5):
+        server.turn()
+        answered += sum(len(client.taken()) for client in clients)
+        assert answered == turn + 1
+    for client in clients:
+        client.hang_up()
