@@ -13,8 +13,9 @@ import binascii
 import hashlib
 import math
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from functools import lru_cache
+from itertools import chain
 from typing import Any, Final
 from urllib.parse import quote, unquote_to_bytes
 
@@ -104,9 +105,10 @@ def normalised(key: Any, depth: int = 0) -> Any:
     """
     kind = key.__class__
     if kind is tuple or kind is list:
+        if not depth and _is_normal(key):
+            return key
         if depth >= KEY_DEPTH_MAX:
             raise MarshallingError(f"a key nested deeper than {KEY_DEPTH_MAX} levels")
-        # Most parts stay as they are, and a key of a megabyte has a million of them; `pack` checks the integers.
         return tuple(
             [
                 part
@@ -133,6 +135,22 @@ def normalised(key: Any, depth: int = 0) -> Any:
 
 
 _AS_THEY_ARE: Final = frozenset((str, bytes, int, type(None)))
+"""What stays as it is in an array; `pack` checks the integers."""
+_WITH_ARRAYS: Final = _AS_THEY_ARE | {tuple}
+
+
+def _is_normal(key: Sequence[Any]) -> bool:
+    """Whether all parts of an array stay as they are; looked at level by level, as there may be a million of them."""
+    level: list[Any] = [key]
+    for _ in range(KEY_DEPTH_MAX):
+        parts = list(chain.from_iterable(level))
+        kinds = set(map(type, parts))
+        if kinds <= _AS_THEY_ARE:
+            return type(key) is tuple
+        if not kinds <= _WITH_ARRAYS:
+            return False
+        level = [part for part in parts if type(part) is tuple]
+    return False
 
 
 def entry_name(key: Any) -> str:

@@ -15,6 +15,7 @@ from typing import Any, Final
 from attrs import field, frozen
 
 from zraft.errors import MarshallingError
+from zraft.messagepack import shown
 from zraft.tree.node import INT32_MAX, INT32_MIN
 from zraft.tree.txn import (
     ADD,
@@ -49,7 +50,6 @@ from zraft.wire.native_fields import (
     data_of,
     id_of,
     integer,
-    shown,
     shown_type,
     text,
     unknown,
