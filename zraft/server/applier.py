@@ -104,7 +104,7 @@ class Applier:
         budget = APPLY_BYTES_PER_TURN
         while self.applied_index < limit and budget > 0:
             for entry in log.slice(self.applied_index + 1, limit + 1, budget):
-                resumed = self.halfway
+                resumed = self._rest is not None
                 if entry.kind is EntryKind.COMMANDS:
                     if not self.apply(entry):
                         return
@@ -255,8 +255,9 @@ class Applier:
                     owner.complete(result, machine.last_zxid)
         if audit is not None:
             audit.finish(runs)
-        if self._clients.followed:
-            self._origin.on_told(batch, self._clients.told_total - told_before)
+        told = self._clients.told_total - told_before
+        if told or self._origin.is_slowed:
+            self._origin.on_told(batch, told)
         if batch.owners != [None]:  # the server's own register is nobody's request
             for arrived_at, count in batch.arrivals:
                 self._on_answered(arrived_at, count)

@@ -159,7 +159,7 @@ class Clients:
         self.removed = False
         """This server belongs to the cluster no longer: it serves nobody, not even reads."""
         self._origin = origin
-        self._touches = touches
+        self.touches = touches
         self._settings = settings
         self.output_bytes_max = settings.output_bytes_max
         self.output: Budget[ClientConnection] = Budget(
@@ -276,9 +276,6 @@ class Clients:
     def room(self) -> int:
         """How many more requests this turn may take."""
         return max(0, REQUESTS_PER_TURN_MAX - self.taken)
-
-    def touch(self, session: int) -> None:
-        self._touches.touch(session, self.now)
 
     def mark_dirty(self, connection: ClientConnection) -> None:
         """The connection has output."""
@@ -609,7 +606,7 @@ class Clients:
     def _detach(self, connection: ClientConnection) -> None:
         if self._by_session.get(connection.session) is connection:
             del self._by_session[connection.session]
-            self._touches.forget(connection.session)
+            self.touches.forget(connection.session)
         self._forget_timeout(connection)
 
     def _forget_timeout(self, connection: ClientConnection) -> None:
@@ -633,7 +630,7 @@ class Clients:
             connection.refuse_session(request)
             return
         self._by_session[result.id] = connection
-        self._touches.attached(result.id, cut_at)
+        self.touches.attached(result.id, cut_at)
         self._timeouts[result.timeout_ms] += 1
         self.timeout_ms_min = min(self._timeouts)
         connection.attached(result)
@@ -662,11 +659,6 @@ class Clients:
             self._overdrawn = False
             self._relieve(self.output.excess(self.now))
         return self.told_total - self._told_before >= TOLD_PER_TURN_MAX
-
-    @property
-    def followed(self) -> bool:
-        """Whether anybody follows what is written."""
-        return bool(self.watches) or bool(self.feeds)
 
     # -- what the driver calls, once per turn
 
@@ -773,10 +765,10 @@ class Clients:
         sent = sent_bytes = 0
         for connection in dirty:
             if connection.phase is Phase.ATTACHED and (
-                not self.serving or self._touches.age(connection.session, now) > connection.third_ms
+                not self.serving or self.touches.age(connection.session, now) > connection.third_ms
             ):
                 self._dirty.append(connection)
-                self._touches.hurry()
+                self.touches.hurry()
                 if connection.out_bytes > UNCOUNTED_BYTES:
                     self.count_output(connection)
                 continue

@@ -165,10 +165,10 @@ class Connection(ClientConnection):
 
     def account(self) -> bool:
         """Have counted what is kept of what the client sent, and give `wants_read`; after each read of the socket."""
-        unfinished = len(self._reader.partial)
+        partial = self._reader.partial
         waiting = self._backlog_bytes + self._queued_bytes
-        if unfinished > UNCOUNTED_BYTES or waiting > UNCOUNTED_BYTES or self.counted:
-            self._clients.count_input(self, unfinished, waiting)
+        if partial or waiting > UNCOUNTED_BYTES or self.counted:
+            self._clients.count_input(self, len(partial), waiting)
             return self.wants_read
         return True
 
@@ -181,14 +181,15 @@ class Connection(ClientConnection):
         except ProtocolError as error:
             self._clients.refuse(self, str(error))
             return
+        clients = self._clients
         if self.phase is Phase.ATTACHED:
-            self._clients.touch(self.session)
+            clients.touches.touch(self.session, clients.now)
         elif self.phase is Phase.NEW and not self._first(frames):
             return
         if not frames:
             return
-        self._count(len(frames), len(data))
-        clients = self._clients
+        count = len(frames)
+        self._count(count, len(data))
         if (
             self._backlog
             or self.held
@@ -197,7 +198,7 @@ class Connection(ClientConnection):
         ):
             self._defer(frames)
         elif self.phase is Phase.ATTACHED:
-            if len(frames) > REQUESTS_AT_ONCE_MAX:
+            if count > REQUESTS_AT_ONCE_MAX:
                 self._take(frames[:REQUESTS_AT_ONCE_MAX])
                 self._defer_behind(frames[REQUESTS_AT_ONCE_MAX:])
             else:

@@ -170,7 +170,7 @@ class NativeConnection(ClientConnection):
             self._break_off(str(error))
             return
         if self.phase is Phase.ATTACHED:
-            self._clients.touch(self.session)
+            self._clients.touches.touch(self.session, self._clients.now)
         if not complete:
             return
         self._count(self._reader.count, len(data))

@@ -10,14 +10,14 @@ Pure: time is handed in. Source: rule D-2 in docs/RULES.md.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Hashable, Sequence
 from typing import Any, Final
 
 from attrs import define, frozen
 
 from zraft.ids import COORDINATION_GROUP, Instance, ServerId
 from zraft.transport.messages import OriginBatch
-from zraft.tree.txn import Command, Run, pack_batch
+from zraft.tree.txn import ATTACH, Command, Run, pack_batch
 
 Ids = tuple[tuple[str, str], ...]
 
@@ -42,7 +42,7 @@ COMMAND_OVERHEAD_BYTES: Final = 128
 """Counted per command for its objects, so that a flood of tiny ones is bounded as well."""
 
 SHARE_BYTES_MIN: Final = 4 * 1024
-"""Of one owner in a batch that cannot take all that was collected, however many owners there are."""
+"""Of one session in a batch that cannot take all that was collected, however many sessions there are."""
 
 SLOW_START_BYTES: Final = 16 * 1024
 """Of the first batch after somebody began to follow what is written: nobody knows yet how much there is to tell."""
@@ -85,6 +85,17 @@ _Collected = tuple[tuple[int, Ids, list[Command]], Any, int, float]
 """(run, its owner, its bytes, when it arrived) of what has no number yet."""
 
 
+def _flow(run: Run, owner: object) -> Hashable:
+    """What a run must not overtake: what else is about its session, also over another connection (D-3)."""
+    session, _, commands = run
+    if session:
+        return session
+    if commands[0][0] == ATTACH:
+        attached: int = commands[0][1]
+        return attached
+    return "no session", id(owner)
+
+
 class OriginStream:
     """Collects commands, cuts batches, and keeps the unapplied ones for repetition."""
 
@@ -106,7 +117,9 @@ class OriginStream:
         """Taken and not yet applied."""
         self._small_first = False
         self._batch_bytes_max = settings.batch_bytes_max
-        """At most that of the settings; less while what is written has to be told to many."""
+        """At most that of the settings."""
+        self.is_slowed = False
+        """Whether batches are smaller than they may be, because what is written has to be told to many."""
         self._unapplied: dict[int, NumberedBatch] = {}
         self._unapplied_bytes = 0
 
@@ -153,7 +166,7 @@ class OriginStream:
     def cut(self, now: int, arrived: float | None = None) -> None:
         """Number what was collected, as far as the window of batches in flight allows.
 
-        If that is more than a batch takes, each owner has its share of it: who sends much waits, not who comes after it.
+        If that is more than a batch takes, each session has its share of it: who sends much waits, not who comes after it.
         `arrived`: when what was added since the last call arrived, if that is known better than `now`.
         """
         if not self._runs:
@@ -197,36 +210,38 @@ class OriginStream:
         self._stamped = len(self._runs)
 
     def _bring_forward(self) -> None:
-        """Put a share of each owner in front of the rest; what one owner sends keeps its order.
+        """Put a share of each session in front of the rest; what is about one session keeps its order.
 
         Every other time a command that is larger than a share stands behind those that are smaller.
         """
         self._small_first = not self._small_first
-        share = max(SHARE_BYTES_MIN, self._batch_bytes_max // len(set(map(id, self._owners))))
-        taken: dict[int, int] = {}
+        flows = list(map(_flow, self._runs, self._owners))
+        share = max(SHARE_BYTES_MIN, self._batch_bytes_max // len(set(flows)))
+        taken: dict[Hashable, int] = {}
         first: list[_Collected] = []
         large: list[_Collected] = []
         rest: list[_Collected] = []
         arrived = [arrival.at for arrival in self._arrivals for _ in range(arrival.runs)]
-        for run, owner, size, at in zip(self._runs, self._owners, self._sizes, arrived, strict=True):
+        collected = zip(self._runs, self._owners, self._sizes, arrived, flows, strict=True)
+        for run, owner, size, at, flow in collected:
             session, ids, commands = run
-            left = max(0, share - taken.get(id(owner), 0))
+            left = max(0, share - taken.get(flow, 0))
             count = len(commands) if size <= left else left * len(commands) // size
-            if not count and id(owner) not in taken:
+            if not count and flow not in taken:
                 count = 1
             if not count:
-                taken[id(owner)] = share
+                taken[flow] = share
                 rest.append((run, owner, size, at))
                 continue
             part = size * count // len(commands)
-            taken[id(owner)] = taken.get(id(owner), 0) + part
+            taken[flow] = taken.get(flow, 0) + part
             into = large if part > share and self._small_first else first
             into.append(((session, ids, commands[:count]), owner, part, at))
             if count < len(commands):
-                taken[id(owner)] = share
+                taken[flow] = share
                 rest.append(((session, ids, commands[count:]), owner, size - part, at))
-        for collected in (self._runs, self._owners, self._sizes, self._arrivals):
-            collected.clear()
+        for queue in (self._runs, self._owners, self._sizes, self._arrivals):
+            queue.clear()
         for run, owner, size, at in (*first, *large, *rest):
             self._runs.append(run)
             self._owners.append(owner)
@@ -238,14 +253,18 @@ class OriginStream:
 
     def on_follower(self) -> None:
         """Somebody follows what is written from now on, by a lasting watch or a subscription."""
-        self._batch_bytes_max = min(self._batch_bytes_max, SLOW_START_BYTES)
+        self._set_batch_bytes_max(min(self._batch_bytes_max, SLOW_START_BYTES))
 
     def on_told(self, batch: NumberedBatch, told: int) -> None:
         """The changes of an applied batch were told to so many followers."""
         if told > TOLD_PER_BATCH_MAX:
-            self._batch_bytes_max = max(SHARE_BYTES_MIN, batch.size * TOLD_PER_BATCH_MAX // told)
-        elif self._batch_bytes_max < self._settings.batch_bytes_max:
-            self._batch_bytes_max = min(self._settings.batch_bytes_max, 2 * self._batch_bytes_max)
+            self._set_batch_bytes_max(max(SHARE_BYTES_MIN, batch.size * TOLD_PER_BATCH_MAX // told))
+        elif self.is_slowed:
+            self._set_batch_bytes_max(2 * self._batch_bytes_max)
+
+    def _set_batch_bytes_max(self, size: int) -> None:
+        self._batch_bytes_max = min(self._settings.batch_bytes_max, size)
+        self.is_slowed = self._batch_bytes_max < self._settings.batch_bytes_max
 
     def due(self, now: int) -> Sequence[OriginBatch]:
         """Batches to send to the leader now: new ones, and unapplied ones whose last sending is too long ago."""

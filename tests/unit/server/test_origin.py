@@ -5,12 +5,13 @@ from __future__ import annotations
 import random
 from collections import defaultdict
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 
 from tests.unit.server.one_server import BOOT, INSTANCE, ME
 from zraft.server.origin import SHARE_BYTES_MIN, SLOW_START_BYTES, OriginSettings, OriginStream
-from zraft.tree.txn import DELETE, Command, unpack_batch
+from zraft.tree.txn import ATTACH, DELETE, Command, unpack_batch
 
 IDS = (("ip", "127.0.0.1"),)
 
@@ -203,6 +204,25 @@ def test_a_small_command_waits_for_one_batch_of_large_ones_at_most_and_these_com
             stream.add(object(), 100 + place, IDS, [_command(place)], 100)
     assert all(batches[100 + place][0] <= place + 2 for place in range(20))
     assert [len(batches[owner]) for owner in range(16)] == [3] * 16
+
+
+def test_what_a_session_sent_over_its_former_connection_stays_in_front_of_the_next_one() -> None:
+    """The client was told nothing of it; were it carried out behind what it sends now, it would undo that (D-3)."""
+    stream = _stream(batch_bytes_max=10_000)
+    former, other, present = object(), object(), object()
+    stream.add(former, 7, IDS, [_command(n) for n in range(1_000)], 60_000)
+    stream.add(other, 8, IDS, [_command(n) for n in range(1_000)], 60_000)
+    stream.add(present, 0, IDS, [(ATTACH, 7, 6_000, b"")], 64)
+    stream.add(present, 7, IDS, [_command(1_000)], 60)
+    seen: list[Any] = []
+    while not stream.idle:
+        stream.cut(0)
+        for message in list(stream.due(0)):
+            for session, _, commands in unpack_batch(message.blob)[4]:
+                if session != 8:
+                    seen += [one[1] for one in commands]
+            stream.take_applied(message.seq)
+    assert seen == [*(f"/{n}" for n in range(1_000)), 7, "/1000"]
 
 
 @pytest.mark.parametrize("run", range(5))

@@ -88,7 +88,7 @@ def turns(server: Node, count: int = 50, ms: int = 0) -> None:
         server.server.advance(ms)
         for connection in clients.connections:
             if connection.phase is Phase.ATTACHED:
-                clients.touch(connection.session)
+                clients.touches.touch(connection.session, clients.now)
         server.server.acknowledge_touches()
         server.turn()
 
