@@ -294,7 +294,7 @@ class _Door(asyncio.BufferedProtocol):
             self._handler.data_received(bytes(_buffer[:nbytes]))
 
     def eof_received(self) -> bool | None:
-        return self._handler.eof_received() if self._entered else False  # type: ignore[no-any-return]
+        return self._handler.eof_received() if self._entered else False
 
     def pause_writing(self) -> None:
         self._handler.pause_writing()
@@ -380,7 +380,7 @@ def is_this_machine(peer: str, here: str) -> bool:
     except ValueError:
         return False
     mapped = getattr(address, "ipv4_mapped", None)
-    return (mapped or address).is_loopback  # type: ignore[no-any-return]
+    return (mapped or address).is_loopback
 
 
 def text(status: int, body: str, headers: Mapping[str, str] | None = None) -> web.Response:

@@ -61,8 +61,7 @@ class ClientProtocol(asyncio.BufferedProtocol):
         """A first byte that may begin a frame or TLS."""
         self._take: Callable[[bytes], None] = self._take_first
         """What is done with bytes that arrived: the connection's own method, once it is known to be plain."""
-        clients = node.driver.clients
-        self._input, self._unfinished = clients.input, clients.unfinished
+        self._clients = node.driver.clients
         self._writable = True
         self._reading = True
 
@@ -89,7 +88,7 @@ class ClientProtocol(asyncio.BufferedProtocol):
         return self._tls is not None
 
     def get_buffer(self, sizehint: int) -> memoryview:
-        return receive_buffer if self._input.wide and self._unfinished.wide else narrow_buffer
+        return receive_buffer if self._clients.is_wide else narrow_buffer
 
     def buffer_updated(self, nbytes: int) -> None:
         connection = self._connection

@@ -179,6 +179,8 @@ class Clients:
             ),
             together=Bound("client.unfinished_bytes_sum_max", settings.unfinished_bytes_sum_max),
         )
+        self.is_wide = True
+        """Whether much may be read at once of what a client sends."""
         self._overdrawn = False
         """Whether the bounds of `output` are passed."""
         self._no_room: dict[ClientConnection, int] = {}
@@ -313,6 +315,7 @@ class Clients:
         ]
         for budget in over:
             self._relieve(budget.excess(self.now))
+        self.is_wide = self.unfinished.wide and self.input.wide
 
     def count_output(self, connection: ClientConnection) -> None:
         """What is to be written to it, or its client does not take, has become more or less."""
@@ -595,6 +598,7 @@ class Clients:
             connection.counted = False
             self.unfinished.hold(connection, 0, self.now)
             self.input.hold(connection, 0, self.now)
+            self.is_wide = self.unfinished.wide and self.input.wide
         connection.on_release()
 
     def release_native(self, connection: NativeConnection) -> None:

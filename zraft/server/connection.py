@@ -324,13 +324,12 @@ class Connection(ClientConnection):
                         self._hold(opcode, xid, frame, frames[place + 1 :])
                         break
                     queue.append((opcode, xid, frame))
-                    self._queued_bytes += len(frame) + REQUEST_OVERHEAD_BYTES
-                    if opcode not in ANSWERED:
-                        # The connection ends in its turn, so nothing behind it may be carried out.
-                        self.ending = True
-                        break
-                    if self._queued_bytes > READS_BEHIND_WRITES_BYTES:
-                        self._defer(frames[place + 1 :])
+                    self._queued_bytes = queued = self._queued_bytes + len(frame) + REQUEST_OVERHEAD_BYTES
+                    if queued > READS_BEHIND_WRITES_BYTES or opcode not in ANSWERED:
+                        # What this server does not know ends the connection in its turn: nothing behind it is carried out.
+                        self.ending = opcode not in ANSWERED
+                        if not self.ending:
+                            self._defer(frames[place + 1 :])
                         break
                 elif wanted := self._answer(opcode, xid, frame):
                     self._put_off(wanted, frames[place:])
