@@ -415,6 +415,7 @@ class ServerConfig:
     cluster: Mapping[ServerId, Address]
     key_files: tuple[Path, ...] = ()
     insecure_peers: bool = False
+    founds: bool = True
     admin: Address | None = None
     admin_hosts: tuple[str, ...] = ()
     tick_time_ms: int = count(

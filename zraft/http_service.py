@@ -14,10 +14,9 @@ Imported only where an address is configured, and late, because aiohttp takes a 
 from __future__ import annotations
 
 import asyncio
-import socket
 from collections.abc import Iterable, Mapping
 from ipaddress import ip_address
-from typing import Any, Final, Generic, TypeVar
+from typing import Any, Final
 
 import structlog
 from aiohttp import web
@@ -27,18 +26,16 @@ from prometheus_client.exposition import choose_encoder
 
 from zraft import __version__
 from zraft.address import Address
+from zraft.http_places import HEAD_S, Places, is_this_machine
 from zraft.limited_log import LimitedLog
 
-CONNECTIONS_MAX: Final = 64
-"""File descriptors belong to the clients."""
-LOCAL_KEPT: Final = 8
-"""Of them, for connections from this machine."""
 REQUESTS_MAX: Final = 8
 """Of strangers that wait for their answer, and as many of this machine; further ones are told to come back."""
-HEAD_S: Final = 10.0
 IDLE_S: Final = 30.0
 READ_BYTES: Final = 4_096
 """At a time, of a connection: no more requests than fit into them are looked at before one is answered."""
+SHUTDOWN_S: Final = 1.0
+"""What is still being answered at the end may take this long."""
 LINE_BYTES_MAX: Final = 4_096
 PAUSE_S_MAX: Final = 0.05
 
@@ -55,64 +52,11 @@ HEADERS: Final = {
 
 log = structlog.get_logger()
 
-T = TypeVar("T")
-
 _buffer: Final = memoryview(bytearray(READ_BYTES))
 
 
-class Places(Generic[T]):
-    """Who may stay connected, of those that were there first and of those that ask for something."""
-
-    def __init__(self, count: int = CONNECTIONS_MAX, local_kept: int = LOCAL_KEPT) -> None:
-        self._count = count
-        self._strangers_max = count - local_kept
-        self._idle: dict[T, bool] = {}
-        """Whether each is of this machine; the longest idle first."""
-        self._busy: dict[T, bool] = {}
-
-    def __len__(self) -> int:
-        return len(self._idle) + len(self._busy)
-
-    def enter(self, one: T, *, local: bool) -> T | None:
-        """`one` comes. Who has to go for it: `one` itself if nobody can, None if there is room."""
-        strangers = sum(not here for table in (self._idle, self._busy) for here in table.values())
-        goes: T | None = None
-        if not local and strangers >= self._strangers_max:
-            goes = self._longest_idle(local=False)
-        elif len(self) >= self._count:
-            goes = self._longest_idle(local=False)
-            if goes is None and local:
-                goes = self._longest_idle(local=True)
-        else:
-            self._idle[one] = local
-            return None
-        if goes is None:
-            return one
-        del self._idle[goes]
-        self._idle[one] = local
-        return goes
-
-    def _longest_idle(self, *, local: bool) -> T | None:
-        return next((one for one, here in self._idle.items() if here is local), None)
-
-    def begin(self, one: T) -> None:
-        """It has asked for something."""
-        if one in self._idle:
-            self._busy[one] = self._idle.pop(one)
-
-    def end(self, one: T) -> None:
-        """It was answered."""
-        if one in self._busy:
-            self._idle[one] = self._busy.pop(one)
-
-    def leave(self, one: T) -> None:
-        """It is gone."""
-        self._idle.pop(one, None)
-        self._busy.pop(one, None)
-
-
 class HttpService:
-    """Answers at one address from `start` to `stop`."""
+    """Answers what is asked by GET (`routes`, by path), from `start` to `stop`, or from `prepare` if another listens."""
 
     def __init__(
         self,
@@ -141,12 +85,8 @@ class HttpService:
         self._runner: web.AppRunner | None = None
         self._server: asyncio.Server | None = None
 
-    async def start(self, where: socket.socket | Address) -> None:
-        """Answer at a socket that listens already, which stays its owner's to close, or listen at an address.
-
-        Raises:
-            OSError: the address cannot be listened at.
-        """
+    async def prepare(self) -> None:
+        """From here on `connection` may be called."""
         app = web.Application(middlewares=[self._guard])
         for path, handler in self._routes.items():
             app.router.add_get(path, handler)
@@ -159,13 +99,19 @@ class HttpService:
             lingering_time=0,  # a body that nobody asked for is not read
             max_line_size=LINE_BYTES_MAX,
             max_field_size=LINE_BYTES_MAX,
+            shutdown_timeout=SHUTDOWN_S,
         )
         await self._runner.setup()
+
+    async def start(self, address: Address) -> None:
+        """Prepare, and listen at an address.
+
+        Raises:
+            OSError: the address cannot be listened at.
+        """
+        await self.prepare()
         loop = asyncio.get_running_loop()
-        if isinstance(where, Address):
-            self._server = await loop.create_server(self._new_connection, where.host, where.port)
-        else:
-            self._server = await loop.create_server(self._new_connection, sock=where)
+        self._server = await loop.create_server(self.connection, address.listening_hosts, address.port)
 
     async def stop(self) -> None:
         """Stop listening and end what is under way."""
@@ -195,7 +141,8 @@ class HttpService:
                 )
         return None
 
-    def _new_connection(self) -> asyncio.BaseProtocol:
+    def connection(self) -> asyncio.BufferedProtocol:
+        """What answers one connection."""
         assert self._runner is not None
         server = self._runner.server
         assert server is not None
@@ -369,18 +316,6 @@ def is_known_host(found: str, names: frozenset[str]) -> bool:
     except ValueError:
         return False
     return True
-
-
-def is_this_machine(peer: str, here: str) -> bool:
-    """Whether a connection comes from the machine that it reached, at the address `here`."""
-    if peer == here:
-        return True
-    try:
-        address = ip_address(peer.partition("%")[0])
-    except ValueError:
-        return False
-    mapped = getattr(address, "ipv4_mapped", None)
-    return (mapped or address).is_loopback
 
 
 def text(status: int, body: str, headers: Mapping[str, str] | None = None) -> web.Response:

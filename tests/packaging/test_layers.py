@@ -44,7 +44,7 @@ ALLOWED: Final[dict[str, tuple[str, ...]]] = {
         *(*SHARED, "zraft.storage.directory", "zraft.storage.durable", "zraft.storage.errors"),
         "zraft.storage.filesystem",
     ),
-    "zraft.transport": (*SHARED, *STATE),
+    "zraft.transport": (*SHARED, *STATE, "zraft.address"),
     # many groups of one server; group 0 has its own driver
     "zraft.groups": (
         *(*SHARED, "zraft.raft", "zraft.storage.records", "zraft.storage.recovery"),
@@ -61,9 +61,10 @@ ALLOWED: Final[dict[str, tuple[str, ...]]] = {
     "zraft.knobs": (*SHARED, *SETTINGS, "zraft.zoo_cfg", "zraft.zoo_source"),
     "zraft.logs": (*SHARED, *SETTINGS),
     "zraft.limited_log": SHARED,
-    "zraft.http_service": (*SHARED, *SETTINGS, "zraft.limited_log"),
+    "zraft.http_places": (),
+    "zraft.http_service": (*SHARED, *SETTINGS, "zraft.http_places", "zraft.limited_log"),
     # values, and what is made of them; a server hands in where they come from
-    "zraft.admin": (*SHARED, "zraft.wire"),
+    "zraft.admin": (*SHARED, "zraft.http_places", "zraft.wire"),
     "zraft.admin.http": (*SHARED, *SETTINGS, "zraft.http_service", "zraft.wire", "zraft.admin"),
     # values and bytes; the client of it is outside of a server
     "zraft.operator": SHARED,
@@ -133,7 +134,7 @@ ALLOWED: Final[dict[str, tuple[str, ...]]] = {
     ),
     "zraft.log_command": (*SHARED, *STATE, "zraft.storage", "zraft.log_report"),
     # without a running server: states from files, and directories from states
-    "zraft.offline": (*SHARED, *STATE, "zraft.storage", "zraft.wire"),
+    "zraft.offline": (*SHARED, *STATE, "zraft.address", "zraft.storage", "zraft.wire"),
     "zraft.offline_options": (*SHARED, *SETTINGS, "zraft.knobs", "zraft.offline", "zraft.storage"),
     "zraft.snapshot_command": (
         *(*SHARED, *STATE, "zraft.storage", "zraft.log_report"),
@@ -181,6 +182,7 @@ ALLOWED: Final[dict[str, tuple[str, ...]]] = {
         ),
     ),
     "onyxlog.peer": (*SHARED, *SETTINGS, "zraft_client", "onyxlog"),
+    "onyxlog.peer.gossip_link": (*SHARED, *SETTINGS, "zraft.transport.udp"),
     "onyxlog.peer.gossip_seal": (
         *(*SHARED, "zraft.transport.keys", "zraft.transport.sealing"),
         *("onyxlog.ids", "onyxlog.gossip.codec"),

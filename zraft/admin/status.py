@@ -190,3 +190,10 @@ class AdminReports(Reports, Protocol):
 
     def cluster_text(self) -> str:
         """The servers as the configuration lists them."""
+
+
+def readiness(reasons: tuple[str, ...]) -> tuple[int, str]:
+    """What `/readyz` answers: the HTTP status, and "ok" or a reason a line."""
+    if not reasons:
+        return 200, "ok\n"
+    return 503, "".join(f"{reason}\n" for reason in reasons)

@@ -172,9 +172,15 @@ class Connection(ClientConnection):
             return self.wants_read
         return True
 
+    @property
+    def answered(self) -> bool:
+        return not self.queue and not self._backlog
+
     def data_received(self, data: bytes) -> None:
         """Bytes arrived."""
         if self.phase is Phase.CLOSED or self.ending or self.closing:
+            return
+        if self._clients.deaf and self.phase is not Phase.NEW:
             return
         try:
             frames = self._reader.feed(data)
