@@ -95,7 +95,7 @@ class EarlyConnection(asyncio.Protocol):
         protocol.connection_made(transport)
         received = memoryview(self._received)
         while received:
-            buffer = protocol.get_buffer(len(received))
+            buffer = memoryview(protocol.get_buffer(len(received)))
             taken = min(len(buffer), len(received))
             buffer[:taken] = received[:taken]
             protocol.buffer_updated(taken)

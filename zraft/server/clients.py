@@ -761,7 +761,7 @@ class Clients:
                 if not connection.out or self._may_speak(connection, self.now):
                     self._dismiss(connection)
                     continue
-                self._touches.hurry()
+                self.touches.hurry()
             waits = waits or connection.phase not in (Phase.NEW, Phase.CLOSED)
         return not waits
 
@@ -776,7 +776,7 @@ class Clients:
         """Whether its session cannot have ended elsewhere meanwhile (D-14)."""
         return (
             connection.phase is not Phase.ATTACHED
-            or self._touches.age(connection.session, now) <= connection.third_ms
+            or self.touches.age(connection.session, now) <= connection.third_ms
         )
 
     def flush(self, now: int) -> list[Output]:
