@@ -16,6 +16,7 @@ Maps whose keys are text or bytes, as nearly all are, are read by MessagePack's 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import suppress
 from typing import Any, Final, TypeVar
 
 import msgpack
@@ -26,6 +27,12 @@ T = TypeVar("T")
 
 COUNTED_KEYS_MAX: Final = 256
 """Keys of one request that are arrays, timestamps or extensions; the keys of one map that anybody reads unchecked."""
+
+MAP_BYTES: Final = 16
+"""Of a request per map, on average, where some of its maps have keys that are no text and no bytes: calls make those."""
+
+MAPS_MIN: Final = 4_096
+"""So many maps any request may have."""
 
 PROBES_MAX: Final = 32
 """Places of a dict that each key may look at before it finds its own, on average. Random ones look at one, and regular ones
@@ -149,7 +156,7 @@ class Decoder:
     Args:
         hashes: maps become dicts, and those are refused whose keys are made to hash alike. If not, no key is hashed but
             text and bytes: other maps are `UnhashedMap`, and a value is refused if more than `COUNTED_KEYS_MAX` of its keys
-            are arrays, timestamps or extensions.
+            are arrays, timestamps or extensions, or if it has such maps and more than one map per `MAP_BYTES`.
         bytes_max: the longest value; 0 if whoever feeds has seen to it.
 
     Attributes:
@@ -253,6 +260,8 @@ class _PairsReader:
             raise StopIteration from None
         start, self._end = self._end, self._walker.tell()
         data = self._decoder._between(start, self._end)
+        with suppress(ValueError, TypeError):  # one of the others has brought this reader in
+            return msgpack.unpackb(data, use_list=False, ext_hook=_extension)
         try:
             value = _read_pairs(data, lists=False, hashes=self._hashes)
         except (ValueError, TypeError) as error:
@@ -289,21 +298,26 @@ def _read_pairs(data: bytes, *, lists: bool, hashes: bool) -> Any:
         use_list=lists,
         strict_map_key=False,
         ext_hook=_extension,
-        object_pairs_hook=_Maps(hashes=hashes),
+        object_pairs_hook=_Maps(len(data), hashes=hashes),
     )
 
 
 class _Maps:
     """Makes the maps of one value of their pairs, innermost first."""
 
-    __slots__ = ("_counted", "_hashes")
+    __slots__ = ("_counted", "_hashes", "_left")
 
-    def __init__(self, *, hashes: bool) -> None:
+    def __init__(self, size: int, *, hashes: bool) -> None:
         self._hashes = hashes
+        self._left = size if hashes else max(MAPS_MIN, size // MAP_BYTES)
+        """How many more there may be; what is stored is read however many there are."""
         self._counted = 0
         """Keys so far that are arrays, timestamps or extensions."""
 
     def __call__(self, pairs: list[tuple[Any, Any]]) -> dict[Any, Any]:
+        self._left -= 1
+        if self._left < 0:
+            raise ValueError(_TOO_MANY_MAPS)
         named = True
         for key, _ in pairs:
             kind = key.__class__
@@ -330,6 +344,10 @@ class _Maps:
 _TOO_MANY: Final = (
     f"maps with more than {COUNTED_KEYS_MAX} keys that are arrays, timestamps or extensions; use text, bytes or numbers as "
     "keys, or several requests"
+)
+_TOO_MANY_MAPS: Final = (
+    f"more than one map per {MAP_BYTES} bytes, and keys that are no text and no bytes; use text or bytes as keys, or larger "
+    "maps"
 )
 _NAMES: Final = frozenset((str, bytes))
 _PLAIN: Final = frozenset((str, bytes, int, float, bool, type(None)))

@@ -11,11 +11,15 @@ from typing import Final
 
 import pytest
 
-from tests.hostile.attacks import ATTACKS, Attack
+from tests.hostile.attacks import ATTACKS, Attack, silent_readers
+from tests.hostile.messages import keys_that_hash_alike
 from tests.hostile.siege import BACK_BYTES_MAX, Siege
 from zraft.config import ClientConfig
 
 pytestmark = [pytest.mark.processes, pytest.mark.timeout(600)]
+
+ALWAYS: Final = (silent_readers, keys_that_hash_alike)
+"""Memory and time, in the seconds that every run of the tests can spend on this."""
 
 STALL_S_MAX: Final = 5.0
 ATTEMPTS: Final = 3
@@ -33,7 +37,17 @@ GROWTH_BYTES_MAX: Final = (
 )
 
 
-@pytest.mark.parametrize("attack", ATTACKS, ids=lambda attack: attack.run.__name__)
+@pytest.mark.parametrize(
+    "attack",
+    [
+        pytest.param(
+            attack,
+            id=attack.run.__name__,
+            marks=() if attack.run in ALWAYS else pytest.mark.long,
+        )
+        for attack in ATTACKS
+    ],
+)
 def test_others_are_served_and_memory_is_bounded_under(siege: Siege, attack: Attack) -> None:
     _judge(siege, attack, *attack.small)
 

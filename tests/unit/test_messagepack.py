@@ -18,6 +18,7 @@ from zraft.errors import ProtocolError
 from zraft.messagepack import (
     COUNTED_KEYS_MAX,
     LEVELS_MAX,
+    MAPS_MIN,
     Decoder,
     RefusedValueError,
     UnhashedMap,
@@ -186,6 +187,18 @@ def test_keys_are_counted_in_the_whole_value_and_anew_in_the_next() -> None:
     assert [type(one) for one in found] == [dict, str, dict]
     assert f"maps with more than {COUNTED_KEYS_MAX} keys" in found[1]
     assert read(Decoder(hashes=True), [bad]) == [msgpack.unpackb(bad, use_list=False, strict_map_key=False)]
+
+
+def test_maps_that_are_made_by_calls_are_as_few_as_their_bytes_allow() -> None:
+    """A megabyte of maps of a number each held the loop for half a second, longer than an election timeout."""
+    many = msgpack.packb({"id": 7, "a": [{1: {}}] * MAPS_MIN})
+    found = read(Decoder(hashes=False), [many + b"\x81\xa2id\x08"])
+    assert "more than one map per 16 bytes, and keys that are no text and no bytes" in found[0]
+    assert found[1] == {"id": 8}
+    wider = msgpack.packb({"id": 7, "a": [{1: b"x" * 32}] * 2 * MAPS_MIN})
+    named = msgpack.packb({"id": 7, "a": [{"a": {}}] * 2 * MAPS_MIN})
+    assert [type(one) for one in read(Decoder(hashes=False), [wider + named])] == [dict, dict]
+    assert unpack(many, any_keys=True)["id"] == 7, "what is stored can be read"
 
 
 def test_what_is_known_of_a_refused_message_is_kept_for_its_answer() -> None:

@@ -32,6 +32,9 @@ NAME_CHARACTERS_MAX: Final = 128
 ENTRY_NAME_BYTES_MAX: Final = 200
 """Names of znodes up to here hold their key; longer ones would, too, but few file a thing under a kilobyte."""
 
+KEY_PARTS_MAX: Final = 16_384
+"""Of a key that is an array, with those of the arrays in it: each costs far more than the byte that it takes."""
+
 KEY_DEPTH_MAX: Final = 32
 VALUE_DEPTH_MAX: Final = 512
 _AS_DEEP: Final = b"\x91" * (READER_LEVELS_MAX - VALUE_DEPTH_MAX)
@@ -140,16 +143,28 @@ _WITH_ARRAYS: Final = _AS_THEY_ARE | {tuple}
 
 
 def _is_normal(key: Sequence[Any]) -> bool:
-    """Whether all parts of an array stay as they are; looked at level by level, as there may be a million of them."""
+    """Whether all parts of an array stay as they are; looked at level by level, as there may be many of them.
+
+    Raises:
+        MarshallingError: there are more than `KEY_PARTS_MAX`.
+    """
     level: list[Any] = [key]
+    normal = type(key) is tuple
+    count = 0
     for _ in range(KEY_DEPTH_MAX):
         parts = list(chain.from_iterable(level))
+        count += len(parts)
+        if count > KEY_PARTS_MAX:
+            raise MarshallingError(
+                f"a key that is an array of more than {KEY_PARTS_MAX} parts; use its packed bytes, or a hash of them"
+            )
         kinds = set(map(type, parts))
         if kinds <= _AS_THEY_ARE:
-            return type(key) is tuple
-        if not kinds <= _WITH_ARRAYS:
-            return False
-        level = [part for part in parts if type(part) is tuple]
+            return normal
+        normal = normal and kinds <= _WITH_ARRAYS
+        level = [part for part in parts if type(part) is tuple or type(part) is list]
+        if not level:
+            break
     return False
 
 
