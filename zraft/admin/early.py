@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import re
+from collections.abc import Callable
 from http import HTTPStatus
 from typing import Final
 
@@ -22,16 +23,24 @@ _PROBE: Final = re.compile(rb"GET /(readyz|livez) HTTP/1\.[01]\r\n(?:[^\r\n]+\r\
 
 
 class EarlyConnections:
-    """Of one listener, from its start until `hand_over`."""
+    """Those of one listener, from its start until `hand_over`."""
 
     def __init__(self, reports: AdminReports) -> None:
         self.reports = reports
         self.waiting: dict[EarlyConnection, None] = {}
         self.places: Places[EarlyConnection] = Places()
+        self.successor: Callable[[], asyncio.BufferedProtocol] | None = None
+        """Makes what answers from now on; None until `hand_over`."""
 
     def connection(self) -> asyncio.BaseProtocol:
         """For one that was accepted."""
         return EarlyConnection(self)
+
+    def hand_over(self, successor: Callable[[], asyncio.BufferedProtocol]) -> None:
+        """All that wait go to what `successor` makes for each, and so does one that was accepted and is not here yet."""
+        self.successor = successor
+        for one in list(self.waiting):
+            one.hand_over(successor())
 
     def close(self) -> None:
         """End those that wait."""
@@ -51,6 +60,10 @@ class EarlyConnection(asyncio.Protocol):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         assert isinstance(transport, asyncio.Transport) or hasattr(transport, "write")
         self._transport = transport  # type: ignore[assignment]  # uvloop's transports are no subclasses
+        if self._early.successor is not None:
+            # The loop tells us of it one iteration after it accepted it.
+            self.hand_over(self._early.successor())
+            return
         peer, here = transport.get_extra_info("peername"), transport.get_extra_info("sockname")
         local = bool(peer) and is_this_machine(peer[0], here[0] if here else "")
         goes = self._early.places.enter(self, local=local)
