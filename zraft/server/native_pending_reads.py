@@ -20,6 +20,10 @@ if TYPE_CHECKING:
 NO_CONTACT: Final = "this server has no contact with a quorum of its cluster; ask another one"
 
 
+COSTLY_REQUESTS: Final = 1_024
+"""Others have their turn after reads that took as long as so many small ones."""
+
+
 class ReadBatch:
     """Linearizable reads of one connection that came in one turn."""
 
@@ -114,7 +118,11 @@ class PendingReads:
         clients = connection.clients
         output = clients.output
         before = connection.out_bytes
+        began = clients.taken
         while ready and not connection.wants_flush and not connection.closing:
+            if clients.taken - began > COSTLY_REQUESTS:
+                clients.cut_short = True
+                break
             read = ready[0]
             size = size_of(connection, read.query) if output.held else 0
             if size >= LARGE_BYTES and not output.has_room(connection, size):

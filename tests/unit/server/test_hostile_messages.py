@@ -164,3 +164,23 @@ def test_a_turn_takes_so_many_bytes_and_leaves_the_rest_to_the_next(server: OneS
         assert answered == turn + 1
     for client in clients:
         client.hang_up()
+
+
+def test_reads_that_look_at_many_znodes_take_turns(server: OneServer) -> None:
+    """Requests of 40 bytes that each look at thousands of children, and answer next to nothing, came all in one turn."""
+    client = NativeClient(server, 1)
+    client.hello()
+    client.one({"type": "create", "path": "/wide", "data": b""})
+    for n in range(3_000):
+        client.raw(msgpack.packb({"type": "create", "path": f"/wide/{n}", "data": b"", "id": 100 + n}))
+    for _ in range(50):
+        server.turn()
+    assert len(client.taken()) == 3_000
+    client.raw(b"".join(msgpack.packb({"type": "owners", "path": "/wide", "id": n}) for n in range(2, 12)))
+    answered = []
+    for _ in range(20):
+        server.turn()
+        answered.append(len(client.taken()))
+    assert sum(answered) == 10
+    assert max(answered) <= 2
+    client.hang_up()
