@@ -13,6 +13,7 @@ from zraft.claims import answers as a
 from zraft.claims import commands as c
 from zraft.claims.layout import built, plain_fields
 from zraft.errors import ProtocolError
+from zraft.messagepack import shown, unpack
 
 FORMAT: Final = 1
 BYTES_MAX: Final = 1 << 20
@@ -67,11 +68,11 @@ def unpacked(data: bytes, what: str) -> tuple[Any, ...]:
 
 def unpacked_unbounded(data: bytes, what: str) -> tuple[Any, ...]:
     try:
-        values = msgpack.unpackb(data, use_list=False)
-    except (ValueError, TypeError, msgpack.UnpackException) as error:
-        raise ProtocolError(f"{what}: not MessagePack: {error}") from error
+        values = unpack(data)
+    except ProtocolError as error:
+        raise ProtocolError(f"{what}: {error}") from error
     if not isinstance(values, tuple) or not values or type(values[0]) is not int:
-        raise ProtocolError(f"{what}: expected an array that begins with its format, found {values!r:.80}")
+        raise ProtocolError(f"{what}: expected an array that begins with its format, found {shown(values)}")
     if values[0] != FORMAT:
         raise ProtocolError(f"{what}: format {values[0]}, this release knows {FORMAT}; upgrade it")
     return values
@@ -86,6 +87,6 @@ def _decoded(kinds: tuple[type[Any], ...], data: bytes, what: str) -> Any:
     values = unpacked(data, what)
     if len(values) != 3 or type(values[1]) is not int or not 0 <= values[1] < len(kinds):
         raise ProtocolError(
-            f"{what}: expected [format, kind below {len(kinds)}, fields], found {values!r:.80}"
+            f"{what}: expected [format, kind below {len(kinds)}, fields], found {shown(values)}"
         )
     return built(kinds[values[1]], values[2])

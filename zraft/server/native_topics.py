@@ -16,6 +16,7 @@ from zraft.claims.answers import View as ClaimsView
 from zraft.claims.codec import encode_answer, encode_view
 from zraft.errors import Code
 from zraft.ids import GroupId, ProducerId
+from zraft.server.client_connection import ANSWERS_BYTES_MAX
 from zraft.server.topic_service import Fetched, Offset, TopicRefusal, TopicService
 from zraft.topics.codec import decode_registry
 from zraft.topics.messages import Reply
@@ -62,10 +63,12 @@ class _Stream:
 class _Fetching:
     """A fetch that is not answered."""
 
-    __slots__ = ("number", "parts", "polls", "refused")
+    __slots__ = ("bytes", "number", "parts", "polls", "refused")
 
     def __init__(self, number: int) -> None:
         self.number = number
+        self.bytes = 0
+        """Of the deliveries in `parts`."""
         self.polls: list[_Poll] = []
         self.parts: list[tuple[Any, ...]] = []
         self.refused: list[Refused] = []
@@ -257,9 +260,15 @@ class ConnectionTopics:
             return
         deliveries = [(offset, stamp, message) for offset, stamp, message in fetched.deliveries]
         row = (fetched.group, fetched.first, fetched.next, fetched.end, fetched.frontier, deliveries)
+        size = sum([len(message) for _, _, message in deliveries])
         for fetching in poll.waiting:
             fetching.parts.append(row)
+            fetching.bytes += size
             self._ripen(fetching)
+        connection = self._connection
+        connection.due_bytes += size * len(poll.waiting)
+        if connection.due_bytes >= ANSWERS_BYTES_MAX:
+            connection.clients.count_output(connection)
 
     def _take_poll(self, id: int) -> _Poll | None:
         poll = self._asked.get(id)
@@ -308,8 +317,8 @@ class ConnectionTopics:
 
     # -- the end of a turn
 
-    def push(self) -> None:
-        """Tell what was gathered."""
+    def push(self) -> bool:
+        """Tell what was gathered; False if something is left for the next turn."""
         connection = self._connection
         zxid = connection.machine.last_zxid
         told, self._told = self._told, {}
@@ -317,12 +326,16 @@ class ConnectionTopics:
             replies, stream.replies = stream.replies, []
             refused, stream.refused = stream.refused, {}
             connection.push(encode_replies(stream.number, zxid, replies, list(refused.values())))
-        ripe, self._ripe = self._ripe, {}
-        for fetching in ripe:
+        for fetching in list(self._ripe):
+            if connection.wants_flush:
+                return False
+            del self._ripe[fetching]
+            connection.due_bytes -= fetching.bytes
             for poll in fetching.polls:
                 if fetching in poll.waiting:
                     poll.waiting.remove(fetching)
             connection.push(encode_fetched(fetching.number, zxid, fetching.parts, fetching.refused))
+        return True
 
 
 # -- group 0's share

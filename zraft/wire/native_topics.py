@@ -18,6 +18,7 @@ from zraft.claims.commands import Expire
 from zraft.claims.values import NAME_BYTES_MAX
 from zraft.errors import MarshallingError, ProtocolError
 from zraft.ids import GroupId, ProducerId
+from zraft.messagepack import shown
 from zraft.topics import layouts
 from zraft.topics.codec import encode_registry
 from zraft.topics.message import Message as Multicast
@@ -41,7 +42,6 @@ from zraft.wire.native_fields import (
     boolean,
     data_of,
     integer,
-    shown,
     text,
     wrong,
 )
