@@ -101,8 +101,13 @@ class Producer:
     # -- what to send
 
     @property
+    def room(self) -> int:
+        """How many more messages the window has room for."""
+        return self.floor + self._window - self.last
+
+    @property
     def has_room(self) -> bool:
-        return self.last < self.floor + self._window
+        return self.room > 0
 
     def multicast(
         self,
