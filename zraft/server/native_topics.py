@@ -363,5 +363,6 @@ def read_topics(connection: NativeConnection, number: int, known: bytes | None) 
         ],
         deleting=registry.deleting,
         destinations_max=registry.settings.destinations_max,
+        features=connection.machine.feature_level,
         known=known,
     )

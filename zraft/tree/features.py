@@ -10,6 +10,7 @@ level  what is in force beside what the levels below it have
 2      MEMBERS, which writes the configuration of the ensemble into /zookeeper/config
 3      ONCE, PUT, ADD, WILL, TRUNCATE, and writes without a session
 4      TOPICS, and the settings of topics
+5      in partitions: messages in rounds, claims whose owners choose an interval, commits of ranges
 ====== ==============================================================================
 """
 
@@ -20,12 +21,13 @@ from typing import Final
 from zraft.errors import ZraftError
 
 FEATURE_LEVEL_MIN: Final = 1
-FEATURE_LEVEL_MAX: Final = 4
+FEATURE_LEVEL_MAX: Final = 5
 """The newest level that this release knows."""
 
 LEVEL_OF_MEMBERS: Final = 2
 LEVEL_OF_NATIVE: Final = 3
 LEVEL_OF_TOPICS: Final = 4
+LEVEL_OF_ROUNDS: Final = 5
 
 
 class FeatureLevelError(ZraftError):

@@ -50,6 +50,7 @@ def encode_topics(
     groups: Iterable[Placed],
     deleting: Iterable[int],
     destinations_max: int,
+    features: int,
     known: bytes | None,
 ) -> bytes:
     """Where everything is. `known` is the digest of what the client has: that is not sent again."""
@@ -66,7 +67,7 @@ def encode_topics(
     }
     digest = blake2b(msgpack.packb(rows), digest_size=DIGEST_BYTES).digest()
     fields = {"position": position, "epoch": epoch, "servers": dict(servers), "digest": digest}
-    fields["destinations_max"] = destinations_max
+    fields |= {"destinations_max": destinations_max, "features": features}
     return encode_result(number, zxid, fields | (rows if digest != known else {}))
 
 

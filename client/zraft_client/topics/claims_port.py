@@ -24,6 +24,8 @@ from zraft_client.topics.requests import FETCH_BYTES_MAX
 
 TIMEOUT_S: Final = 10.0
 """Consumers have deadlines of their own, which are shorter."""
+FETCH_WAIT_MS: Final = 1_000
+"""How long a replica keeps a fetch that finds nothing: below consumers' deadlines, an idle claim asks once a second."""
 
 
 class TopicsPort:
@@ -50,7 +52,8 @@ class TopicsPort:
             )
         except ClientError as error:
             raise PortError(f"{topic}/{partition}: {error}") from error
-        return Seen(view, bounds.first, bounds.end)
+        metadata = await self._directory.known()
+        return Seen(view, bounds.first, bounds.end, plain=not metadata.knows_rounds)
 
     async def submit(self, topic: str, partition: int, command: Command) -> Answer:
         try:
@@ -64,7 +67,7 @@ class TopicsPort:
             home = await self._home(topic, partition)
             link = self._directory.link_of(home)
             part = (home, first, min(bytes_max, FETCH_BYTES_MAX))
-            fetched = await link.ask(requests.fetch([part], 0), self._timeout_s)
+            fetched = await link.ask(requests.fetch([part], FETCH_WAIT_MS), self._timeout_s)
         except LinkError as error:
             self._elsewhere(topic, partition)
             raise PortError(f"{topic}/{partition}: {error}") from error

@@ -26,11 +26,11 @@ from zraft_client.errors import (
     FailedError,
     UnknownOutcomeError,
 )
+from zraft_client.line import Line
 from zraft_client.topics import requests
 from zraft_client.topics.directory import Directory
 from zraft_client.topics.dispatch import REFUSED_S, REPEAT_S, Batch, Dispatch
 from zraft_client.topics.errors import LinkError, NoTopicError, ProducerEndedError
-from zraft_client.topics.line import Line
 from zraft_client.topics.links import Link
 from zraft_client.topics.options import (
     Acknowledge,

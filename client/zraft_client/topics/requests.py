@@ -26,6 +26,8 @@ from zraft_client.errors import WireError
 from zraft_client.topics.values import Metadata, Placement, Topic
 
 FETCH_BYTES_MAX: Final = 1_048_576
+FEATURES_UNTOLD: Final = 4
+"""The feature level of servers that do not tell theirs."""
 BEYOND: Final = 2**62
 """An offset that no partition reaches: whoever asks for it learns of the bounds."""
 
@@ -117,10 +119,10 @@ def topics(known: Metadata | None) -> Request[Metadata]:
             with suppress(ConfigError):
                 servers[ServerId(server)] = parse_address(address, "topics")
         position, epoch, digest = answer["position"], answer["epoch"], answer["digest"]
-        destinations_max = answer["destinations_max"]
+        limits = answer["destinations_max"], answer.get("features", FEATURES_UNTOLD)
         if known is not None and known.digest == digest:
             table = Table(position, epoch, known.table.groups, known.table.deleting)
-            return Metadata(table, known.topics, known.placements, servers, digest, destinations_max)
+            return Metadata(table, known.topics, known.placements, servers, digest, *limits)
         found = [
             Topic(number, name, wanted, tuple(partitions), tuple(adding), size, age_ms)
             for number, name, wanted, partitions, adding, size, age_ms in answer["topics"]
@@ -131,9 +133,7 @@ def topics(known: Metadata | None) -> Request[Metadata]:
         }
         deleting = frozenset(answer["deleting"])
         table = Table(position, epoch, frozenset(placements) - deleting, deleting)
-        return Metadata(
-            table, {topic.name: topic for topic in found}, placements, servers, digest, destinations_max
-        )
+        return Metadata(table, {topic.name: topic for topic in found}, placements, servers, digest, *limits)
 
     fields: dict[str, Any] = {"type": "topics"}
     if known is not None:

@@ -49,6 +49,7 @@ from zraft.topics.registry_leader import RegistryLeader
 from zraft.topics.registry_values import Result
 from zraft.topics.stamps import MessageId
 from zraft.transport.messages import PeerMessage
+from zraft.tree.features import FEATURE_LEVEL_MAX
 
 PUBLISH_EVERY_MS: Final = 60
 MERGED_GROUPS: Final = 4
@@ -179,6 +180,10 @@ class PartitionsSimulation(GroupsSimulation):
     @property
     def destinations_max(self) -> int:
         return self.registry.settings.destinations_max
+
+    @property
+    def features(self) -> int:
+        return FEATURE_LEVEL_MAX
 
     def retention(self, group: GroupId) -> Retention:
         return Retention() if group in self._merged_groups() else Retention(bytes_min=6_000)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import random
 
-from zraft_client.topics.line import Line
+from zraft_client.line import Line
 
 CALLERS = 20_000
 ROOM = 1_000
