@@ -34,6 +34,7 @@ class TopicsPort:
     def __init__(self, directory: Directory, *, timeout_s: float = TIMEOUT_S) -> None:
         self._directory = directory
         self._timeout_s = timeout_s
+        self._fetch_wait_ms = min(FETCH_WAIT_MS, int(timeout_s * 500))
 
     async def partitions(self, topic: str) -> int:
         try:
@@ -67,7 +68,7 @@ class TopicsPort:
             home = await self._home(topic, partition)
             link = self._directory.link_of(home)
             part = (home, first, min(bytes_max, FETCH_BYTES_MAX))
-            fetched = await link.ask(requests.fetch([part], FETCH_WAIT_MS), self._timeout_s)
+            fetched = await link.ask(requests.fetch([part], self._fetch_wait_ms), self._timeout_s)
         except LinkError as error:
             self._elsewhere(topic, partition)
             raise PortError(f"{topic}/{partition}: {error}") from error

@@ -67,6 +67,7 @@ _CLAIM_KINDS: Final = {
     claims.ClaimMessages: "claim_messages",
     claims.Heartbeat: "heartbeat",
     claims.Commit: "commit",
+    claims.CommitRanges: "commit_ranges",
     claims.CommitBatch: "commit_batch",
     claims.Release: "release",
     claims.Expire: "expire",
@@ -84,6 +85,8 @@ def _claim_fields(command: claims.Command) -> dict[str, Any]:
         said["process"] = said.pop("instance")
     if "mode" in said:
         said["mode"] = int(said["mode"])
+    if "ranges" in said:
+        said["ranges"] = tuple(end for pair in said["ranges"] for end in pair)
     return {"kind": _CLAIM_KINDS[type(command)], **said}
 
 

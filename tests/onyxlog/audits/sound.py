@@ -308,7 +308,10 @@ def _partitions(tables: Tables) -> None:
 
 
 def claims(server: int) -> list[ClaimRow]:
-    """One consumer claims, works, falls silent and expires; another follows, and gives the partition back."""
+    """One consumer claims, works, falls silent and expires; another follows, and gives the partition back.
+
+    A third one, with an interval of its own choice, commits out of order before it gives it to a fourth.
+    """
     steps: list[dict[str, Any]] = [
         {"kind": "configure", "heartbeat_ms": 1000},
         {"kind": "claim_partition", "client": "ann", "process": "p1", "attempt": 1, "after": 0, "mode": 0},
@@ -319,6 +322,29 @@ def claims(server: int) -> list[ClaimRow]:
         {"kind": "heartbeat", "epoch": 2, "beat": 2, "committed": 1},
         {"kind": "commit", "epoch": 6, "committed": 2},
         {"kind": "release", "epoch": 6, "committed": 3},
+        # fmt: off
+        {
+            "kind": "claim_partition",
+            "client": "cat",
+            "process": "p3",
+            "attempt": 1,
+            "after": 6,
+            "mode": 0,
+            "heartbeat_ms": 2000,
+            "end": 9,
+        },
+        {"kind": "commit_ranges", "epoch": 10, "committed": 3, "ranges": (5, 6, 7, 9), "end": 9},
+        {"kind": "release", "epoch": 10, "committed": 4, "end": 9},
+        {
+            "kind": "claim_partition",
+            "client": "dan",
+            "process": "p4",
+            "attempt": 1,
+            "after": 10,
+            "mode": 0,
+            "end": 9,
+        },
+        # fmt: on
     ]
     rows = []
     for n, step in enumerate(steps, 1):
