@@ -322,7 +322,6 @@ def claims(server: int) -> list[ClaimRow]:
         {"kind": "heartbeat", "epoch": 2, "beat": 2, "committed": 1},
         {"kind": "commit", "epoch": 6, "committed": 2},
         {"kind": "release", "epoch": 6, "committed": 3},
-        # fmt: off
         {
             "kind": "claim_partition",
             "client": "cat",
@@ -344,7 +343,6 @@ def claims(server: int) -> list[ClaimRow]:
             "mode": 0,
             "end": 9,
         },
-        # fmt: on
     ]
     rows = []
     for n, step in enumerate(steps, 1):
