@@ -72,6 +72,9 @@ class TopicRequests:
         if leadership is None:
             return
         message = request.message
+        if (request.staged or message.round is not None) and self._features() < LEVEL_OF_ROUNDS:
+            self._refuse_newer((client, id), group)
+            return
         size, to = len(message.payload), len(message.destinations)
         if size > self._settings.payload_bytes_max:
             detail = (

@@ -331,16 +331,32 @@ class Producer:
         if consumed is not None:
             home = metadata.group(consumed.topic, consumed.partition)
             condition = Condition(home, consumed.consumer, consumed.expected, consumed.following)
-        before = after.message if after is not None else None
-        if before is None and self._order is not Order.PARTITION:
-            before = self._last
-        depends = self._seen if self._order is Order.CAUSAL else 0
-        message = core.multicast(groups, payload, after=before, condition=condition, depends=depends)
+        causal = self._order is Order.CAUSAL
+        depends = self._seen if causal else 0
+        if self._order is not Order.PARTITION and self._has_rounds(metadata):
+            message = core.multicast(
+                groups, payload, condition=condition, depends=depends, ordered=True, causal=causal
+            )
+        else:
+            before = after.message if after is not None else None
+            if before is None and self._order is not Order.PARTITION:
+                before = self._last
+            message = core.multicast(groups, payload, after=before, condition=condition, depends=depends)
         self._last = message
         sent = self._sent[message.mid.seq] = Sent(message, loop)
         dispatch.add(message, loop.time())
         self._pump_soon()
         return sent
+
+    def _has_rounds(self, metadata: Metadata) -> bool:
+        """Whether ordered messages may go many at a time; it begins when nothing is under way in the old manner."""
+        core, _ = self._opened()
+        if not core.rounds and metadata.knows_rounds and not self._sent:
+            core.rounds = True
+            for stream in self._streams.values():
+                stream.close()  # the next ones ask for the times of stamps
+            self._streams.clear()
+        return core.rounds
 
     # -- the loop
 
@@ -355,8 +371,12 @@ class Producer:
         dispatch = self._dispatch
         if self._ended is not None or dispatch is None:
             return
-        loop = asyncio.get_running_loop()
-        for batch in dispatch.take(loop.time()):
+        now = asyncio.get_running_loop().time()
+        metadata = self._directory.metadata
+        round_ = None if metadata is None else dispatch.producer.take_round(metadata.destinations_max)
+        if round_ is not None:
+            dispatch.add(round_, now)
+        for batch in dispatch.take(now):
             self._send_batch(batch)
         self._arm()
 
@@ -399,7 +419,7 @@ class Producer:
             if part and (
                 size + length > POST_BYTES_MAX
                 or len(part) >= POST_MESSAGES_MAX
-                or (request.floor, request.epoch) != (part[0].floor, part[0].epoch)
+                or requests.kind_of(request) != requests.kind_of(part[0])
             ):
                 stream.link.client.post(requests.produce(stream.id, batch.group, part))
                 part, size = [], 0
@@ -416,7 +436,7 @@ class Producer:
             stream.close()
         core, _ = self._opened()
         assert self._session is not None
-        stream = Stream(link, core.producer, self._session, self._floor_zxid, self)
+        stream = Stream(link, core.producer, self._session, self._floor_zxid, self, times=core.rounds)
         self._streams[server] = link.client.subscribe(stream)
         return stream
 
@@ -450,10 +470,11 @@ class Producer:
         for reply in replies:
             for ended in dispatch.on_reply(reply, now):
                 self._on_ended(ended)
-            sent = self._sent.get(reply.mid.seq)
-            if sent is not None and core.is_accepted(reply.mid.seq):
-                accepted = self._acknowledge is Acknowledge.ACCEPTED
-                sent.on_accepted(Receipt(reply.mid, {}) if accepted else None)
+        for seq in core.take_accepted():
+            accepted = self._sent.get(seq)
+            if accepted is not None:
+                counts = self._acknowledge is Acknowledge.ACCEPTED
+                accepted.on_accepted(Receipt(accepted.id, {}) if counts else None)
         self._moved()
         for one in refused:
             self._on_refused(server, one)

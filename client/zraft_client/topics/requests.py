@@ -144,21 +144,31 @@ def topics(known: Metadata | None) -> Request[Metadata]:
 # -- producing
 
 
-def subscribe_producer(producer: ProducerId, session: int, password: bytes, floor: int) -> Request[None]:
-    fields = {
+def subscribe_producer(
+    producer: ProducerId, session: int, password: bytes, floor: int, *, times: bool
+) -> Request[None]:
+    """`times`: answers are to tell up to which time the partition has delivered; servers know that with rounds."""
+    fields: dict[str, Any] = {
         "type": "subscribe",
         "producer": producer,
         "session": session,
         "password": password,
         "floor": floor,
     }
+    if times:
+        fields["times"] = True
     return Request(fields, Kind.READ, _nothing)
 
 
+def kind_of(request: StartRequest) -> tuple[int, int, bool, bool]:
+    """What all messages of one `produce` have in common."""
+    return request.floor, request.epoch, request.relayed, request.staged
+
+
 def produce(stream: int, group: GroupId, requests: Sequence[StartRequest]) -> Mapping[str, Any]:
-    """Messages of one floor and one epoch; has no answer."""
+    """Messages of one kind; has no answer."""
     first = requests[0]
-    return {
+    fields: dict[str, Any] = {
         "type": "produce",
         "id": stream,
         "group": group,
@@ -167,6 +177,9 @@ def produce(stream: int, group: GroupId, requests: Sequence[StartRequest]) -> Ma
         "relayed": first.relayed,
         "messages": [as_fields(one.message) for one in requests],
     }
+    if first.staged:
+        fields["staged"] = True
+    return fields
 
 
 def replies_of(producer: ProducerId, message: Answer) -> tuple[list[Reply], list[Refused]]:
@@ -180,8 +193,9 @@ def replies_of(producer: ProducerId, message: Answer) -> tuple[list[Reply], list
             offset,
             epoch,
             view_epoch,
+            *times,
         )
-        for number, group, answer, everywhere, offset, epoch, view_epoch in message["replies"]
+        for number, group, answer, everywhere, offset, epoch, view_epoch, *times in message["replies"]
     ]
     return replies, [refused_of(row) for row in message["refused"]]
 
