@@ -88,6 +88,8 @@ class Claiming:
         self._places = [(topic, p) for topic, count in sorted(topics.items()) for p in range(count)]
         self._start = rng.randrange(len(self._places)) if self._places else 0
         self._attempts = 0
+        self.attempt: int | None = None
+        """The number of the claim under way."""
         self._round: deque[Place] = deque()
         self._tries = 0
         self._busy = False
@@ -308,7 +310,10 @@ class Claiming:
     # Answers ----------------------------------------------------------------------------------------------------
 
     def _send(self, attempt: _Attempt, now_ms: int) -> None:
+        self.attempt = attempt.command.attempt
+
         def then(answer: Answer | None, now_ms: int) -> None:
+            self.attempt = None
             self._on_answer(attempt, answer, now_ms)
 
         self._requests.submit(*attempt.place, attempt.command, self._timeout_ms(now_ms), then)

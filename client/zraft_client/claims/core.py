@@ -99,7 +99,12 @@ class ConsumerCore:
     def on_reply(self, number: int, reply: Reply, effect: Effect, now_ms: int) -> None:
         """The service's answer to an effect; None if it cannot be had."""
         self._now_ms = now_ms
-        if not self._requests.answered(number, reply, now_ms) and isinstance(reply, Granted):
+        if (
+            not self._requests.answered(number, reply, now_ms)
+            and isinstance(reply, Granted)
+            # Asked for again, it is about to be granted again, and used.
+            and reply.claim.attempt != self._claiming.attempt
+        ):
             self._give_back((effect.topic, effect.partition), reply, now_ms)
         self._step(now_ms)
 

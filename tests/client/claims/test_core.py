@@ -387,6 +387,27 @@ def test_a_claim_that_is_granted_too_late_is_given_back() -> None:
     assert world.live() == []
 
 
+def test_a_late_answer_to_a_claim_that_was_asked_for_again_gives_nothing_back() -> None:
+    """Found by the simulation, seed 49: the claim was released, and used when the answer to the second copy came."""
+    world = World(messages=5)
+    x = world.consumer(request_timeout_ms=100, fast_reclaim=False)
+    world.now_ms += 100
+    x.core.on_time(world.now_ms)
+    (look,) = x.core.take_effects()
+    x.core.on_reply(look.number, x.answer(look), look, world.now_ms)
+    (first,) = x.core.take_effects()
+    world.now_ms += 100
+    x.core.on_time(world.now_ms)
+    (second,) = x.core.take_effects()
+    granted = x.answer(first)
+    x.core.on_reply(first.number, granted, first, world.now_ms)
+    assert x.core.take_effects() == []
+    x.core.on_reply(second.number, x.answer(second), second, world.now_ms)
+    world.run(1_000)
+    assert world.live() == ["x/i"]
+    assert x.process() == [0, 1, 2, 3, 4]
+
+
 def test_messages_that_retention_removed_are_not_waited_for() -> None:
     world = World(messages=20)
     x = world.consumer(queue_max=5)
