@@ -67,15 +67,18 @@ class Ended:
 class _Open:
     """A message that is not decided."""
 
-    __slots__ = ("accepted", "answers", "behind", "epoch", "last_of_all", "message", "offsets", "staged")
+    __slots__ = (
+        *("accepted", "answers", "behind", "causal", "epoch", "last_of_all", "message", "offsets"),
+        "staged",
+    )
 
     def __init__(self, message: Message, epoch: int, behind: int | None = None) -> None:
         self.message = message
         self.epoch = epoch
         self.behind = behind
         """The number of a message without a common destination that must be decided first (D-17a)."""
-        self.last_of_all = False
-        """It is not sent before everything that was sent before it is decided."""
+        self.last_of_all = self.causal = False
+        """It is not sent before everything that was sent before it is decided; its stamp is to be above theirs."""
         self.staged: set[GroupId] | None = None
         """The destinations at which it is staged; None if it is sent to be begun."""
         self.answers: dict[GroupId, Answer] = {}
@@ -172,7 +175,7 @@ class Producer:
                 if message.may_be_staged:
                     opened.staged = set()
                 else:
-                    opened.last_of_all = True
+                    opened.last_of_all, opened.causal = True, causal
         else:
             behind, named = self._order(groups, after)
             message = Message(mid, groups, payload, number, named, condition, depends, partitions)
@@ -253,7 +256,7 @@ class Producer:
         if opened.last_of_all:
             # Nobody has heard of it yet, and now all stamps before its own are known.
             opened.last_of_all = False
-            if opened.message.depends:
+            if opened.causal:
                 opened.message = evolve(opened.message, depends=max(opened.message.depends, self.time))
         if opened.staged is not None:
             request = StartRequest(opened.message, self.floor, opened.epoch, staged=True)
