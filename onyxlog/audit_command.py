@@ -154,7 +154,7 @@ def _audit(
     if as_json_text:
         click.echo(json.dumps(as_json(findings), indent=1))
     else:
-        show(findings, Console(width=None if sys.stdout.isatty() else 160))
+        show(findings, Console(width=None if sys.stdout.isatty() else 160, markup=False))
         click.echo(f"report: {out / 'report.html'}")
     if not findings.judged:
         raise AuditError(

@@ -203,11 +203,11 @@ def status(log: LogService, watch: bool, as_json_text: bool) -> None:
             async for seen in found:
                 click.echo(json.dumps(as_json(seen), indent=None if watch else 2))
         elif watch and sys.stdout.isatty():
-            with Live(screen=True, auto_refresh=False) as live:
+            with Live(console=Console(markup=False), screen=True, auto_refresh=False) as live:
                 async for seen in found:
                     live.update(view(seen), refresh=True)
         else:
-            console = Console(width=None if sys.stdout.isatty() else 160)
+            console = Console(width=None if sys.stdout.isatty() else 160, markup=False)
             async for seen in found:
                 console.print(view(seen))
 

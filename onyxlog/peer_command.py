@@ -168,12 +168,13 @@ def peer(
     if log.service is Service.ZOOKEEPER and join == "direct":
         raise ConfigError("--join: found direct with --service zookeeper, which has no wills; expected ring")
     site = _site(address)
+    told = None if advertise is None else _advertised(advertise)
     listen = None if metrics is None else parse_address(metrics, "--metrics")
 
     make_runner = runner_factory(
         log.tenancy,
         address=site,
-        advertise=advertise,
+        advertise=told,
         key_files=tuple(map(Path, key)),
         insecure=insecure_peers,
         hosts=log.hosts,
@@ -186,7 +187,7 @@ def peer(
         log.tenancy,
         gossip=gossip,
         address=site,
-        advertise=advertise,
+        advertise=told,
         key_files=tuple(map(Path, key)),
         insecure=insecure_peers,
         recordings=recordings,
@@ -241,6 +242,13 @@ def _recordings(directory: Path | None, tenancy: str) -> Recordings | None:
         return Recordings(directory, tenancy)
     except OSError as error:
         raise ConfigError(f"--record: {directory} cannot be made: {error.strerror or error}") from error
+
+
+def _advertised(text: str) -> Address:
+    """HOST or HOST:PORT that others are told; without a port, 0 stands for that of the socket."""
+    if ":" in text and not text.endswith("]"):
+        return parse_address(text, "--advertise")
+    return evolve(parse_address(f"{text}:1", "--advertise"), port=0)
 
 
 def _site(text: str) -> Address:

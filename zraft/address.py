@@ -27,6 +27,11 @@ class Address:
         return self.host in ("0.0.0.0", "::")
 
     @property
+    def listening_hosts(self) -> tuple[str, ...]:
+        """Where to listen for TCP: for every IPv6 address is for every IPv4 address as well, as in Java."""
+        return ("::", "0.0.0.0") if self.host == "::" else (self.host,)
+
+    @property
     def is_loopback(self) -> bool:
         """Whether it is known, without asking a resolver, never to leave the machine."""
         return self.host in ("localhost", "::1") or bool(_LOOPBACK_V4.fullmatch(self.host))
@@ -53,7 +58,13 @@ def parse_address(text: str, knob: str) -> Address:
     try:
         if host.startswith("[") and host.endswith("]"):
             # in its shortest form, so that one address is equal to itself however it was written
-            host = str(IPv6Address(host[1:-1]))
+            ip = IPv6Address(host[1:-1])
+            if ip.scope_id is not None:
+                raise ConfigError(
+                    f"{knob}: found {text!r}, where the zone {ip.scope_id} means something on this machine only; expected "
+                    "an address by which all servers and clients reach it, such as [fd00::1]:2181"
+                )
+            host = str(ip)
         elif _ONLY_DIGITS_AND_DOTS.fullmatch(host):
             host = str(IPv4Address(host))
         elif ":" in host:

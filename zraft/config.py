@@ -388,6 +388,7 @@ class ServerConfig:
     cluster: Mapping[ServerId, Address]
     key_files: tuple[Path, ...] = ()
     insecure_peers: bool = False
+    founds: bool = True
     admin: Address | None = None
     tick_time_ms: int = count(
         2_000,

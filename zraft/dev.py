@@ -1,4 +1,4 @@
-"""The supervisor behind `zraft dev`: real server processes on 127.0.0.1, started, watched and stopped.
+"""The supervisor behind `zraft dev`: real server processes on a loopback address, started, watched and stopped.
 
 It starts what an operator would start by hand and knows a server only by its process, its log file and
 its four-letter words. A server that dies is reported, not restarted: a developer should see it.
@@ -133,6 +133,7 @@ def run_dev(
     servers: int,
     port: int,
     data: Path,
+    host: str = HOST,
     admin_port: int | None = None,
     settings: Sequence[str] = (),
     command: ServeCommand = serve_command,
@@ -151,7 +152,7 @@ def run_dev(
     """
     if port + servers - 1 > 65_535:
         raise ConfigError(f"--port: found {port}, expected at most {65_536 - servers} for {servers} servers")
-    addresses = {server: Address(HOST, port + server - 1) for server in range(1, servers + 1)}
+    addresses = {server: Address(host, port + server - 1) for server in range(1, servers + 1)}
     admins = _admin_addresses(addresses, port, admin_port)
     data = data.absolute()
     _prepare_data(data, servers)
@@ -227,7 +228,7 @@ def _admin_addresses(
         raise ConfigError(
             f"--admin-port: found {first}, expected at most {65_536 - len(addresses)} for {len(addresses)} servers"
         )
-    admins = {server: Address(HOST, first + server - 1) for server in addresses}
+    admins = {server: Address(one.host, first + server - 1) for server, one in addresses.items()}
     both = set(admins.values()) & set(addresses.values())
     if both:
         raise ConfigError(f"--admin-port: {min(both)} is also where clients connect; choose other ports")
@@ -254,7 +255,7 @@ def _require_free(address: Address) -> None:
 
 def _taken(address: Address, kind: socket.SocketKind) -> str | None:
     """Why nobody can listen there now, None if one can."""
-    with socket.socket(socket.AF_INET, kind) as probe:
+    with socket.socket(socket.AF_INET6 if ":" in address.host else socket.AF_INET, kind) as probe:
         if kind == socket.SOCK_STREAM:
             # As the server will: connections of a cluster stopped a moment ago do not keep the port.
             probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)

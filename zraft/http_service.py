@@ -7,7 +7,6 @@ because aiohttp takes a third of a second to load.
 from __future__ import annotations
 
 import asyncio
-import socket
 from collections.abc import Mapping
 from typing import Final
 
@@ -25,6 +24,8 @@ CONNECTIONS_MAX: Final = 64
 REQUESTS_MAX: Final = 8
 """Being answered at the same time; further ones are told to come back."""
 KEEPALIVE_S: Final = 30.0
+SHUTDOWN_S: Final = 1.0
+"""What is still being answered at the end may take this long."""
 LINE_BYTES_MAX: Final = 4_096
 
 HEADERS: Final = {
@@ -42,7 +43,7 @@ log = structlog.get_logger()
 
 
 class HttpService:
-    """Answers at one address from `start` to `stop`. `routes`: what is asked by GET, by path."""
+    """Answers what is asked by GET (`routes`, by path), from `start` to `stop`, or from `prepare` if another listens."""
 
     def __init__(self, routes: Mapping[str, Handler]) -> None:
         self._routes = routes
@@ -50,12 +51,8 @@ class HttpService:
         self._runner: web.AppRunner | None = None
         self._server: asyncio.Server | None = None
 
-    async def start(self, where: socket.socket | Address) -> None:
-        """Answer at a socket that listens already, which stays its owner's to close, or listen at an address.
-
-        Raises:
-            OSError: the address cannot be listened at.
-        """
+    async def prepare(self) -> None:
+        """From here on `connection` may be called."""
         app = web.Application(middlewares=[self._guard])
         for path, handler in self._routes.items():
             app.router.add_get(path, handler)
@@ -66,13 +63,19 @@ class HttpService:
             keepalive_timeout=KEEPALIVE_S,
             max_line_size=LINE_BYTES_MAX,
             max_field_size=LINE_BYTES_MAX,
+            shutdown_timeout=SHUTDOWN_S,
         )
         await self._runner.setup()
+
+    async def start(self, address: Address) -> None:
+        """Prepare, and listen at an address.
+
+        Raises:
+            OSError: the address cannot be listened at.
+        """
+        await self.prepare()
         loop = asyncio.get_running_loop()
-        if isinstance(where, Address):
-            self._server = await loop.create_server(self._new_connection, where.host, where.port)
-        else:
-            self._server = await loop.create_server(self._new_connection, sock=where)
+        self._server = await loop.create_server(self.connection, address.listening_hosts, address.port)
 
     async def stop(self) -> None:
         """Stop listening and end what is under way."""
@@ -81,7 +84,8 @@ class HttpService:
         if self._runner is not None:
             await self._runner.cleanup()
 
-    def _new_connection(self) -> asyncio.BaseProtocol:
+    def connection(self) -> asyncio.BaseProtocol:
+        """What answers one connection."""
         assert self._runner is not None
         server = self._runner.server
         assert server is not None

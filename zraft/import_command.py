@@ -14,10 +14,9 @@ import click
 
 from zraft.address import parse_address
 from zraft.errors import ConfigError
-from zraft.offline_options import founds_cluster, progress, tell_founded
+from zraft.offline_options import Place, founds_cluster, progress, tell_founded
 
 if TYPE_CHECKING:
-    from zraft.offline.founders import Founders
     from zraft.offline.walking import Walk
 
 
@@ -64,8 +63,7 @@ if TYPE_CHECKING:
 @click.option("--tls-key", metavar="FILE.pem", type=click.Path(path_type=Path), help="Its private key.")
 def import_(
     source: str,
-    data: Path,
-    founders: Founders,
+    place: Place,
     auth_file: TextIO | None,
     exclude: tuple[str, ...],
     skip_unreadable: bool,
@@ -85,6 +83,7 @@ def import_(
     Stop the writers first: unless --while-written is given, a tree that changes while it is read is not imported.
 
     \b
+        zraft import --from zk1:2181,zk2:2181 --auth-file super.auth --config /etc/zookeeper/zoo.cfg
         zraft import --from zk1:2181,zk2:2181 --auth-file super.auth --data /var/lib/zraft --id 1 \\
             --cluster 1=10.0.0.1:2181,2=10.0.0.2:2181,3=10.0.0.3:2181
 
@@ -107,12 +106,12 @@ def import_(
     if tls_ca is not None or tls_certificate is not None:
         tls = client_context(ca=tls_ca, certificate=tls_certificate, key=tls_key)
     fs = RealFileSystem()
-    directory = str(data).rstrip("/") or "/"
+    directory = place.path
     wall_ms = time.time_ns() // 1_000_000
     with claimed(fs, directory):
         check_empty(fs, directory)
         walk = Walk(exclude=exclude, skip_unreadable=skip_unreadable, wall_ms=wall_ms)
-        with Source([(s.host, s.port) for s in servers], auths, timeout_s=timeout, tls=tls) as opened:
+        with Source(servers, auths, timeout_s=timeout, tls=tls) as opened:
             with progress("reading") as advance:
                 opened.read(walk, advance)
             opened.close()
@@ -124,7 +123,7 @@ def import_(
                 fs,
                 directory,
                 machine,
-                founders,
+                place.founders,
                 # An entry that never was, so that the log has something to begin after.
                 Origin(index=1, term=1, next_position=1, hard_term=1),
                 replaces=None,
@@ -133,7 +132,7 @@ def import_(
                 on_progress=advance,
             )
     _tell(walk, server)
-    tell_founded(founded, founders, data)
+    tell_founded(founded, place)
 
 
 def _check_rest(walk: Walk, while_written: bool) -> None:

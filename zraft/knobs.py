@@ -29,7 +29,7 @@ from zraft.config import (
 from zraft.errors import ConfigError
 from zraft.ids import SERVER_ID_MAX, SERVER_ID_MIN, ServerId
 from zraft.zoo_cfg import Note, is_zoo_cfg
-from zraft.zoo_source import default_file, read_zoo
+from zraft.zoo_source import default_file, holds_zookeeper, read_zoo
 
 LOOPBACK_DATAGRAM_BYTES: Final = 60_000
 """Default datagram size when every server is on loopback, where nothing fragments it: 40 times fewer system calls."""
@@ -252,6 +252,12 @@ def _knobs() -> Iterable[Knob]:
     yield Knob(
         "insecure_peers", _parse_bool, "Run a cluster without a key: peers are not authenticated.", "false"
     )
+    yield Knob(
+        "founds",
+        _parse_bool,
+        "An empty server may found a cluster, with the others of `cluster`; without it, it only joins one.",
+        "true; false beside ZooKeeper's data (`version-2`)",
+    )
     yield Knob("admin", _parse_address, "Where the admin HTTP server listens.", "none")
     tick_time = getattr(fields(ServerConfig), "tick_time_ms")  # noqa: B009  (attrs' namedtuple is untyped)
     yield Knob("tick_time_ms", _count_of(tick_time), tick_time.metadata["help"], str(tick_time.default))
@@ -283,14 +289,29 @@ def load_config(
     file: Path | None = None,
     on_note: Callable[[Note], None] = lambda note: None,
 ) -> ServerConfig:
-    """The configuration of one server: `file`, overridden by `ZOO_…`, by `ZRAFT_…` and by `flags`, in this order.
+    """The configuration of one server: `load_values`, checked.
+
+    Raises:
+        ConfigError: a knob is unknown, missing, has an impossible value, or does not go with another.
+    """
+    return _assemble(load_values(flags=flags, environ=environ, file=file, on_note=on_note))
+
+
+def load_values(
+    *,
+    flags: Mapping[str, object],
+    environ: Mapping[str, str] | None = None,
+    file: Path | None = None,
+    on_note: Callable[[Note], None] = lambda note: None,
+) -> Mapping[str, Any]:
+    """Values by knob: `file`, overridden by `ZOO_…`, by `ZRAFT_…` and by `flags`, in this order.
 
     `flags` maps knob names to values; a flag that was not given must not be in it. The file may also be
     named by ZRAFT_CONFIG, or be the zoo.cfg in ZOO_CONF_DIR. `environ` is the process's own unless given.
     `on_note` is told what to log about keys of a zoo.cfg, once per key.
 
     Raises:
-        ConfigError: a knob is unknown, missing, has an impossible value, or does not go with another.
+        ConfigError: a knob is unknown, or has an impossible value.
     """
     environ = os.environ if environ is None else environ
     if file is None and environ.get(CONFIG_FILE_VARIABLE):
@@ -310,7 +331,10 @@ def load_config(
     for name, setting in zoo.values.items():
         theirs.update(_parsed(name, setting.found, f"{setting.key} in {zoo_cfg or 'the environment'}"))
     values.update(theirs if zoo_cfg is None else _beside(zoo_cfg, theirs))
-    return _assemble(values | ours)
+    values |= ours
+    # Clients of that ZooKeeper would find an empty tree, and make their roots anew in it.
+    beside_zookeeper = zoo.beside_zookeeper or ("data" in values and holds_zookeeper(values["data"].parent))
+    return {"founds": not beside_zookeeper} | values
 
 
 def _read(file: Path) -> str:

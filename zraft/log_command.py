@@ -211,7 +211,7 @@ def verify(directory: Path) -> None:
         if replayed.torn_tail is not None:
             torn = replayed.torn_tail
             _say_torn(torn.file, torn.offset, torn.size)
-    Console(width=None if sys.stdout.isatty() else 160, soft_wrap=True).print(table)
+    Console(width=None if sys.stdout.isatty() else 160, soft_wrap=True, markup=False).print(table)
     for problem in problems:
         click.echo(problem, err=True)
     if problems:

@@ -137,7 +137,7 @@ def serve(
 
     configure_logging(format=settled.log_format, level=settled.log_level)
     _log_notes(notes)
-    sys.exit(run_server(settled))
+    run_server(settled)
 
 
 def _stop_the_start(_number: int, _frame: object) -> None:
@@ -175,10 +175,17 @@ def _settings(settings: tuple[str, ...]) -> dict[str, object]:
     return flags
 
 
-@main.command(short_help="Run a cluster of real servers on 127.0.0.1, for development.")
+@main.command(short_help="Run a cluster of real servers on this machine, for development.")
 @click.option("--servers", default=3, show_default=True, type=click.IntRange(1, 9), help="How many servers.")
 @click.option(
     "--port", default=2181, show_default=True, type=click.IntRange(1, 65_535), help="Of the first server."
+)
+@click.option(
+    "--host",
+    default="127.0.0.1",
+    show_default=True,
+    type=click.Choice(("127.0.0.1", "::1")),
+    help="Where the servers listen.",
 )
 @click.option(
     "--data",
@@ -195,8 +202,10 @@ def _settings(settings: tuple[str, ...]) -> dict[str, object]:
 @click.option(
     "--set", "settings", metavar="KNOB=VALUE", multiple=True, help="A knob for all servers; may be repeated."
 )
-def dev(servers: int, port: int, data: Path, admin_port: int | None, settings: tuple[str, ...]) -> None:
-    """Run a cluster of real server processes on 127.0.0.1, for development.
+def dev(
+    servers: int, port: int, host: str, data: Path, admin_port: int | None, settings: tuple[str, ...]
+) -> None:
+    """Run a cluster of real server processes on this machine, for development.
 
     Prints a line per server and `ready` when all serve. Ctrl-C or SIGTERM stops them all; the data stays.
 
@@ -208,7 +217,9 @@ def dev(servers: int, port: int, data: Path, admin_port: int | None, settings: t
     from zraft.dev import run_dev
 
     _settings(settings)  # a misspelt --set is better told here, once, than by each server
-    sys.exit(run_dev(servers=servers, port=port, data=data, admin_port=admin_port, settings=settings))
+    sys.exit(
+        run_dev(servers=servers, port=port, host=host, data=data, admin_port=admin_port, settings=settings)
+    )
 
 
 @main.command(short_help="Show every server's mode, zxid, nodes and connections.")

@@ -25,9 +25,9 @@ def member() -> None:
         zraft serve --id 4 …                      # on that machine, with the same key
         zraft member list --key cluster.key --connect 10.0.0.1:2181
     \b
-    A machine that is gone for good, and its replacement:
-        zraft member remove 2 …
-        zraft member add 2 10.0.0.9:2181 …
+    A machine that is gone for good, and its replacement, which is server 2 from now on:
+        zraft member move 2 10.0.0.9:2181 …
+        zraft serve --id 2 …                      # on the new machine, with an empty directory
 
     Whoever has the cluster key may do this; ACLs are for clients. Exit code: 0, 1 if it was refused or nobody could
     be asked, 2 if the command is wrong, 3 if it is not known whether it was done.
@@ -67,15 +67,34 @@ def add(client: OperatorClient, server: int, address: str, observer: bool) -> No
     Start it before or after with `zraft serve --id ID …`, the same key, and an empty data directory. It gets a
     copy of everything first and votes once it has caught up, so that adding it never makes the cluster weaker.
 
+    Adding a server that is there already, at this address, is a success. At another address it is refused: `zraft member
+    move` changes where a server is.
+
     \b
         zraft member add 4 10.0.0.4:2181 --key cluster.key
         zraft member add 5 10.0.0.5:2181 --observer --key cluster.key
     """
-    from zraft.address import parse_address
     from zraft.operator.requests import MemberAdd
 
-    # As other servers will reach it, so judged before anybody is asked.
-    do(client, MemberAdd(ServerId(server), str(parse_address(address, "HOST:PORT")), observer))
+    do(client, MemberAdd(ServerId(server), _reachable(address), observer))
+
+
+@member.command()
+@click.argument("server", metavar="ID", type=SERVER_ID)
+@click.argument("address", metavar="HOST:PORT")
+@asks_cluster
+def move(client: OperatorClient, server: int, address: str) -> None:
+    """Change where server ID is: clients and servers reach it at HOST:PORT from now on.
+
+    It stays what it is, voter or observer. Stop it at its old address, and start it at the new one with the data directory
+    that it has, or with an empty one if its disk was lost. Moving it to where it is already is a success.
+
+    \b
+        zraft member move 2 10.0.0.9:2181 --key cluster.key --connect 10.0.0.1:2181
+    """
+    from zraft.operator.requests import MemberMove
+
+    do(client, MemberMove(ServerId(server), _reachable(address)))
 
 
 @member.command()
@@ -119,6 +138,13 @@ def transfer(client: OperatorClient, server: int | None) -> None:
     from zraft.operator.requests import Transfer
 
     do(client, Transfer(ServerId(server) if server is not None else None))
+
+
+def _reachable(address: str) -> str:
+    """HOST:PORT as other servers will reach it, so it is judged before anybody is asked."""
+    from zraft.address import parse_address
+
+    return str(parse_address(address, "HOST:PORT"))
 
 
 def _wait_until_gone(client: OperatorClient, server: int) -> None:

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import click
+from attrs import frozen
 
-from zraft.address import parse_address
+from zraft.address import Address, parse_address
 from zraft.errors import ConfigError
 from zraft.ids import EPOCHS_SKIPPED, SERVER_ID_MAX, SERVER_ID_MIN, ServerId
 from zraft.offline.founders import Founders
@@ -27,12 +28,17 @@ _PROGRESS_WIDTH: Final = 40
 
 
 def founds_cluster(command: F) -> F:
-    """Gives a click command the options of the new cluster, as `data` and `founders`."""
+    """Gives a click command the options of the new cluster, as `place`."""
 
+    @click.option(
+        "--config",
+        metavar="FILE",
+        type=click.Path(path_type=Path),
+        help="The settings file that `zraft serve` of this server is given, TOML or zoo.cfg; says all of the following.",
+    )
     @click.option(
         "--data",
         metavar="DIR",
-        required=True,
         type=click.Path(file_okay=False, path_type=Path),
         help="Data directory of the server.",
     )
@@ -40,7 +46,6 @@ def founds_cluster(command: F) -> F:
         "--id",
         "server",
         metavar="N",
-        required=True,
         type=click.IntRange(SERVER_ID_MIN, SERVER_ID_MAX),
         help="Number of the server that begins the new cluster.",
     )
@@ -57,13 +62,70 @@ def founds_cluster(command: F) -> F:
         "Left out: this server alone.",
     )
     @functools.wraps(command)
-    def with_founders(
-        data: Path, server: int, address: str | None, cluster: str | None, **arguments: Any
+    def with_place(
+        config: Path | None,
+        data: Path | None,
+        server: int | None,
+        address: str | None,
+        cluster: str | None,
+        **arguments: Any,
     ) -> Any:
-        founders = make_founders(ServerId(server), address, cluster)
-        return command(data=data, founders=founders, **arguments)
+        if config is not None:
+            place = _configured(config, data, server, address, cluster)
+        elif data is None or server is None:
+            raise ConfigError(
+                f"{'--data' if data is None else '--id'}: missing, expected the server's, or --config with its settings"
+            )
+        else:
+            place = Place(data, make_founders(ServerId(server), address, cluster))
+        return command(place=place, **arguments)
 
-    return with_founders  # type: ignore[return-value]
+    return with_place  # type: ignore[return-value]
+
+
+@frozen
+class Place:
+    """The directory in which a new cluster begins, and whom it consists of; `config`: the file that says so, if one does."""
+
+    data: Path
+    founders: Founders
+    config: Path | None = None
+
+    @property
+    def path(self) -> str:
+        """The directory as the file system takes it."""
+        return str(self.data).rstrip("/") or "/"
+
+
+def _configured(
+    file: Path, data: Path | None, server: int | None, address: str | None, cluster: str | None
+) -> Place:
+    """Where `zraft serve --config FILE` will look, if it is given the same flags.
+
+    Raises:
+        ConfigError: the file does not say where, or an address cannot be used.
+    """
+    from zraft.config import ClusterList
+    from zraft.knobs import load_values
+
+    flags = {"data": data, "id": server, "address": address, "cluster": cluster}
+    given: dict[str, object] = {name: value for name, value in flags.items() if value is not None}
+    # The key and whatever else it takes to serve is not asked for.
+    values = load_values(flags=given, file=file)
+    for name in ("data", "id", "cluster"):
+        if name not in values:
+            raise ConfigError(f"--{name}: missing, and {file} does not say it")
+    listed = values["cluster"]
+    observers = listed.observers if isinstance(listed, ClusterList) else frozenset()
+    founders = _founders(
+        values["id"],
+        listed,
+        observers,
+        values.get("address"),
+        f"cluster (in {file})",
+        may_listen_everywhere=True,
+    )
+    return Place(values["data"], founders, file)
 
 
 def make_founders(server: ServerId, address: str | None, cluster: str | None) -> Founders:
@@ -79,21 +141,32 @@ def make_founders(server: ServerId, address: str | None, cluster: str | None) ->
     own = parse_address(address, "--address") if address is not None else None
     if cluster is None:
         assert own is not None
-        listed, observers = {server: own}, frozenset[ServerId]()
-    else:
-        parsed = parse_cluster(cluster, "--cluster")
-        listed = dict(parsed)
-        observers = parsed.observers if isinstance(parsed, ClusterList) else frozenset()
+        return _founders(server, {server: own}, frozenset(), own, "--address")
+    listed = parse_cluster(cluster, "--cluster")
+    observers = listed.observers if isinstance(listed, ClusterList) else frozenset[ServerId]()
+    return _founders(server, listed, observers, own, "--cluster")
+
+
+def _founders(
+    server: ServerId,
+    listed: Mapping[ServerId, Address],
+    observers: frozenset[ServerId],
+    own: Address | None,
+    label: str,
+    *,
+    may_listen_everywhere: bool = False,
+) -> Founders:
+    """The founders of this list; `may_listen_everywhere`: as for `serve`, its own address may be one to listen at only."""
     founders = Founders(server, {number: str(found) for number, found in listed.items()}, observers)
     for number, found in listed.items():
-        if found.is_wildcard:
+        if found.is_wildcard and not (may_listen_everywhere and number == server):
             raise ConfigError(
-                f"{'--address' if cluster is None else '--cluster'}: server {number} is at {found}, an address that nobody "
-                "can send to; name the one under which others reach it"
+                f"{label}: server {number} is at {found}, an address that nobody can send to; name the one under which "
+                "others reach it"
             )
     if own is not None and own.port != listed[server].port:
         raise ConfigError(
-            f"--address: {own} and --cluster: {server}={listed[server]} have different ports; a server listens at its port "
+            f"--address: {own} and {label}: {server}={listed[server]} have different ports; a server listens at its port "
             "of the list"
         )
     return founders
@@ -119,15 +192,10 @@ def progress(what: str, *, shown: bool = True) -> Iterator[Advance]:
         yield lambda done, of: bar.update(task, completed=done, total=of)
 
 
-def tell_founded(founded: Founded, founders: Founders, data: Path) -> None:
+def tell_founded(founded: Founded, place: Place) -> None:
     """What was made, and what to do next."""
-    from zraft.config import OBSERVER_MARK
-
+    founders = place.founders
     others = [number for number in sorted(founders.addresses) if number != founders.server]
-    listed = ",".join(
-        f"{number}={address}{OBSERVER_MARK if number in founders.observers else ''}"
-        for number, address in sorted(founders.addresses.items())
-    )
     click.echo(f"cluster:   {founded.cluster.hex()} (new)")
     click.echo(f"server:    {founders.server}, instance {founded.instance.hex()} (new)")
     click.echo(f"items:     {founded.items}, digest {founded.digest:032x}")
@@ -135,14 +203,30 @@ def tell_founded(founded: Founded, founders: Founders, data: Path) -> None:
         f"last zxid: {founded.zxid:#x}: {EPOCHS_SKIPPED} epochs above the old one, so whatever a client has seen of the old "
         "cluster, it is behind this one (D-15)"
     )
+    if place.config is not None:
+        click.echo(f"directory: {place.data}")
     if founded.aside is not None:
-        click.echo(f"old data:  {data}/{founded.aside}; remove it when you no longer need it")
-    click.echo(
-        f"next:      zraft serve --id {founders.server} --data {data} --address {founders.addresses[founders.server]} "
-        f"--cluster {listed}{' --key FILE' if others else ''}"
-    )
+        click.echo(f"old data:  {place.data}/{founded.aside}; remove it when you no longer need it")
+    click.echo(f"next:      zraft serve {_as_served(place)}")
     if others:
         click.echo(
             f"           then start {', '.join(f'server {number}' for number in others)} the same way, each with its own "
-            "--id and an EMPTY directory: they are let in and vote, but for observers, when they have caught up"
+            "number and an EMPTY directory: they are let in and vote, but for observers, when they have caught up"
         )
+
+
+def _as_served(place: Place) -> str:
+    """The arguments of `zraft serve` for the server that begins the cluster."""
+    from zraft.config import OBSERVER_MARK
+
+    if place.config is not None:
+        return f"--config {place.config}"
+    founders = place.founders
+    listed = ",".join(
+        f"{number}={address}{OBSERVER_MARK if number in founders.observers else ''}"
+        for number, address in sorted(founders.addresses.items())
+    )
+    return (
+        f"--id {founders.server} --data {place.data} --address {founders.addresses[founders.server]} --cluster {listed}"
+        f"{' --key FILE' if len(founders.addresses) > 1 else ''}"
+    )

@@ -107,8 +107,8 @@ def make_client(connect: str, key: str | None, timeout_s: float) -> OperatorClie
 
 
 def console() -> Console:
-    """Where tables go."""
+    """Where tables go, as they are: to the library, `[fd00::1]` would be markup."""
     from rich.console import Console
 
-    made = Console(highlight=False)
-    return made if made.is_terminal else Console(highlight=False, width=PLAIN_WIDTH)
+    made = Console(highlight=False, markup=False)
+    return made if made.is_terminal else Console(highlight=False, markup=False, width=PLAIN_WIDTH)

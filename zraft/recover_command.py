@@ -14,11 +14,10 @@ from typing import TYPE_CHECKING, Final
 import click
 
 from zraft.errors import ConfigError
-from zraft.offline_options import founds_cluster, progress, tell_founded
+from zraft.offline_options import Place, founds_cluster, progress, tell_founded
 from zraft.raft.messages import UNKNOWN_INSTANCE
 
 if TYPE_CHECKING:
-    from zraft.offline.founders import Founders
     from zraft.offline.replay import Replayed
     from zraft.storage.directory import DataDirectory
 
@@ -48,7 +47,7 @@ disk of a dead machine, do that instead: then nothing is lost.
     metavar="CHARACTERS",
     help=f"For scripts: the first {CONFIRMED_CHARACTERS} characters of the old cluster's id, instead of typing them.",
 )
-def recover(data: Path, founders: Founders, confirmed: str | None) -> None:
+def recover(place: Place, confirmed: str | None) -> None:
     """Make a new cluster out of one server of a cluster that lost its majority for good. CAN LOSE WRITES.
 
     Shows what the directory of the stopped server holds, and asks. The new cluster begins with its newest snapshot and
@@ -68,7 +67,7 @@ def recover(data: Path, founders: Founders, confirmed: str | None) -> None:
     from zraft.storage.filesystem import RealFileSystem
 
     fs = RealFileSystem()
-    path = str(data).rstrip("/") or "/"
+    path, data, founders = place.path, place.data, place.founders
     if not data.is_dir():
         raise ConfigError(f"--data: {data} is no directory, expected that of the server to recover")
     with claimed(fs, path):
@@ -94,7 +93,7 @@ def recover(data: Path, founders: Founders, confirmed: str | None) -> None:
             )
     finally:
         directory.close()
-    tell_founded(founded, founders, data)
+    tell_founded(founded, place)
 
 
 def _show(directory: DataDirectory, replayed: Replayed, data: Path) -> None:

@@ -18,13 +18,12 @@ import click
 from zraft.errors import ConfigError, StorageError
 from zraft.ids import COORDINATION_GROUP
 from zraft.log_report import membership_value
-from zraft.offline_options import founds_cluster, progress, tell_founded
+from zraft.offline_options import Place, founds_cluster, progress, tell_founded
 from zraft.operator_options import asks_cluster
 from zraft.storage.filesystem import ReadOnlyFileSystem
 from zraft.storage.snapshot_format import SnapshotFile
 
 if TYPE_CHECKING:
-    from zraft.offline.founders import Founders
     from zraft.operator.client import OperatorClient
 
 PROGRESS_INTERVAL_S: Final = 1.0
@@ -139,7 +138,7 @@ def save(client: OperatorClient, file: Path) -> None:
 @snapshot.command(short_help="Found a new cluster with the state of a snapshot file.")
 @click.argument("file", metavar="FILE", type=click.Path(exists=True, dir_okay=False, path_type=Path))
 @founds_cluster
-def restore(file: Path, data: Path, founders: Founders) -> None:
+def restore(file: Path, place: Place) -> None:
     """Found a new cluster with the state of a snapshot FILE, in an empty or missing directory; nothing may run there.
 
     The new cluster has an identity of its own, so servers and directories of the old one cannot mix with it, and its
@@ -159,7 +158,7 @@ def restore(file: Path, data: Path, founders: Founders) -> None:
     from zraft.storage.filesystem import RealFileSystem
 
     fs = RealFileSystem()
-    path = str(data).rstrip("/") or "/"
+    path = place.path
     with claimed(fs, path):
         check_empty(fs, path)
         with SnapshotFile(ReadOnlyFileSystem(), str(file)) as opened, progress("reading") as advance:
@@ -176,7 +175,7 @@ def restore(file: Path, data: Path, founders: Founders) -> None:
                 fs,
                 path,
                 machine,
-                founders,
+                place.founders,
                 Origin(meta.index, meta.term, meta.next_position, meta.term),
                 replaces=None,
                 entropy=os.urandom,
@@ -185,7 +184,7 @@ def restore(file: Path, data: Path, founders: Founders) -> None:
             )
     taken = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(info.header.wall_time_ms / 1000))
     click.echo(f"from:      {file}, taken {taken} at zxid {info.zxid:#x}")
-    tell_founded(founded, founders, data)
+    tell_founded(founded, place)
 
 
 @contextmanager

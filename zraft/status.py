@@ -32,6 +32,10 @@ class UnreachableError(ZraftError):
     retriable = True
 
 
+class NeedsTlsError(UnreachableError):
+    """What listens there speaks TLS, and closes what does not."""
+
+
 @frozen
 class ServerStatus:
     """What `srvr` said. `mode` is leader, follower or standalone; anything else is not serving."""
@@ -93,6 +97,25 @@ def ask(address: Address, word: str, timeout_s: float, tls: ssl.SSLContext | Non
     raise UnreachableError(f"{address}: more than {ANSWER_BYTES_MAX} bytes in answer to {word}")
 
 
+def speaks_tls(address: Address, timeout_s: float) -> bool:
+    """Whether what listens there answers the beginning of a TLS handshake, whomever its certificate is of."""
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    context.check_hostname = False
+    context.verify_mode = ssl.CERT_NONE
+    incoming, outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
+    with contextlib.suppress(ssl.SSLWantReadError):
+        context.wrap_bio(incoming, outgoing).do_handshake()
+    try:
+        with socket.create_connection((address.host, address.port), timeout=timeout_s) as connection:
+            connection.sendall(outgoing.read())
+            return connection.recv(1) in _TLS_RECORDS
+    except OSError:
+        return False
+
+
+_TLS_RECORDS: Final = (b"\x15", b"\x16")
+"""How a server's first words begin: an alert, or its part of the handshake."""
+
 _SRVR_FIELD: Final = re.compile(
     r"^(Zookeeper version|Connections|Zxid|Mode|Node count): *(\S[^\r\n]*)", re.MULTILINE
 )
@@ -125,9 +148,21 @@ def server_status(
     """Ask one server; None if it answers but does not serve.
 
     Raises:
-        UnreachableError: see `ask`.
+        NeedsTlsError: it answers over TLS only, and `tls` is None.
+        UnreachableError: see `ask`; or it closed the connection without an answer.
     """
-    return parse_srvr(ask(address, "srvr", timeout_s, tls))
+    closed = UnreachableError(f"{address}: closed the connection without an answer to srvr")
+    try:
+        answer = ask(address, "srvr", timeout_s, tls)
+        if answer:
+            return parse_srvr(answer)
+    except UnreachableError as error:
+        if not isinstance(error.__cause__, ConnectionResetError):
+            raise
+        closed = error
+    if tls is None and speaks_tls(address, timeout_s):
+        raise NeedsTlsError(f"{address}: answers over TLS only; name whom to trust with --tls-ca FILE")
+    raise closed
 
 
 def sole_leader(addresses: Mapping[int, Address], timeout_s: float) -> int | None:

@@ -12,7 +12,15 @@ from rich.console import Console
 from rich.table import Column, Table
 
 from zraft.address import Address
-from zraft.status import LEADING_MODES, ServerStatus, UnreachableError, ask, parse_mntr, server_status
+from zraft.status import (
+    LEADING_MODES,
+    NeedsTlsError,
+    ServerStatus,
+    UnreachableError,
+    ask,
+    parse_mntr,
+    server_status,
+)
 
 TIMEOUT_S: Final = 2.0
 COLUMNS: Final = (
@@ -54,14 +62,17 @@ def show_status(addresses: Sequence[Address], out: TextIO, tls: ssl.SSLContext |
                     status.version,
                 )
             case UnreachableError():
-                table.add_row(str(address), "unreachable", *["-"] * (len(COLUMNS) - 2))
+                mode = "needs TLS" if isinstance(answer, NeedsTlsError) else "unreachable"
+                table.add_row(str(address), mode, *["-"] * (len(COLUMNS) - 2))
                 reasons.append(str(answer))
             case None:
                 table.add_row(str(address), "not serving", *["-"] * (len(COLUMNS) - 2))
-    console = Console(file=out, width=None if out.isatty() else PLAIN_WIDTH, highlight=False)
+    # Without markup, or `[fd00::1]` would be taken for some.
+    width = None if out.isatty() else PLAIN_WIDTH
+    console = Console(file=out, width=width, highlight=False, markup=False)
     console.print(table)
     for reason in reasons:
-        console.print(reason, markup=False)
+        console.print(reason)
     leads = any(isinstance(answer, tuple) and answer[0].mode in LEADING_MODES for answer in answers)
     if not leads:
         console.print("none of these servers leads")

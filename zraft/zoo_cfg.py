@@ -62,10 +62,14 @@ class Setting:
 
 @frozen
 class Translation:
-    """`values` maps names of knobs to what is to be parsed as their values."""
+    """`values` maps names of knobs to what is to be parsed as their values.
+
+    `beside_zookeeper`: dataDir holds data of a ZooKeeper.
+    """
 
     values: Mapping[str, Setting]
     notes: tuple[Note, ...] = ()
+    beside_zookeeper: bool = False
 
 
 class Effect(Enum):
@@ -315,7 +319,8 @@ def parse_server_line(key: str, text: str, label: str) -> ServerLine:
         raise ConfigError(f"{key} ({label}): found role {split[4]!r}, expected participant or observer")
     observer = role == "observer"
     host = parse_address(f"{split[1]}:{split[2]}", f"{key} ({label})").host
-    parse_address(f"{split[1]}:{split[3]}", f"{key} ({label})")
+    if split[3] != "0":  # which is how zraft's /zookeeper/config says that there is none
+        parse_address(f"{split[1]}:{split[3]}", f"{key} ({label})")
     client = client.strip()
     if not client:
         return ServerLine(ServerId(int(number)), host, None, None, observer)
@@ -494,6 +499,12 @@ def _maxbuffer(text: str, notes: list[Note]) -> str:
     return text
 
 
+def _everywhere(properties: Mapping[str, str]) -> str:
+    """Where a server listens whose file names no address: for IPv6, which is for IPv4 as well, if servers have such."""
+    servers = (value for name, value in properties.items() if name.startswith("server."))
+    return WILDCARD_V6 if any(value.lstrip().startswith("[") for value in servers) else WILDCARD_V4
+
+
 def _admin(properties: Mapping[str, str], values: dict[str, Setting], label: str) -> None:
     """On if the file speaks of it: ZooKeeper's default, port 8080 unasked, is what operators complain of."""
     enabled = properties.get("admin.enableServer")
@@ -501,7 +512,7 @@ def _admin(properties: Mapping[str, str], values: dict[str, Setting], label: str
         return
     if enabled is None and "admin.serverPort" not in properties:
         return
-    host = properties.get("admin.serverAddress", WILDCARD_V4)
+    host = properties.get("admin.serverAddress", _everywhere(properties))
     host = f"[{host}]" if ":" in host and not host.startswith("[") else host
     port = properties.get("admin.serverPort", str(ADMIN_PORT))
     key = "admin.serverPort" if "admin.serverPort" in properties else "admin.enableServer"
@@ -520,7 +531,7 @@ def _tls(properties: Mapping[str, str], values: dict[str, Setting], label: str) 
                 f"secureClientPort ({label}): TLS needs a certificate, and ssl.keyStore.location is not set; name a PEM "
                 "file with the private key and the certificates"
             )
-        host = properties.get("secureClientPortAddress", WILDCARD_V4)
+        host = properties.get("secureClientPortAddress", _everywhere(properties))
         host = f"[{host}]" if ":" in host and not host.startswith("[") else host
         text = f"{host}:{properties['secureClientPort']}"
         values["tls.address"] = Setting(
@@ -589,11 +600,10 @@ def _servers(
             )
         port = own.client_port
     peers = _Peers(lines, port, host, label, me)
-    wildcard = WILDCARD_V6 if any(":" in line.host for line in lines.values()) else WILDCARD_V4
     if port is None:
         peers.address_of(lines[me])  # raises, with what to do
         raise AssertionError("a server without a client port has no address")
-    address = Address(host or (own.client_host if own else None) or wildcard, port)
+    address = Address(host or (own.client_host if own else None) or _everywhere(properties), port)
     values["address"] = Setting(address, "clientPort")
     if not lines:
         values["cluster"] = Setting({me: address}, "clientPort")

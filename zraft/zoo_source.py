@@ -5,6 +5,7 @@ Together they give one set of properties; what these mean is `zraft.zoo_cfg`'s.
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Mapping
 from pathlib import Path
@@ -12,7 +13,7 @@ from typing import Final
 
 from zraft.errors import ConfigError
 from zraft.properties import parse_properties
-from zraft.zoo_cfg import DATA_SUBDIRECTORY, Level, Note, Translation, translate
+from zraft.zoo_cfg import Translation, translate
 from zraft.zoo_env import CONF_DIR, DEFAULT_PORT, PREFIX, java_properties, read_environment
 
 MYID: Final = "myid"
@@ -56,7 +57,7 @@ def read_zoo(
     if not properties and environment.my_id is None:
         return Translation({}, environment.notes)
     base = Path() if file is None else file.parent
-    notes = list(environment.notes)
+    beside_zookeeper = False
     my_id = environment.my_id if id_elsewhere is None else id_elsewhere
     if "dataDir" in properties:
         data_dir = base / Path(properties["dataDir"]).expanduser()
@@ -68,20 +69,17 @@ def read_zoo(
                     "belongs to another server, or one of the two is wrong"
                 )
             my_id = on_disk if my_id is None else my_id
-        if (data_dir / ZOOKEEPER_DATA).is_dir() and not (data_dir / DATA_SUBDIRECTORY).exists():
-            notes.append(
-                Note(
-                    Level.WARNING,
-                    "dataDir",
-                    f"{data_dir / ZOOKEEPER_DATA} holds data of ZooKeeper, which is not read: this server begins with "
-                    "no znodes (docs/MIGRATION.md)",
-                )
-            )
+        beside_zookeeper = holds_zookeeper(data_dir)
     servers = any(name.startswith("server.") for name in properties)
     if file is None and not servers and "clientPort" not in properties and "dataDir" in properties:
         properties["clientPort"] = DEFAULT_PORT  # as the image does when it is told nothing
     translation = translate(properties, my_id=my_id, label=label)
-    return Translation(translation.values, (*notes, *translation.notes))
+    return Translation(translation.values, (*environment.notes, *translation.notes), beside_zookeeper)
+
+
+def holds_zookeeper(directory: Path) -> bool:
+    """Whether a ZooKeeper keeps its data there, or has kept them."""
+    return os.path.isdir(directory / ZOOKEEPER_DATA)
 
 
 def _dynamic(properties: dict[str, str], file: Path) -> dict[str, str]:

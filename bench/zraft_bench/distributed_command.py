@@ -190,7 +190,7 @@ async def _head(
     restart: bool = False,
 ) -> bool:
     def say(text: str) -> None:
-        console.print(text, highlight=False, markup=False)
+        console.print(text, highlight=False)
 
     async with ZraftBoard(hosts) as board:
         known = cluster

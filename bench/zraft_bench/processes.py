@@ -32,12 +32,13 @@ class ServerError(ZraftError):
 def free_ports(count: int, host: str = HOST) -> list[int]:
     """Ports that are free for TCP and UDP now; another process may still take one before its server does."""
     rng = random.SystemRandom()
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
     ports: list[int] = []
     with contextlib.ExitStack() as held:
         while len(ports) < count:
             port = rng.randrange(*PORTS)
-            tcp = held.enter_context(socket.socket(socket.AF_INET, socket.SOCK_STREAM))
-            udp = held.enter_context(socket.socket(socket.AF_INET, socket.SOCK_DGRAM))
+            tcp = held.enter_context(socket.socket(family, socket.SOCK_STREAM))
+            udp = held.enter_context(socket.socket(family, socket.SOCK_DGRAM))
             try:
                 tcp.bind((host, port))
                 udp.bind((host, port))

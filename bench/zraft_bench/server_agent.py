@@ -143,7 +143,8 @@ def _wished(number: int, generation: int, board: Board) -> Restart | End | None:
 
 def address_towards(head: Address) -> Address:
     """Where others reach this machine: the address it has towards the head, and a port that is free here."""
-    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
-        probe.connect((head.host, head.port))  # sends nothing; it only asks for the route
+    family, kind, _, _, place = socket.getaddrinfo(head.host, head.port, type=socket.SOCK_DGRAM)[0]
+    with socket.socket(family, kind) as probe:
+        probe.connect(place)  # sends nothing; it only asks for the route
         host = probe.getsockname()[0]
     return Address(host, free_ports(1, host)[0])

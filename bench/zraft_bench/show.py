@@ -21,8 +21,9 @@ PLAIN_WIDTH: Final = 170
 
 
 def new_console() -> Console:
-    console = Console()
-    return console if console.is_terminal else Console(width=PLAIN_WIDTH)
+    """Shows texts as they are: `[fd00::1]` is an address and no markup."""
+    console = Console(markup=False)
+    return console if console.is_terminal else Console(markup=False, width=PLAIN_WIDTH)
 
 
 class Display:

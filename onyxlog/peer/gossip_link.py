@@ -3,14 +3,20 @@
 from __future__ import annotations
 
 import asyncio
-import socket
 from collections.abc import Awaitable, Callable
-from contextlib import suppress
-from typing import Any, Final, Protocol
+from math import inf
+from typing import Final, Protocol
 
-from zraft.address import Address, parse_address
+from zraft.address import Address
+from zraft.transport.udp import MAPPED, AddressError, UdpEndpoint
+from zraft.transport.udp import Address as SocketAddress
 
-BUFFER_BYTES: Final = 4 * 1024 * 1024
+LOOK_UP_AGAIN_S: Final = 15.0
+"""A name may get another address while we run: containers restart."""
+TARGETS_MAX: Final = 65_536
+"""Addresses that are remembered; all are forgotten then. There is one for each group."""
+_NEVER_SEEN: Final = (None, 0.0)
+
 Received = Callable[[bytes, Address], None]
 
 
@@ -33,57 +39,80 @@ OpenLink = Callable[[Received], Awaitable[Link]]
 """Opens an end of one's own; what arrives is handed to the function, on the event loop."""
 
 
-class UdpLink(asyncio.DatagramProtocol):
-    """`open_udp` makes it."""
+class UdpLink:
+    """`open_udp` makes it.
 
-    def __init__(self, received: Received, advertise: Address) -> None:
+    What is sent to a name before it was looked up is lost, as anything on this way may be.
+    """
+
+    def __init__(self, received: Received) -> None:
         self._received = received
-        self._advertise = advertise
-        self._transport: asyncio.DatagramTransport | None = None
+        self._loop = asyncio.get_running_loop()
+        self._endpoint: UdpEndpoint | None = None
+        self._told = Address("", 0)
+        self._targets: dict[Address, tuple[SocketAddress | None, float]] = {}
+        """Where an address is, None if that is not known, and when to look it up again."""
+        self._lookups: set[asyncio.Task[None]] = set()
+
+    async def open(self, address: Address, advertise: Address | None) -> None:
+        """Listen; `advertise` as for `open_udp`."""
+        self._endpoint = await UdpEndpoint.open(address.host, address.port, self._on_datagrams)
+        told = advertise or address
+        self._told = Address(told.host, told.port or self._endpoint.address[1])
 
     @property
     def address(self) -> Address:
-        return self._advertise
+        return self._told
 
     def send(self, to: Address, datagram: bytes) -> None:
-        if self._transport is not None and not self._transport.is_closing():
-            self._transport.sendto(datagram, (to.host, to.port))
+        if self._endpoint is None:
+            return
+        target, again_at = self._targets.get(to, _NEVER_SEEN)
+        if self._loop.time() >= again_at:
+            target = self._find(self._endpoint, to, target)
+        if target is not None:
+            self._endpoint.send(target, datagram)
 
     def close(self) -> None:
-        if self._transport is not None:
-            self._transport.close()
+        for lookup in self._lookups:
+            lookup.cancel()
+        if self._endpoint is not None:
+            self._endpoint.close()
+            self._endpoint = None
 
-    def connection_made(self, transport: Any) -> None:
-        self._transport = transport
-        raw = transport.get_extra_info("socket")
-        for option in (socket.SO_RCVBUF, socket.SO_SNDBUF):
-            with suppress(OSError):  # the system's own bound holds then
-                raw.setsockopt(socket.SOL_SOCKET, option, BUFFER_BYTES)
-        if not self._advertise.port:
-            self._advertise = Address(self._advertise.host, raw.getsockname()[1])
+    def _on_datagrams(self, datagrams: list[tuple[bytes, SocketAddress]]) -> None:
+        for datagram, source in datagrams:
+            # An IPv4 address in the form of IPv6, at a socket for both, is told as what it is.
+            self._received(datagram, Address(source[0].removeprefix(MAPPED), source[1]))
 
-    def datagram_received(self, data: bytes, addr: tuple[Any, ...]) -> None:
-        self._received(data, Address(addr[0], addr[1]))
+    def _find(self, endpoint: UdpEndpoint, to: Address, before: SocketAddress | None) -> SocketAddress | None:
+        """A name goes where it was `before` until it is looked up."""
+        if len(self._targets) >= TARGETS_MAX:
+            self._targets.clear()
+        numeric = endpoint.numeric(to.host, to.port)
+        if numeric is not None:
+            self._targets[to] = numeric, inf
+            return numeric
+        self._targets[to] = before, self._loop.time() + LOOK_UP_AGAIN_S
+        lookup = self._loop.create_task(self._look_up(endpoint, to))
+        self._lookups.add(lookup)
+        lookup.add_done_callback(self._lookups.discard)
+        return before
 
-    def error_received(self, exc: Exception) -> None:
-        """A group that is gone answers so; what it misses is of no interest any more."""
+    async def _look_up(self, endpoint: UdpEndpoint, to: Address) -> None:
+        try:
+            found = await endpoint.resolve(to.host, to.port)
+        except AddressError:
+            return  # it may get an address later; what it misses it asks for
+        self._targets[to] = found, self._loop.time() + LOOK_UP_AGAIN_S
 
 
-def open_udp(address: Address, advertise: str | None = None) -> OpenLink:
-    """Sockets at `address`; port 0 takes a free one for each. `advertise`: HOST or HOST:PORT that others are told."""
+def open_udp(address: Address, advertise: Address | None = None) -> OpenLink:
+    """Sockets at `address`; port 0 takes a free one for each. `advertise`: what others are told, port 0 for the socket's."""
 
     async def opened(received: Received) -> Link:
-        told = Address(address.host, address.port)
-        if advertise is not None:
-            told = (
-                parse_address(advertise, "--advertise")
-                if ":" in advertise
-                else Address(advertise, address.port)
-            )
-        loop = asyncio.get_running_loop()
-        _, link = await loop.create_datagram_endpoint(
-            lambda: UdpLink(received, told), local_addr=(address.host, address.port)
-        )
+        link = UdpLink(received)
+        await link.open(address, advertise)
         return link
 
     return opened

@@ -188,9 +188,10 @@ class DataPlane:
         return self._site
 
     async def listen(
-        self, address: Address, *, insecure_peers: bool = False, advertise: Site | None = None
+        self, address: Address, *, insecure_peers: bool = False, advertise: Address | None = None
     ) -> None:
-        """Accept connections of other groups; port 0: any. `advertise`: what others dial, if not this address.
+        """Accept connections of other groups; port 0: any. `advertise`: what others dial, if not this address;
+        its port 0 is that of the socket.
 
         Raises:
             ConfigError: without a key anybody who reaches the port could put segments into jobs: only loopback then,
@@ -207,11 +208,14 @@ class DataPlane:
             )
         loop = asyncio.get_running_loop()
         try:
-            self._listener = await loop.create_server(self._on_connection, address.host, address.port)
+            self._listener = await loop.create_server(
+                self._on_connection, address.listening_hosts, address.port
+            )
         except OSError as error:
             raise ConfigError(f"{address}: cannot listen for other groups: {error.strerror}") from error
         port = self._listener.sockets[0].getsockname()[1]
-        self._site = advertise or str(Address(address.host, port))
+        told = advertise or address
+        self._site = str(Address(told.host, told.port or port))
 
     def register(self, worker: Worker, endpoint: Endpoint) -> None:
         """Channels to this worker end here from now on, those that were opened early at once."""

@@ -53,7 +53,7 @@ class RunnerSettings:
 
     tenancy: str = "default"
     address: Address = ANY_LOOPBACK
-    advertise: Site | None = None
+    advertise: Address | None = None
     keys: Sequence[ClusterKey] | None = None
     insecure_peers: bool = False
     hosts: str = ""

@@ -10,6 +10,7 @@ from typing import Any, Self
 import pytest
 
 from tests.bench.test_load import VirtualLoop
+from tests.ipv6 import has_ipv6
 from zraft.address import Address
 from zraft_bench.board import Board, BoardError, MemoryDictionary
 from zraft_bench.client_agent import ClientAgent
@@ -23,7 +24,7 @@ from zraft_bench.messages import END, JOB, RUN, ClientClaim, End, Job, Membershi
 from zraft_bench.processes import ServerError
 from zraft_bench.records import to_plain
 from zraft_bench.results import Machine, Part, Run
-from zraft_bench.server_agent import ServerAgent
+from zraft_bench.server_agent import ServerAgent, address_towards
 from zraft_bench.supervision import Said, Wish, understand
 from zraft_bench.workload import Workload
 
@@ -481,3 +482,18 @@ def test_a_wait_says_what_it_waited_for() -> None:
             await MemoryDictionary().board().wait(lambda _: None, "a miracle", 3.0)
 
     run(main())
+
+
+@pytest.mark.parametrize(
+    "host",
+    [
+        "127.0.0.1",
+        pytest.param(
+            "::1", marks=pytest.mark.skipif(not has_ipv6(), reason="this machine has no address ::1")
+        ),
+    ],
+)
+def test_a_machine_offers_the_address_that_it_has_towards_the_head(host: str) -> None:
+    offered = address_towards(Address(host, 2181))
+    assert offered.host == host
+    assert 0 < offered.port < 65_536

@@ -13,10 +13,12 @@ from rich.console import Console
 from onyxlog.main import main
 from onyxlog.peer.log_port import LogBounds
 from onyxlog.peer.publishing import Published
+from onyxlog.peer_command import _advertised
 from onyxlog.replica.replica import JoinMode, Parameters, Replica, VirtualPeer
 from onyxlog.replica.table import Table
 from onyxlog.status import Agreement, as_json, is_closed, picture, ring_of
 from onyxlog.status_view import view
+from zraft.address import Address
 
 
 def a_ring(*groups: str) -> Replica:
@@ -83,6 +85,8 @@ def test_a_digest_that_differs_is_told_and_one_at_an_unknown_position_is_not_jud
     [
         (["peer", "--name", "no/slash"], 2, "--name: found 'no/slash'"),
         (["peer", "--connect", "nowhere"], 2, "--connect: found 'nowhere'"),
+        (["peer", "--advertise", "no where"], 2, "--advertise: found 'no where:1'"),
+        (["peer", "--advertise", "fd00::7"], 2, "(an IPv6 address goes in brackets)"),
         (["peer", "--address", "nowhere"], 2, "--address: found 'nowhere'"),
         (["peer", "--groups", "2", "--address", "127.0.0.1:4000"], 2, "expected port 0"),
         (["peer", "--service", "zookeeper"], 2, "--join: found direct"),
@@ -98,6 +102,19 @@ def test_what_a_command_cannot_use_is_told_with_its_name(
     result = CliRunner().invoke(main, arguments)
     assert result.exit_code == code, result.output
     assert told in result.output
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        ("zk1", Address("zk1", 0)),
+        ("10.0.0.7:4000", Address("10.0.0.7", 4000)),
+        ("[fd00::7]", Address("fd00::7", 0)),
+        ("[fd00::7]:4000", Address("fd00::7", 4000)),
+    ],
+)
+def test_what_is_advertised_is_a_host_with_or_without_a_port(text: str, told: Address) -> None:
+    assert _advertised(text) == told
 
 
 def test_a_service_whose_client_is_not_installed_is_told_with_how_to_install_it(

@@ -43,7 +43,7 @@ ALLOWED: Final[dict[str, tuple[str, ...]]] = {
         *(*SHARED, "zraft.storage.directory", "zraft.storage.durable", "zraft.storage.errors"),
         "zraft.storage.filesystem",
     ),
-    "zraft.transport": (*SHARED, *STATE),
+    "zraft.transport": (*SHARED, *STATE, "zraft.address"),
     # many groups of one server; group 0 has its own driver
     "zraft.groups": (
         *(*SHARED, "zraft.raft", "zraft.storage.records", "zraft.storage.recovery"),
@@ -131,7 +131,7 @@ ALLOWED: Final[dict[str, tuple[str, ...]]] = {
     ),
     "zraft.log_command": (*SHARED, *STATE, "zraft.storage", "zraft.log_report"),
     # without a running server: states from files, and directories from states
-    "zraft.offline": (*SHARED, *STATE, "zraft.storage", "zraft.wire"),
+    "zraft.offline": (*SHARED, *STATE, "zraft.address", "zraft.storage", "zraft.wire"),
     "zraft.offline_options": (*SHARED, *SETTINGS, "zraft.knobs", "zraft.offline", "zraft.storage"),
     "zraft.snapshot_command": (
         *(*SHARED, *STATE, "zraft.storage", "zraft.log_report"),
@@ -178,6 +178,7 @@ ALLOWED: Final[dict[str, tuple[str, ...]]] = {
         ),
     ),
     "onyxlog.peer": (*SHARED, *SETTINGS, "zraft_client", "onyxlog"),
+    "onyxlog.peer.gossip_link": (*SHARED, *SETTINGS, "zraft.transport.udp"),
     "onyxlog.peer.gossip_seal": (
         *(*SHARED, "zraft.transport.keys", "zraft.transport.sealing"),
         *("onyxlog.ids", "onyxlog.gossip.codec"),

@@ -53,7 +53,7 @@ def wait_until(condition: Callable[[], T | None], what: str, deadline_s: float =
     return found
 
 
-def free_ports(count: int) -> list[int]:
+def free_ports(count: int, host: str = HOST) -> list[int]:
     """Ports that are free for TCP and UDP now; another process may still take one before its server does."""
     rng = random.SystemRandom()
     held: list[socket.socket] = []
@@ -61,14 +61,12 @@ def free_ports(count: int) -> list[int]:
     try:
         while len(ports) < count:
             port = rng.randrange(*PORTS)
-            pair = [
-                socket.socket(socket.AF_INET, socket.SOCK_STREAM),
-                socket.socket(socket.AF_INET, socket.SOCK_DGRAM),
-            ]
+            family = socket.AF_INET6 if ":" in host else socket.AF_INET
+            pair = [socket.socket(family, kind) for kind in (socket.SOCK_STREAM, socket.SOCK_DGRAM)]
             held += pair
             try:
                 for one in pair:
-                    one.bind((HOST, port))
+                    one.bind((host, port))
             except OSError:
                 continue
             ports.append(port)
@@ -87,11 +85,11 @@ def read_mntr(answer: str) -> dict[str, str] | None:
 class Server:
     """One server's place: its directory, its log, and its process while it runs."""
 
-    def __init__(self, number: int, directory: Path, port: int) -> None:
+    def __init__(self, number: int, directory: Path, port: int, host: str = HOST) -> None:
         self.number = number
         self.data = directory / f"server-{number}"
         self.log = directory / f"server-{number}.log"
-        self.address = Address(HOST, port)
+        self.address = Address(host, port)
         self.process: subprocess.Popen[bytes] | None = None
         self.starts = 0
         self._log_offset = 0
@@ -121,7 +119,13 @@ class Server:
 
 
 class Cluster:
-    """Servers 1 to n with one key. Use as a context manager: leaving it ends every process."""
+    """Servers 1 to n with one key. Use as a context manager: leaving it ends every process.
+
+    Attributes:
+        host: where they listen; a loopback address.
+    """
+
+    host = HOST
 
     def __init__(self, directory: Path, *, servers: int = 3, env: Mapping[str, str] | None = None) -> None:
         self.directory = directory
@@ -133,8 +137,8 @@ class Cluster:
         self._place(servers)
 
     def _place(self, count: int) -> None:
-        ports = free_ports(count)
-        self.servers = {n: Server(n, self.directory, port) for n, port in enumerate(ports, 1)}
+        ports = free_ports(count, self.host)
+        self.servers = {n: Server(n, self.directory, port, self.host) for n, port in enumerate(ports, 1)}
 
     def __enter__(self) -> Cluster:
         return self

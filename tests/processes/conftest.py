@@ -11,6 +11,7 @@ import pytest
 
 from tests.processes.clients import Sessions
 from tests.processes.cluster import Cluster
+from tests.processes.java import java_classes
 
 StartCluster = Callable[..., Cluster]
 
@@ -41,6 +42,13 @@ def start_cluster(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[St
             return cluster
 
         yield start
+
+
+@pytest.fixture(scope="session")
+def java(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
+    """ZooKeeper's and Curator's own classes, in one JVM for all tests."""
+    with java_classes(tmp_path_factory.mktemp("java") / "log") as jvm:
+        yield jvm
 
 
 @pytest.fixture

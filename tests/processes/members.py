@@ -18,7 +18,7 @@ from typing import Any, Final, TypeVar
 from kazoo.client import KazooClient
 
 from tests.processes.clients import Sessions
-from tests.processes.cluster import HOST, Cluster, Server, free_ports, wait_until
+from tests.processes.cluster import Cluster, Server, free_ports, wait_until
 from tests.processes.workload import Adder, Sequencer, Setter, Worker, Workers
 from zraft.address import Address
 from zraft.ids import ServerId
@@ -54,7 +54,7 @@ class GrowingCluster(Cluster):
     def _place(self, count: int) -> None:
         super()._place(count)
         self._lists = dict.fromkeys(self.servers, self._list(self.servers))
-        self._admin_ports = dict(zip(self.servers, free_ports(count), strict=True))
+        self._admin_ports = dict(zip(self.servers, free_ports(count, self.host), strict=True))
 
     def _list(self, servers: Mapping[int, Server]) -> str:
         return ",".join(f"{n}={s.address}" for n, s in servers.items())
@@ -62,16 +62,27 @@ class GrowingCluster(Cluster):
     def command(self, number: int, *, data: Path | None = None) -> list[str]:
         command = super().command(number, data=data)
         command[command.index("--cluster") + 1] = self._lists[number]
-        return [*command, "--admin", f"{HOST}:{self._admin_ports[number]}"]
+        return [*command, "--admin", str(self._admin(number))]
+
+    def _admin(self, number: int) -> Address:
+        return Address(self.host, self._admin_ports[number])
 
     def place(self, number: int, *, note: str = "") -> Server:
         """Room for another server; `note` follows its own entry of `--cluster` (":observer")."""
         assert number not in self.servers
-        port, self._admin_ports[number] = free_ports(2)
-        self.servers[number] = server = Server(number, self.directory, port)
+        port, self._admin_ports[number] = free_ports(2, self.host)
+        self.servers[number] = server = Server(number, self.directory, port, self.host)
         shutil.rmtree(server.data, ignore_errors=True)
         self._lists[number] = self._list(self.servers) + note
         return server
+
+    def move(self, number: int) -> Address:
+        """Server `number`, which does not run, starts at another port from now on; where it was."""
+        server = self.servers[number]
+        assert not server.running, f"server {number} runs"
+        before, server.address = server.address, Address(self.host, *free_ports(1, self.host))
+        self._lists[number] = self._lists[number].replace(f"{number}={before}", f"{number}={server.address}")
+        return before
 
     def retire(self, number: int) -> Server:
         """It is no member any more; it may go on running."""
@@ -113,7 +124,7 @@ class GrowingCluster(Cluster):
 
     def status(self, number: int) -> dict[str, Any]:
         """`/status.json` of server `number`, member or not."""
-        url = f"http://{HOST}:{self._admin_ports[number]}/status.json"
+        url = f"http://{self._admin(number)}/status.json"
         with urllib.request.urlopen(url, timeout=10) as answer:
             found: dict[str, Any] = json.load(answer)
         return found

@@ -175,6 +175,7 @@ def test_removed_servers_know_it_and_disturb_nobody(
     for server in (removed, gone):
         assert server.running
         assert "removed" in str(growing.status(server.number)["reasons"])
+        assert "level=error" not in server.log_text(), "it was an operator's wish"
         assert "not currently serving" in ask(server.address, "mntr", 5.0)
     terms = []
     for _ in range(4):
@@ -221,6 +222,31 @@ def test_observers_serve_but_do_not_vote_until_they_are_promoted(
         assert client.get("/through-the-observer")[0] == b"written"
         client.set("/through-the-observer", b"again")
     growing.wait_equal_digests()
+
+
+def test_a_server_moves_by_a_verb_of_its_own_and_is_not_moved_by_a_mistyped_number(
+    growing: GrowingCluster, open_sessions: OpenSessions
+) -> None:
+    number = follower_of(growing)
+    server = growing.servers[number]
+    mistyped = growing.zraft("member", "add", str(number), f"127.0.0.1:{free_ports(1)[0]}")
+    assert mistyped.returncode == 1
+    assert f"server {number} is a member at {server.address}" in mistyped.stderr, mistyped
+    again = growing.zraft("member", "add", str(number), str(server.address))
+    assert (again.returncode, again.stdout) == (0, f"server {number} is there already, at {server.address}\n")
+
+    growing.kill(number)
+    before = growing.move(number)
+    growing.start(number)
+    server.wait_says(
+        f"starts at {server.address}", f"is recorded at {before}", f"zraft member move {number} "
+    )
+    moved = growing.zraft("member", "move", str(number), str(server.address))
+    assert moved.returncode == 0, moved.stderr
+    growing.wait_roles(voters=[1, 2, 3])
+    assert growing.listing()[number].address == str(server.address)
+    with open_sessions(growing).reading(number) as client:
+        assert f"server.{number}={server.address}:" in "\n".join(config_of(client))
 
 
 def test_the_leadership_is_handed_to_whom_the_operator_names(

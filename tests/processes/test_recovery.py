@@ -133,8 +133,7 @@ def test_d15_a_backup_of_a_follower_becomes_a_new_cluster_with_all_that_was_in_i
         for path in set(before) - {"/queue"}:
             assert found[path] == before[path], path
         assert one.get("/zookeeper/config")[0].decode().splitlines()[:3] == [
-            f"server.{n}=127.0.0.1:{s.address.port}:{s.address.port}:participant;{s.address}"
-            for n, s in cluster.servers.items()
+            f"server.{n}={s.address}:0:participant;{s.address}" for n, s in cluster.servers.items()
         ]
         sessions.close_one(one)
     cluster.wait_equal_digests()

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import signal
 import time
+import urllib.request
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
+from tests.processes import stuck_thread
 from tests.processes.clients import Sessions
-from tests.processes.cluster import Cluster, wait_until
+from tests.processes.cluster import DEADLINE_S, HOST, Cluster, free_ports, wait_until
 from tests.processes.disks import FaultyCluster
 from tests.processes.workload import Workload
 
@@ -88,3 +90,28 @@ def test_a_server_that_is_stopped_while_it_starts_ends_cleanly(tmp_path: Path) -
         cluster.order(1, "")
         cluster.start(1)
         cluster.wait_ready()
+
+
+class StuckCluster(Cluster):
+    """Servers with a thread of their own that never ends: it loads the admin server."""
+
+    def command(self, number: int, *, data: Path | None = None) -> list[str]:
+        command = super().command(number, data=data)
+        command[command.index("-m") : command.index("serve")] = [str(Path(stuck_thread.__file__))]
+        return [*command, "--admin", f"{HOST}:{self.admin_port}"]
+
+    def _place(self, count: int) -> None:
+        super()._place(count)
+        [self.admin_port] = free_ports(1)
+
+
+def test_a_server_is_ready_and_ends_whatever_its_threads_do(
+    start_cluster: Callable[..., StuckCluster],
+) -> None:
+    """It said that it serves when aiohttp was loaded, and ended when that was over, or all znodes were freed one by one."""
+    cluster = start_cluster(servers=1, kind=StuckCluster)
+    cluster.servers[1].wait_says(stuck_thread.STUCK)
+    with urllib.request.urlopen(f"http://{HOST}:{cluster.admin_port}/readyz", timeout=DEADLINE_S) as answer:
+        assert (answer.status, answer.read()) == (200, b"ok\n")
+    assert cluster.kill(1, signal.SIGTERM) == 0
+    assert "server stopping" in cluster.servers[1].log_text()

@@ -172,16 +172,22 @@ def test_plain_text_is_refused_where_tls_is_required(start_cluster: StartCluster
         secured.sendall(b"ruok")
         assert secured.recv(100) == b"imok"
         assert secured.recv(100) == b""  # ended by a close_notify; a mere cut would raise
-    shown = subprocess.run(
-        [sys.executable, "-m", "zraft", "status", "--connect", str(address), "--tls-ca", str(pki.ca)],
-        env=cluster.environment(0),
-        capture_output=True,
-        text=True,
-        timeout=DEADLINE_S,
-        check=False,
+    trusting, plainly = (
+        subprocess.run(
+            [sys.executable, "-m", "zraft", "status", "--connect", str(address), *how],
+            env=cluster.environment(0),
+            capture_output=True,
+            text=True,
+            timeout=DEADLINE_S,
+            check=False,
+        )
+        for how in (("--tls-ca", str(pki.ca)), ())
     )
-    assert "standalone" in shown.stdout, shown.stderr
-    assert shown.returncode == 0
+    assert "standalone" in trusting.stdout, trusting.stderr
+    assert trusting.returncode == 0
+    assert "needs TLS" in plainly.stdout, plainly
+    assert "--tls-ca" in plainly.stdout
+    assert plainly.returncode == 1
 
 
 def test_the_secure_port_speaks_tls_only_and_the_main_one_both(start_cluster: StartCluster, pki: Pki) -> None:

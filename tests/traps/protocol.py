@@ -56,6 +56,7 @@ NO_AUTH: Final = -102
 BAD_VERSION: Final = -103
 NO_CHILDREN_FOR_EPHEMERALS: Final = -108
 NODE_EXISTS: Final = -110
+INVALID_ACL: Final = -114
 AUTH_FAILED: Final = -115
 
 EPHEMERAL: Final = 1
@@ -78,7 +79,7 @@ PERSISTENT: Final = 0
 RECURSIVE: Final = 1
 ANY_WATCH: Final = 3
 
-Acl = Sequence[tuple[int, str, str]]
+Acl = Sequence[tuple[int, str | None, str | None]]
 WORLD: Final = ((R | W | C | D | A, "world", "anyone"),)
 
 
@@ -179,9 +180,13 @@ def parsed(frame: bytes) -> Heard:
     return event
 
 
+def text_or_null(value: str | None) -> bytes:
+    return blob(None) if value is None else text(value)
+
+
 def acl_vector(acl: Acl) -> bytes:
     return struct.pack(">i", len(acl)) + b"".join(
-        [struct.pack(">i", bits) + text(scheme) + text(who) for bits, scheme, who in acl]
+        [struct.pack(">i", bits) + text_or_null(scheme) + text_or_null(who) for bits, scheme, who in acl]
     )
 
 
@@ -239,8 +244,8 @@ def sync(path: str) -> Ask:
     return Ask(SYNC, text(path))
 
 
-def auth(scheme: str, credentials: bytes) -> Ask:
-    return Ask(AUTH, struct.pack(">i", 0) + text(scheme) + blob(credentials), XID_AUTH)
+def auth(scheme: str | None, credentials: bytes | None) -> Ask:
+    return Ask(AUTH, struct.pack(">i", 0) + text_or_null(scheme) + blob(credentials), XID_AUTH)
 
 
 def set_watches(

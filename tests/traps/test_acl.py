@@ -6,6 +6,10 @@ import pytest
 
 from tests.traps.one import Server
 from tests.traps.protocol import (
+    CONTAINER,
+    CREATE2,
+    CREATE_CONTAINER,
+    INVALID_ACL,
     NO_AUTH,
     NO_NODE,
     OK,
@@ -77,3 +81,30 @@ def test_each_operation_needs_one_right_of_the_znode_or_its_parent(
     if ask.opcode == 3:
         # The right is asked for only if the znode exists, so this tells nobody more than the watch would.
         assert server.one(user, exists("/none")).err == NO_NODE
+
+
+@pytest.mark.parametrize(
+    ("scheme", "who"),
+    [
+        *((None, None), (None, "anyone"), (None, "")),
+        *((known, None) for known in ("world", "digest", "ip", "auth", "sasl", "x509", "nonsense")),
+    ],
+)
+def test_an_acl_whose_scheme_or_id_is_null_is_an_invalid_acl(
+    server: Server, scheme: str | None, who: str | None
+) -> None:
+    """As ZooKeeper's `ClientTest.testACLs` has it for `new Id()`: -114, not -5, wherever an ACL may stand."""
+    client = server.peer()
+    server.done(client, create("/a"))
+    for acl in ([(31, scheme, who)], [*WORLD, (31, scheme, who)]):
+        for ask in (
+            create("/n", acl=acl),
+            create("/n", acl=acl, opcode=CREATE2),
+            create("/n", acl=acl, flags=CONTAINER, opcode=CREATE_CONTAINER),
+            set_acl("/a", acl),
+            set_acl("/none", acl),
+        ):
+            assert server.one(client, ask).err == INVALID_ACL
+        parts = multi_results(server.one(client, multi(check("/a", -1), create("/n", acl=acl))))
+        assert parts == [(-1, 0, 0), (-1, INVALID_ACL, INVALID_ACL)]
+    assert server.one(client, get_acl("/a")).acl() == list(WORLD)

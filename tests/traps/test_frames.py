@@ -101,6 +101,16 @@ def test_auth_is_answered_in_its_turn_and_a_failed_one_closes(server: Server, cl
     assert server.one(server.peer(), exists("/never")).err == -101
 
 
+@pytest.mark.parametrize(("scheme", "credentials"), [(None, b"a:b"), (None, None), ("digest", None)])
+def test_auth_without_a_scheme_or_without_credentials_fails_and_closes(
+    server: Server, client: Peer, scheme: str | None, credentials: bytes | None
+) -> None:
+    """Java clients send null for what their caller left out, and wait for a failure that they know."""
+    answer = server.one(client, auth(scheme, credentials))
+    assert (answer.xid, answer.err) == (XID_AUTH, AUTH_FAILED)
+    assert client.closed
+
+
 @pytest.mark.parametrize("opcode", [0, 10, CHECK, 23, 99, 108, 500, -1, -12, 2**31 - 1])
 @pytest.mark.parametrize("behind_a_write", [False, True])
 def test_unknown_operation_is_unimplemented_then_the_connection_ends(

@@ -261,10 +261,15 @@ def _voting_view(reports: AdminReports, _: Parameters) -> Answer:
     members = reports.configuration().members
     if len(members) == 1:
         return {"current_config": {}}
-    # host:quorum port:election port:role; both are the one UDP port, and clients' TCP port has its number, too.
+    # A server has one port, for clients and servers alike, and none for elections.
     return {
         "current_config": {
-            str(m.server): f"{m.address}:{m.address.rpartition(':')[2]}:participant"
+            str(m.server): {
+                "server_addresses": [m.address],
+                "election_addresses": [],
+                "client_address": m.address,
+                "learner_type": "participant",
+            }
             for m in members
             if not m.observer
         }

@@ -9,34 +9,28 @@ from __future__ import annotations
 
 import asyncio
 import json
-import socket
 from collections.abc import Iterator
 from html import escape
 from importlib import resources
 from typing import Any, Final
 
-import structlog
 from aiohttp import web
 from prometheus_client import CollectorRegistry, ProcessCollector
 
-from zraft.address import Address
 from zraft.admin.commands import COMMAND_NAMES, run_command
 from zraft.admin.metrics import StatusCollector
-from zraft.admin.status import AdminReports
+from zraft.admin.status import AdminReports, readiness
 from zraft.admin.summary import summary
 from zraft.http_service import HEADERS, HttpService, exposition, text
 
 SLICE_ITEMS: Final = 250
 """Items of a list encoded before the loop gets its turn: about a millisecond."""
 
-log = structlog.get_logger()
-
 
 class AdminServer:
-    """Answers at one address from `start` to `stop`."""
+    """Answers the connections that it is given, from `prepare` to `stop`."""
 
-    def __init__(self, address: Address, reports: AdminReports) -> None:
-        self._address = address
+    def __init__(self, reports: AdminReports) -> None:
         self._reports = reports
         self._page = resources.files("zraft.admin").joinpath("page.html").read_text(encoding="utf-8")
         self._collector = StatusCollector()
@@ -55,13 +49,16 @@ class AdminServer:
             }
         )
 
-    async def start(self, listening: socket.socket) -> None:
-        """Answer at a socket that listens already; it stays its owner's to close."""
-        await self._service.start(listening)
-        log.info("admin server listening", url=f"http://{self._address}/")
+    async def prepare(self) -> None:
+        """From here on `connection` may be called."""
+        await self._service.prepare()
+
+    def connection(self) -> asyncio.BaseProtocol:
+        """What answers one connection."""
+        return self._service.connection()
 
     async def stop(self) -> None:
-        """Stop listening and end what is under way."""
+        """End what is under way."""
         await self._service.stop()
 
     # -- what is answered
@@ -88,10 +85,10 @@ class AdminServer:
 
     async def _readyz(self, request: web.Request) -> web.Response:
         status = self._reports.status()
-        code = 200 if status.ready else 503
+        code, said = readiness(status)
         if _wants_json(request):
             return await _json({"ready": status.ready, "reasons": list(status.reasons)}, code)
-        return text(code, "ok\n" if status.ready else "".join(f"{reason}\n" for reason in status.reasons))
+        return text(code, said)
 
     async def _metrics(self, request: web.Request) -> web.Response:
         self._collector.current = self._reports.status()

@@ -177,3 +177,10 @@ class AdminReports(Reports, Protocol):
 
     def cluster_text(self) -> str:
         """The servers as the configuration lists them."""
+
+
+def readiness(status: Status) -> tuple[int, str]:
+    """What `/readyz` answers: the HTTP status, and "ok" or a reason a line."""
+    if status.ready:
+        return 200, "ok\n"
+    return 503, "".join(f"{reason}\n" for reason in status.reasons)

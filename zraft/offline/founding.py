@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 import shutil
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Any, Final
 
 import msgpack
@@ -41,7 +41,8 @@ _MOVING: Final = "moving"
 """In `founding`, while parts are being moved: [name of the directory they go to, [parts that stood there before]]."""
 _FOUNDED: Final = "founded.tmp"
 """What `founding` is renamed to when all is in its place."""
-_HARMLESS: Final = frozenset({"lock", "meta.tmp", "lost+found", _FOUNDED})
+_LOCK: Final = "lock"
+_HARMLESS: Final = frozenset({_LOCK, "meta.tmp", "lost+found", _FOUNDED})
 
 Progress = Callable[[int, int], None]
 
@@ -73,16 +74,43 @@ class Founded:
 def claimed(fs: FileSystem, path: str) -> Iterator[None]:
     """The directory is ours, made if it was missing, and free of what an earlier attempt left behind.
 
+    What ends in an error leaves nothing behind, neither a lock nor a directory.
+
     Raises:
         StorageError: a server or another command uses it, or it cannot be written.
     """
-    make_directories(fs, path)
-    lock_file = lock_directory(fs, path)
+    made = _missing(path)
     try:
-        take_back(fs, path)
-        yield
-    finally:
-        fs.close(lock_file)
+        make_directories(fs, path)
+        locked_before = os.path.exists(f"{path}/{_LOCK}")
+        lock_file = lock_directory(fs, path)
+        try:
+            take_back(fs, path)
+            yield
+        except (Exception, KeyboardInterrupt):
+            # What cannot be taken back now keeps servers from starting, and is when the command is run again.
+            with suppress(StorageError):
+                take_back(fs, path)
+            with suppress(StorageError):
+                if not locked_before:
+                    _remove(f"{path}/{_LOCK}")
+            raise
+        finally:
+            fs.close(lock_file)
+    except (Exception, KeyboardInterrupt):
+        for directory in made:
+            with suppress(OSError):
+                os.rmdir(directory)
+        raise
+
+
+def _missing(path: str) -> list[str]:
+    """The directory and those above it that are not there, the deepest first."""
+    missing = []
+    while path and not os.path.lexists(path):
+        missing.append(path)
+        path = os.path.dirname(path)
+    return missing
 
 
 def check_empty(fs: FileSystem, path: str) -> None:

@@ -7,6 +7,7 @@ import ssl
 from collections.abc import Callable, Sequence
 from typing import Final
 
+from zraft.address import Address
 from zraft.errors import Code, ProtocolError
 from zraft.offline.errors import OfflineError
 from zraft.offline.walking import Walk
@@ -27,7 +28,7 @@ class Source:
 
     def __init__(
         self,
-        servers: Sequence[tuple[str, int]],
+        servers: Sequence[Address],
         auths: Sequence[Auth],
         *,
         timeout_s: float,
@@ -41,10 +42,10 @@ class Source:
         self._timeout_s = timeout_s
         self._tls = tls
         complaints = []
-        for host, port in servers:
-            self.server = f"{host}:{port}"
+        for address in servers:
+            self.server = str(address)
             try:
-                self._socket, self._codec = self._open(host, port)
+                self._socket, self._codec = self._open(address.host, address.port)
                 break
             except (OSError, ProtocolError) as error:
                 complaints.append(f"{self.server}: {error}")

@@ -103,6 +103,7 @@ _snapshot: Final = _binary(SNAPSHOT_ID_BYTES, SNAPSHOT_ID_BYTES)
 _REQUESTS: Final[Mapping[str, tuple[type[Any], tuple[Check, ...]]]] = {
     "member.list": (requests.MemberList, ()),
     "member.add": (requests.MemberAdd, (_server, _text(1), _boolean)),
+    "member.move": (requests.MemberMove, (_server, _text(1))),
     "member.remove": (requests.MemberRemove, (_server,)),
     "member.promote": (requests.MemberPromote, (_server,)),
     "leader.transfer": (requests.Transfer, (_or_none(_server),)),

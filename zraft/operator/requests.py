@@ -25,6 +25,14 @@ class MemberAdd:
 
 
 @frozen
+class MemberMove:
+    """Member `server` is at `address` ("HOST:PORT") from now on, with the part that it has."""
+
+    server: ServerId
+    address: str
+
+
+@frozen
 class MemberRemove:
     """Take out a server, dead or alive."""
 
@@ -131,6 +139,7 @@ class TopicDelete:
 OperatorRequest = (
     MemberList
     | MemberAdd
+    | MemberMove
     | MemberRemove
     | MemberPromote
     | Transfer

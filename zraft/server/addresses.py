@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import socket
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Final
 
 import structlog
@@ -13,7 +12,7 @@ import structlog
 from zraft.address import Address
 from zraft.ids import ServerId
 from zraft.transport.udp import Address as SocketAddress
-from zraft.transport.udp import AddressError, resolve
+from zraft.transport.udp import AddressError
 
 RETRY_S: Final = 1.0
 REFRESH_S: Final = 15.0
@@ -33,9 +32,14 @@ class PeerAddresses:
     behind a relay: then the configured address is the way to it.
     """
 
-    def __init__(self, peers: Mapping[ServerId, Sequence[Address]], family: socket.AddressFamily) -> None:
+    def __init__(
+        self,
+        peers: Mapping[ServerId, Sequence[Address]],
+        resolve: Callable[[str, int], Awaitable[SocketAddress]],
+    ) -> None:
+        """`resolve` looks a host and a port up; it raises `AddressError` if there is no address."""
         self._peers = dict(peers)
-        self._family = family
+        self._resolve = resolve
         self.known: dict[ServerId, SocketAddress] = {}
         self._resolved: dict[tuple[ServerId, Address], SocketAddress] = {}
         self._heard: dict[ServerId, SocketAddress] = {}
@@ -99,7 +103,7 @@ class PeerAddresses:
             for address in addresses:
                 key = (server, address)
                 try:
-                    found = await resolve(address.host, address.port, self._family)
+                    found = await self._resolve(address.host, address.port)
                 except AddressError as error:
                     if key not in self._told:
                         self._told.add(key)
@@ -141,7 +145,7 @@ class Strangers:
         self._told_at[server] = now
         log.warning(
             f"somebody claims to be server {server} from another address than its own, and is not answered there; if two "
-            f"processes share the number, stop one; if the server moved, change its address by `zraft member add`",
-            source=f"{source[0]}:{source[1]}",
-            address=f"{address[0]}:{address[1]}",
+            f"processes share the number, stop one; if the server moved, say so by `zraft member move`",
+            source=str(Address(*source[:2])),
+            address=str(Address(*address[:2])),
         )

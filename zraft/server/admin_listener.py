@@ -1,7 +1,8 @@
-"""Opens the admin HTTP server without delaying the start: the port is taken at once, aiohttp is loaded afterwards.
+"""Opens the admin HTTP server without delaying the start: probes are answered at once, aiohttp is loaded afterwards.
 
 Loading it takes a third of a second of CPU, which in a cluster on one machine is a third of the time until it
-serves. So it waits until this server serves its clients, and is loaded in a thread; who connects earlier waits.
+serves. So it waits until this server serves its clients, and is loaded in a thread; who asks for more than probes do
+before that waits.
 """
 
 from __future__ import annotations
@@ -11,9 +12,13 @@ import importlib
 import socket
 from collections.abc import Callable
 from contextlib import suppress
+from types import ModuleType
 from typing import TYPE_CHECKING, Any, Final
 
+import structlog
+
 from zraft.address import Address
+from zraft.admin.early import EarlyConnections
 from zraft.admin.status import AdminReports
 from zraft.errors import ConfigError
 
@@ -25,6 +30,13 @@ POLL_S: Final = 0.05
 WAIT_S: Final = 2.0
 """A server that does not serve by then has something to tell, so it is not waited for any longer."""
 
+log = structlog.get_logger()
+
+
+def load_module(name: str) -> ModuleType:
+    """In a thread of its own."""
+    return importlib.import_module(name)
+
 
 class AdminListener:
     """One admin address from the process's start to its end. `open`, then `stop`."""
@@ -35,12 +47,13 @@ class AdminListener:
         self._address = address
         self._reports = reports
         self._on_failed = on_failed
-        self._socket: socket.socket | None = None
+        self._early = EarlyConnections(reports)
+        self._listening: asyncio.Server | None = None
         self._server: AdminServer | None = None
         self._task: asyncio.Task[None] | None = None
 
     async def open(self) -> None:
-        """Listen; questions are answered a moment later.
+        """Listen; what is more than a probe is answered a moment later.
 
         Raises:
             ConfigError: the address is taken, or none of this machine.
@@ -51,35 +64,49 @@ class AdminListener:
                 address.host, address.port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
             )
             family, _, _, _, bound = found[0]
-            self._socket = socket.create_server(bound[:2], family=family, backlog=BACKLOG)
+            listening = socket.create_server(
+                bound[:2],
+                family=family,
+                backlog=BACKLOG,
+                dualstack_ipv6=bound[0] == "::" and socket.has_dualstack_ipv6(),
+            )
         except OSError as error:
             raise ConfigError(
                 f"admin: cannot listen at {address}: {error.strerror or error}; choose another address, or leave "
                 "--admin out"
             ) from error
-        self._socket.setblocking(False)
-        self._task = asyncio.get_running_loop().create_task(self._load())
+        listening.setblocking(False)
+        loop = asyncio.get_running_loop()
+        self._listening = await loop.create_server(self._connection, sock=listening)
+        self._task = loop.create_task(self._load())
+
+    def _connection(self) -> asyncio.BaseProtocol:
+        return (self._early if self._server is None else self._server).connection()
 
     async def _load(self) -> None:
-        assert self._socket is not None
         try:
             for _ in range(round(WAIT_S / POLL_S)):
                 if self._reports.serving:
                     break
                 await asyncio.sleep(POLL_S)
-            module: Any = await asyncio.to_thread(importlib.import_module, "zraft.admin.http")
-            self._server = module.AdminServer(self._address, self._reports)
-            await self._server.start(self._socket)
+            module: Any = await asyncio.to_thread(load_module, "zraft.admin.http")
+            server: AdminServer = module.AdminServer(self._reports)
+            await server.prepare()
+            self._server = server
+            for early in list(self._early.waiting):
+                early.hand_over(server.connection())
+            log.info("admin server listening", url=f"http://{self._address}/")
         except Exception as error:
             self._on_failed(error)
 
     async def stop(self) -> None:
         """Stop listening and end what is under way."""
+        if self._listening is not None:
+            self._listening.close()
         if self._task is not None:
             self._task.cancel()
             with suppress(asyncio.CancelledError):
                 await self._task
+        self._early.close()
         if self._server is not None:
             await self._server.stop()
-        if self._socket is not None:
-            self._socket.close()

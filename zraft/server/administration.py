@@ -22,6 +22,7 @@ from zraft.operator.requests import (
     MemberLine,
     MemberList,
     MemberListing,
+    MemberMove,
     MemberPromote,
     MemberRemove,
     OperatorReply,
@@ -48,16 +49,19 @@ from zraft.raft.messages import UNKNOWN_INSTANCE, MemberRole
 from zraft.raft.role import Role
 from zraft.server.driver import Driver
 from zraft.server.leadership import Leadership
+from zraft.server.member_administration import MemberChange, MemberRequest, change_of
 from zraft.server.snapshot_tasks import Read, Result
 from zraft.server.topic_administration import answer, change
 from zraft.tree.features import FEATURE_LEVEL_MAX, LEVEL_OF_MEMBERS
-from zraft.tree.members import EVERYWHERE, OBSERVER, PARTICIPANT, REMOVE
+from zraft.tree.members import REMOVE
+from zraft.tree.node import CONFIG
 from zraft.tree.txn import MEMBERS, SETTINGS, Command
 
 Reply = Callable[[OperatorReply], None]
 
-_PASSING: Final = (Code.RECONFIG_IN_PROGRESS, Code.UNIMPLEMENTED)
-"""What a young cluster answers for its first seconds: worth asking again until the caller's time is up."""
+_PASSING: Final = (Code.RECONFIG_IN_PROGRESS, Code.UNIMPLEMENTED, Code.BAD_VERSION)
+"""What a young cluster answers for its first seconds, or one whose members were changed at the same moment: worth asking
+again until the caller's time is up."""
 
 PART_BYTES_MAX: Final = 256 * 1024
 WAITING_MAX: Final = 64
@@ -72,6 +76,8 @@ _WHY: Final = {
     Code.OPERATION_TIMEOUT: "it is unknown whether it was done, for this server was far behind: look and try again",
     Code.BAD_VERSION: "the members were changed by somebody else meanwhile; look and try again",
 }
+
+_JUST_ELECTED: Final = "this server has only just been elected"
 
 
 @frozen
@@ -112,35 +118,9 @@ class Administration:
             return
         match request:
             case MemberList():
-                self._as_leader(raft, reply, lambda: self._list(raft))
-            case MemberAdd(server, address, observer):
-                part = OBSERVER if observer else PARTICIPANT
-                if address.startswith(EVERYWHERE):
-                    reply(
-                        Refused(
-                            f"server {server} cannot be at {address}: that only says where a server listens; name the "
-                            "address at which the others and the clients reach it"
-                        )
-                    )
-                    return
-                self._change(server, part, address, reply, f"server {server} is taken in as it shows up")
-            case MemberRemove(server):
-                if driver.machine.members and server not in driver.machine.members:
-                    reply(Refused(f"server {server} is no member; the members are {self._names()}"))
-                    return
-                self._change(server, REMOVE, "", reply, lambda: self._left(raft, server))
-            case MemberPromote(server):
-                member = driver.machine.members.get(server)
-                if member is None:
-                    reply(Refused(f"server {server} is no member; the members are {self._names()}"))
-                    return
-                self._change(
-                    server,
-                    PARTICIPANT,
-                    member.address,
-                    reply,
-                    f"server {server} votes as soon as it has caught up",
-                )
+                reply(self._elsewhere(raft) or self._list(raft))
+            case MemberAdd() | MemberMove() | MemberPromote() | MemberRemove():
+                self._change(raft, request, reply)
             case Transfer(target):
                 self._transfer(raft, target, reply)
             case SnapshotTake():
@@ -161,7 +141,7 @@ class Administration:
                 self._raise(raft, level, reply)
             case TopicList() | TopicDescribe():
                 # The leader's: who has just created a topic wants to see it.
-                self._as_leader(raft, reply, lambda: answer(driver.machine.registry, request))
+                reply(self._elsewhere(raft) or answer(driver.machine.registry, request))
             case TopicCreate() | TopicAlter() | TopicRetain() | TopicDelete():
                 change(driver.machine.feature_level, request, driver.submit, reply)
             case _:
@@ -198,22 +178,19 @@ class Administration:
 
     # -- members
 
-    def _names(self) -> str:
-        return ", ".join(map(str, self._driver.machine.members)) or "not written down yet"
-
     def _leader_address(self) -> str | None:
         driver = self._driver
         member = driver.machine.members.get(driver.leader) if driver.leader is not None else None
         return member.address if member is not None and member.address else driver.address_of(driver.leader)
 
-    def _as_leader(self, raft: Raft, reply: Reply, answer: Callable[[], OperatorReply]) -> None:
+    def _elsewhere(self, raft: Raft) -> Refused | None:
+        """Who can answer what only the leader can; None if this server leads."""
+        leader = self._driver.leader
         if raft.role is Role.LEADER:
-            reply(answer())
-        elif self._driver.leader is None:
-            reply(Refused("no server leads at the moment", retriable=True))
-        else:
-            leader = self._driver.leader
-            reply(Refused(f"server {leader} leads", leader=self._leader_address(), retriable=True))
+            return None
+        if leader is None:
+            return Refused("no server leads at the moment", retriable=True)
+        return Refused(f"server {leader} leads", leader=self._leader_address(), retriable=True)
 
     def _list(self, raft: Raft) -> MemberListing:
         driver = self._driver
@@ -263,25 +240,41 @@ class Administration:
             tuple(lines),
         )
 
-    def _left(self, raft: Raft, server: ServerId) -> str:
-        """What comes of a removal that was decided; who leads knows whether the server answers."""
+    def _left(self, raft: Raft, server: ServerId) -> str | None:
+        """What has to happen first after a removal that was decided; who leads knows whether the server answers."""
         member = raft.membership.members.get(server)
         partitions = (
             0 if member is None else self._driver.machine.registry.groups_on((server, member.instance))
         )
         if not partitions:
-            return f"server {server} is taken out"
+            return None
         return (
             f"server {server} leaves when the partitions of topics on its disk have moved ({partitions}), or now if it "
             "does not answer"
         )
 
-    def _change(
-        self, server: ServerId, part: int, address: str, reply: Reply, text: str | Callable[[], str]
-    ) -> None:
-        self._submit((MEMBERS, False, -1, ((server, part, address),)), reply, text)
+    def _change(self, raft: Raft, request: MemberRequest, reply: Reply) -> None:
+        driver = self._driver
+        if driver.leadership is None:
+            # A server that is behind would judge by members that are no longer so.
+            reply(self._elsewhere(raft) or Refused(_JUST_ELECTED, retriable=True))
+            return
+        machine = driver.machine
+        found = change_of(request, machine.members, raft.membership.members)
+        if not isinstance(found, MemberChange):
+            reply(found)
+            return
+        node = machine.nodes.get(CONFIG)
+        assert node is not None, f"{CONFIG} cannot be deleted"
+        server, text = found.server, found.text
+        # Carried out only if the members are still those by which it was judged.
+        command: Command = (MEMBERS, False, node.mzxid, ((server, found.part, found.address),))
+        if found.part == REMOVE:
+            self._submit(command, reply, lambda: self._left(raft, server) or text)
+        else:
+            self._submit(command, reply, lambda: text)
 
-    def _submit(self, command: Command, reply: Reply, text: str | Callable[[], str]) -> None:
+    def _submit(self, command: Command, reply: Reply, text: Callable[[], str]) -> None:
         """Into the log, and answered when it is applied here."""
 
         def done(result: object) -> None:
@@ -289,13 +282,14 @@ class Administration:
                 why = _WHY.get(result, f"the cluster answered {result.name}")
                 reply(Refused(why, retriable=result in _PASSING))
             else:
-                reply(Done(text if isinstance(text, str) else text()))
+                reply(Done(text()))
 
         self._driver.submit(command, done)
 
     def _transfer(self, raft: Raft, target: ServerId | None, reply: Reply) -> None:
-        if raft.role is not Role.LEADER:
-            self._as_leader(raft, reply, lambda: Done(""))
+        elsewhere = self._elsewhere(raft)
+        if elsewhere is not None:
+            reply(elsewhere)
             return
         if target is None:
             voters = [server for server in raft.membership.voters if server != self._driver.identity.server]
@@ -365,14 +359,12 @@ class Administration:
         elif machine.settings.changed({name: value}, machine.feature_level) is None:
             reply(Refused(f"{name} = {value} is out of bounds, or contradicts another setting"))
         else:
-            self._submit((SETTINGS, {name: value}), reply, f"{name} is {value} now, on all servers")
+            self._submit((SETTINGS, {name: value}), reply, lambda: f"{name} is {value} now, on all servers")
 
     def _raise(self, raft: Raft, level: int | None, reply: Reply) -> None:
         leadership = self._driver.leadership
-        if raft.role is not Role.LEADER or leadership is None:
-            self._as_leader(
-                raft, reply, lambda: Refused("this server has only just been elected", retriable=True)
-            )
+        if leadership is None:
+            reply(self._elsewhere(raft) or Refused(_JUST_ELECTED, retriable=True))
             return
         possible = leadership.members.level_of_all(raft.membership)
         wanted = possible if level is None else level

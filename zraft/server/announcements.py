@@ -10,7 +10,9 @@ from typing import Final
 
 import structlog
 
+from zraft.address import Address
 from zraft.config import ServerConfig
+from zraft.ids import ServerId
 from zraft.raft.membership import Membership
 from zraft.raft.role import Role
 from zraft.server.driver import Driver
@@ -54,6 +56,7 @@ class Announcements:
         self._settings_compared = False
         self._shown: tuple[object, ...] = ()
         self._members_known: Membership | None = None
+        self._address_recorded = ""
         self._snapshot_known = driver.snapshots.keeper.newest
 
     def begin(self, now: float) -> None:
@@ -75,6 +78,7 @@ class Announcements:
         if known is not None and known is not self._members_known:
             self._members_known = known
             self._on_members(known)
+            self._compare_address(known)
         newest = driver.snapshots.keeper.newest
         if newest is not self._snapshot_known:
             self._snapshot_known = newest
@@ -108,7 +112,8 @@ class Announcements:
 
     def _show_role(self) -> None:
         driver = self._driver
-        shown = (driver.role, driver.leader, driver.problem, driver.cluster)
+        joining = driver.belonging.joining.waiting
+        shown = (driver.role, driver.leader, driver.problem, driver.cluster, joining)
         if shown != self._shown:
             raft = driver.raft
             before, self._shown = self._shown, shown
@@ -117,9 +122,23 @@ class Announcements:
                     self._directory.set_cluster(driver.cluster)
                 log.info("member of cluster", cluster=driver.cluster.hex())
             if driver.problem is not None and (not before or before[2] != driver.problem):
-                log.error("server stays out", problem=driver.problem)
+                # A removal was somebody's wish, or another process says that it was.
+                write = log.error if driver.removed is None else log.warning
+                write("server stays out", problem=driver.problem)
+            if joining is not None and (not before or before[4] != joining):
+                log.info("joins a cluster", waiting=joining)
             if raft is not None and raft.role is Role.FOLLOWER and driver.leader is not None:
                 log.info("follows", leader=driver.leader, term=raft.term)
+
+    def _compare_address(self, known: Membership) -> None:
+        server = self._config.id
+        member = known.members.get(server)
+        recorded = member.address if member is not None else ""
+        if recorded != self._address_recorded:
+            self._address_recorded = recorded
+            differs = address_differs(server, self._config.cluster[server], recorded)
+            if differs is not None:
+                log.warning(differs)
 
     def _compare_settings(self) -> None:
         driver = self._driver
@@ -160,3 +179,19 @@ class Announcements:
         while driver.clients.notices:
             connection, what = driver.clients.notices.popleft()
             log.warning("request refused", address=connection.address, reason=what)
+
+
+def address_differs(server: ServerId, configured: Address, recorded: str) -> str | None:
+    """What is wrong if a server's own entry of --cluster says another address than the members have; None: nothing.
+
+    Other servers and clients are sent to where the members say that it is, whatever its own configuration says.
+    `recorded` is empty if they do not say.
+    """
+    if recorded in ("", str(configured)):
+        return None
+    if configured.is_wildcard and recorded.endswith(f":{configured.port}"):
+        return None  # that only says where it listens
+    return (
+        f"this server starts at {configured} and is recorded at {recorded}, where other servers and clients look for it: if "
+        f"it moved, `zraft member move {server} {configured}`; else correct its own entry of --cluster"
+    )

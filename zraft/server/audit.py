@@ -1,7 +1,8 @@
 """The audit log's lines: who wrote what where, and how it ended, one line per write in ZooKeeper's form.
 
-Tab-separated `key=value`: session, user, ip, operation, znode, znode_type, acl, result. Data, passwords and their
-hashes never stand in a line: a digest id is shown by its user. Pure: commands and their results in, bytes out.
+Tab-separated `key=value`: time, session, user, ip, operation, znode, znode_type, acl, result. ZooKeeper has the time from
+its logging library. Data, passwords and their hashes never stand in a line: a digest id is shown by its user. Pure:
+commands and their results in, bytes out.
 
 Source: ZooKeeper's administrator's guide, "Audit Logging".
 """
@@ -9,6 +10,7 @@ Source: ZooKeeper's administrator's guide, "Audit Logging".
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
+from datetime import UTC, datetime
 from typing import Any, Final
 
 from zraft.errors import Code
@@ -58,14 +60,15 @@ _UNPRINTABLE: Final = {
 }
 
 
-def server_line(operation: str) -> bytes:
+def server_line(operation: str, wall_ms: int) -> bytes:
     """`serverStart` and `serverStop`."""
-    return f"user={_SERVER}\toperation={operation}\tresult=success\n".encode()
+    return f"{_time(wall_ms)}user={_SERVER}\toperation={operation}\tresult=success\n".encode()
 
 
-def dropped_line(count: int) -> bytes:
+def dropped_line(count: int, wall_ms: int) -> bytes:
     """What stands in the place of lines that the disk was too slow for."""
-    return f"user={_SERVER}\toperation=auditLinesDropped\tcount={count}\tresult=failure\n".encode()
+    head = f"{_time(wall_ms)}user={_SERVER}\t"
+    return f"{head}operation=auditLinesDropped\tcount={count}\tresult=failure\n".encode()
 
 
 class AuditTap:
@@ -76,10 +79,12 @@ class AuditTap:
 
     def __init__(self, sink: Callable[[bytes], None]) -> None:
         self._sink = sink
+        self._wall_ms = 0
         self._results: list[tuple[bool, Any]] = []
 
     def executing(self, machine: Machine) -> Callable[[Command], object]:
         """The machine's `execute`, remembering what a line will need: of a session's end the znodes that went with it."""
+        self._wall_ms = machine.wall_time
         execute = machine.execute
         events = machine.events
         results = self._results
@@ -108,7 +113,17 @@ class AuditTap:
                     _add_lines(lines, who, command, succeeded, more)
         self._results.clear()
         if lines:
-            self._sink("".join(lines).encode("utf-8", "backslashreplace"))
+            time = _time(self._wall_ms)
+            self._sink((time + time.join(lines)).encode("utf-8", "backslashreplace"))
+
+
+def _time(wall_ms: int) -> str:
+    """The field in front of all others, in UTC; of a clock beyond the calendar the bare milliseconds."""
+    try:
+        at = datetime.fromtimestamp(wall_ms / 1000, UTC)
+    except (OverflowError, ValueError, OSError):
+        return f"time={wall_ms}\t"
+    return f"time={at.isoformat(timespec='milliseconds').removesuffix('+00:00')}Z\t"
 
 
 def _outcome(command: Command, result: object, events: Sequence[Event]) -> tuple[bool, Any]:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import os
 import threading
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Final
@@ -114,7 +115,7 @@ class AuditFile:
             try:
                 if reopen:
                     self._renew()
-                self._append(chunk + dropped_line(missing) if missing else chunk)
+                self._append(chunk + dropped_line(missing, _wall_ms()) if missing else chunk)
             except OSError as error:
                 if not failed:
                     self._on_error(error)
@@ -171,3 +172,7 @@ class AuditFile:
 
     def _numbered(self, number: int) -> Path:
         return self._path.with_name(f"{self._path.name}.{number}")
+
+
+def _wall_ms() -> int:
+    return time.time_ns() // 1_000_000

@@ -48,7 +48,7 @@ def proved_ids(offer: Auth, ids: Ids, settings: AuthSettings) -> Ids | None:
     Any digest credentials are accepted, as in ZooKeeper: they are compared with ACLs, not with a list of users.
     """
     new: list[tuple[str, str]] = []
-    if offer.scheme == "digest":
+    if offer.scheme == "digest" and offer.auth is not None:
         who = digest_id(offer.auth)
         if settings.super_digest is not None and hmac.compare_digest(
             who.encode(), settings.super_digest.encode()

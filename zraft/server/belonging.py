@@ -8,7 +8,7 @@ Pure.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Final
 
 from zraft.ids import Instance, ServerId
@@ -20,10 +20,23 @@ from zraft.server.joining import Joining
 from zraft.server.leadership import Leadership
 from zraft.server.outbox import Outbox
 from zraft.transport.messages import Hello, NotMember, Sender
+from zraft.tree.machine import Machine
 
 ASK_STRANGER_INTERVAL_MS: Final = 100
 
 ASK_WHETHER_MEMBER_INTERVAL_MS: Final = 500
+
+LOOK_WHETHER_LEAVES_INTERVAL_MS: Final = 50
+"""All groups of topics are looked at, while a server has been asked to leave."""
+
+_WHY_NOT: Final = (
+    ", the default beside data of a ZooKeeper: `zraft import` them first, on one server and into an empty directory, see "
+    "docs/MIGRATION.md; to begin with no znodes, set founds=true"
+)
+
+
+def _listed(servers: Iterable[ServerId]) -> str:
+    return ", ".join(map(str, servers))
 
 
 class Belonging:
@@ -45,6 +58,7 @@ class Belonging:
     ) -> None:
         self._identity = identity
         self._outbox = outbox
+        self._founds = settings.founds
         self._address = addresses.get(identity.server, "")
         self.removed: str | None = None
         self._removed_at = 0
@@ -52,6 +66,8 @@ class Belonging:
         self._other_cluster: str | None = None
         """What a peer says that belongs to another cluster; of interest while nobody leads this one."""
         self._ask_stranger_at = self._ask_outside_at = 0
+        self._leaves = False
+        self._look_whether_leaves_at = 0
         self.bootstrap = Bootstrap(
             identity.server,
             identity.instance,
@@ -60,7 +76,7 @@ class Belonging:
             # Also if no entry reached it: no founder has a term before it knows that all agreed on the roster.
             founded=stored.log.last_index > 0 or (stored.roster is not None and stored.hard_state.term > 0),
             cluster=identity.cluster,
-            founds=identity.server not in settings.observers,
+            founds=settings.founds and identity.server not in settings.observers,
         )
         self.joining = Joining(
             identity.server,
@@ -86,14 +102,26 @@ class Belonging:
 
     def waiting(self, *, led: bool) -> str | None:
         """What an empty server waits for; None once it belongs to a cluster, or was told no."""
-        unheard = self.bootstrap.unheard
-        if not unheard or self.problem(led=led) is not None:
+        if self.problem(led=led) is not None:
             return None
-        return (
-            f"this disk is empty, and servers {', '.join(map(str, unheard))} have not answered: a new cluster is founded "
-            f"when all that are listed run; if it runs already, its servers do not know this one before `zraft member add "
-            f"{self._identity.server} {self._address or 'HOST:PORT'}`"
-        )
+        bootstrap = self.bootstrap
+        if bootstrap.declines and not self._founds:
+            return (
+                f"this disk is empty, and this server founds no cluster (founds=false{_WHY_NOT}): it waits for one that it "
+                "can join"
+            )
+        if bootstrap.declined:
+            return (
+                f"this disk is empty, and server {_listed(bootstrap.declined)} founds no cluster (its setting founds is "
+                f"false{_WHY_NOT})"
+            )
+        if bootstrap.unheard:
+            return (
+                f"this disk is empty, and servers {_listed(bootstrap.unheard)} have not answered: a new cluster is founded "
+                f"when all that are listed run; if it runs already, its servers do not know this one before `zraft member "
+                f"add {self._identity.server} {self._address or 'HOST:PORT'}`"
+            )
+        return self.joining.waiting
 
     # -- what it asks
 
@@ -203,6 +231,20 @@ class Belonging:
         # A server that catches up meets configurations of the time before it was let in.
         self._belonged = belongs
         return removes
+
+    def leaves(self, raft: Raft, machine: Machine, now_ms: int) -> bool:
+        """Whether this member is to be removed, and next: nothing of topics is left on its disk.
+
+        The leader gives it a moment (`membership_keeper.LEAVE_MS`) before it begins.
+        """
+        server, instance = self._identity.server, self._identity.instance
+        wanted = machine.members
+        if not wanted or server in wanted or not raft.membership.has(server, instance):
+            self._leaves = False
+        elif now_ms >= self._look_whether_leaves_at:
+            self._look_whether_leaves_at = now_ms + LOOK_WHETHER_LEAVES_INTERVAL_MS
+            self._leaves = not machine.registry.groups_on((server, instance))
+        return self._leaves
 
     def remove(self, index: int) -> bool:
         """The entry `index` removed this server; False if that was known."""

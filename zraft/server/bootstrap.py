@@ -5,6 +5,9 @@ shown an empty disk or the very same roster, makes it durable, and says so; nobo
 servers reported the same durable roster. So a disk that was wiped or replaced in between, which shows another
 instance, can neither vote for the old identity nor found a second cluster with part of the first.
 
+A listed server may be told to found nothing, such as beside the data of a ZooKeeper that nobody has imported yet. It says
+so by a roster of nobody, and then no roster comes about: what it waits for is a running cluster that it can join.
+
 Pure. Source: rule D-1 in docs/RULES.md.
 """
 
@@ -24,6 +27,8 @@ Roster = tuple[tuple[ServerId, Instance], ...]
 
 HELLO_INTERVAL_MS: Final = 50
 CLUSTER_ID_BYTES: Final = 16
+DECLINED: Final[Roster] = ()
+"""What a server says that founds nothing. Older releases take it for a cluster without them, and found nothing either."""
 
 
 def cluster_id(roster: Roster) -> bytes:
@@ -47,7 +52,7 @@ class Bootstrap:
         *,
         founds: bool = True,
     ) -> None:
-        """`peers` are those that found together; without `founds` this one is none of them, and waits to be taken in."""
+        """`peers` are those that found together; without `founds` this one does not, and waits to be taken in."""
         self._founds = founds
         self._server = server
         self._instance = instance
@@ -86,13 +91,13 @@ class Bootstrap:
         candidate = {self._server: self._instance} | {p: i for p, (i, _) in self._seen.items()}
         for peer, (_, hello) in sorted(self._seen.items()):
             listed = None if hello.roster is None else dict(hello.roster).get(self._server)
-            if listed == self._instance:
+            if listed == self._instance and self._founds:
                 # They saw this very disk, empty, when they agreed: it has never voted, so joining late is safe.
                 self.roster = hello.roster
                 return
             if hello.cluster is not None:
                 self.met = hello.cluster
-            elif hello.roster is not None and self._founds:
+            elif hello.roster and self._founds:
                 self.problem = (
                     f"this disk is empty (instance {self._instance.hex()}), but server {peer} belongs to a cluster "
                     f"that is being founded and lists {'nothing' if listed is None else listed.hex()} as server "
@@ -103,6 +108,7 @@ class Bootstrap:
             self._founds
             and self.met is None
             and self.problem is None
+            and not self.declined
             and len(candidate) == len(self._peers) + 1
         ):
             self.roster = tuple(sorted(candidate.items()))
@@ -141,6 +147,18 @@ class Bootstrap:
         if self.founded or self.met is not None:
             return ()
         return tuple(peer for peer in self._peers if peer not in self._seen)
+
+    @property
+    def declines(self) -> bool:
+        """Whether this server waits for a cluster that it can join, and founds none."""
+        return not self._founds and self.roster is None and not self.founded and self.met is None
+
+    @property
+    def declined(self) -> tuple[ServerId, ...]:
+        """Listed servers that found nothing, while that holds up this one."""
+        if self.founded or self.met is not None:
+            return ()
+        return tuple(peer for peer, (_, hello) in sorted(self._seen.items()) if hello.roster == DECLINED)
 
     def to_make_durable(self) -> Roster | None:
         """The roster to write now, or None if there is none or it is durable."""
@@ -182,7 +200,7 @@ class Bootstrap:
         return [(peer, hello) for peer in self._peers]
 
     def _hello(self, *, wants_reply: bool) -> Hello:
-        said = self.roster if self._durable else None
+        said = DECLINED if self.declines else self.roster if self._durable else None
         return Hello(self.cluster, said, wants_reply)
 
     @property

@@ -136,9 +136,9 @@ class ClientConnection(ABC):
         return self.phase is not Phase.NEW
 
     @property
-    def idle(self) -> bool:
-        """Whether it waits for nothing, so that it loses no answer if it is closed now."""
-        return not self.queue and not self.out
+    @abstractmethod
+    def answered(self) -> bool:
+        """Whether nothing that was read of it is without an answer, so that it can be closed after those."""
 
     @property
     @abstractmethod

@@ -126,6 +126,10 @@ class Clients:
         """Whether sessions may be attached now; set every turn by the driver."""
         self.removed = False
         """This server belongs to the cluster no longer: it serves nobody, not even reads."""
+        self.leaving = False
+        """This server is about to stop, or to be removed: nobody is attached any more."""
+        self.deaf = False
+        """What clients send is not looked at any more, so that those that ask all the time come to an end, too."""
         self._origin = origin
         self._touches = touches
         self._settings = settings
@@ -299,7 +303,7 @@ class Clients:
     def attach(self, connection: ClientConnection, request: ConnectRequest) -> None:
         """A connection asks for a session; in a storm it waits for its turn, and so do its requests."""
         connection.phase = Phase.ATTACHING
-        if not self.serving or self._admission.ask(connection):
+        if self.leaving or not self.serving or self._admission.ask(connection):
             self._attach(connection, request)
 
     @property
@@ -319,8 +323,8 @@ class Clients:
         if self._may_read_only(request):
             self._attach_read_only(connection, request)
             return
-        if not self.serving or request.last_zxid_seen > machine.last_zxid:
-            # Without contact, or behind what the client has seen, another server answers better.
+        if self.leaving or not self.serving or request.last_zxid_seen > machine.last_zxid:
+            # About to go, without contact, or behind what the client has seen, another server answers better.
             connection.send_elsewhere()
             return
         command: Command
@@ -523,11 +527,43 @@ class Clients:
             if connection.holds_promises:
                 self.close(connection)
 
-    def close_idle(self) -> None:
-        """End the connections that wait for nothing: this server is about to stop, and they lose no answer."""
+    def dismiss_all(self) -> None:
+        """This server is no member any more: clients get the answers that are there, and ask another one."""
         for connection in list(self._connections):
-            if connection.phase in (Phase.ATTACHED, Phase.OPEN) and connection.idle:
-                self.close(connection)
+            if connection.holds_promises:
+                if self._may_speak(connection, self.now):
+                    self._dismiss(connection)
+                else:
+                    self.close(connection)
+
+    def let_go(self) -> bool:
+        """End the connections that wait for no answer but those that are there. False if some still wait.
+
+        A client gets its last answer and the end of the connection at once, so that its next request goes to another server.
+        """
+        waits = False
+        for connection in list(self._connections):
+            if connection.phase in SERVED and connection.answered:
+                if not connection.out or self._may_speak(connection, self.now):
+                    self._dismiss(connection)
+                    continue
+                self._touches.hurry()
+            waits = waits or connection.phase not in (Phase.NEW, Phase.CLOSED)
+        return not waits
+
+    def _dismiss(self, connection: ClientConnection) -> None:
+        """End a connection with what there is to be said to it."""
+        self.release(connection)
+        connection.closing = True
+        if not connection.dirty:
+            self.mark_dirty(connection)
+
+    def _may_speak(self, connection: ClientConnection, now: int) -> bool:
+        """Whether its session cannot have ended elsewhere meanwhile (D-14)."""
+        return (
+            connection.phase is not Phase.ATTACHED
+            or self._touches.age(connection.session, now) <= connection.third_ms
+        )
 
     def flush(self, now: int) -> list[Output]:
         """What to write now. Sessions without a fresh acknowledged touch keep their output, in order (D-14)."""

@@ -126,5 +126,6 @@ def driver_settings(config: ServerConfig, users: Reloading[Mapping[str, str]] | 
         groups=group_settings(config),
         features=config.features_max,
         observers={server: str(config.cluster[server]) for server in sorted(config.observers)},
+        founds=config.founds,
         entry_bytes_max=raft.batch_bytes_max,
     )

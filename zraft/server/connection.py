@@ -129,9 +129,15 @@ class Connection(ClientConnection):
         """False while the shell must not read more from this client."""
         return self._backlog_bytes + self._queued_bytes < BACKLOG_BYTES_MAX
 
+    @property
+    def answered(self) -> bool:
+        return not self.queue and not self._backlog
+
     def data_received(self, data: bytes) -> None:
         """Bytes arrived."""
         if self.phase is Phase.CLOSED or self.ending or self.closing:
+            return
+        if self._clients.deaf and self.phase is not Phase.NEW:
             return
         try:
             frames = self._reader.feed(data)

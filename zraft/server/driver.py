@@ -107,6 +107,9 @@ REMAINS_PER_TURN: Final = 3_000
 EARLY_BATCHES_MAX: Final = 16
 """Batches kept between an election and the leader's first applied entry: one or two per origin."""
 
+DEAF_AFTER_MS: Final = 100
+"""A server that leaves finds a moment at which most clients wait for no answer within some round trips."""
+
 SERVER_MESSAGES: Final = frozenset({Hello, OriginBatch, TouchAck, TouchReport})
 
 
@@ -206,6 +209,8 @@ class Driver:
                 log_end=stored.log.last_index,
             )
         self._founding = stored.log.last_index == 0
+        self._stopping = False
+        self._leaves_since = 0
         self.belonging = Belonging(identity, peers, settings, stored, self._addresses, self._outbox)
         self.bootstrap = self.belonging.bootstrap
         if stored.roster is not None:
@@ -273,6 +278,16 @@ class Driver:
         target = best_successor(raft)
         self._stirred = True
         return target is not None and raft.transfer_leadership(target)
+
+    def leave(self) -> None:
+        """This server is about to stop: its clients are let go, each when what was read of it is answered."""
+        self._stopping = True
+        self._stirred = True
+
+    @property
+    def left(self) -> bool:
+        """Whether nobody waits for an answer any more."""
+        return self._stopping and self.clients.let_go()
 
     def connect(self, address: str, ids: tuple[tuple[str, str], ...]) -> Connection | None:
         """A client connected; None if there are too many connections."""
@@ -392,6 +407,7 @@ class Driver:
             if self.leadership is not None:
                 self._lead(self.leadership, raft, wall_ms)
             self._advance(raft)
+            self._let_go(raft)
             self._seen_commit = raft.commit_index
             quiet = self.snapshots.is_quiet(now_ms, raft, idle=self.origin.idle)
             if self._remains or not quiet:
@@ -607,10 +623,22 @@ class Driver:
         """Where a server is, as far as this one was told."""
         return self._addresses.get(server) if server is not None else None
 
+    def _let_go(self, raft: Raft) -> None:
+        """A server that stops, or is to be removed, lets its clients go while it can still answer them."""
+        now, clients = self.clock.now, self.clients
+        if self._stopping or self.belonging.leaves(raft, self.machine, now):
+            if not clients.leaving:
+                clients.leaving = True
+                self._leaves_since = now
+            clients.deaf = now - self._leaves_since >= DEAF_AFTER_MS
+            clients.let_go()
+        elif clients.leaving:
+            clients.leaving = clients.deaf = False
+
     def _removed(self, index: int) -> None:
         if self.belonging.remove(index):
             self.clients.removed = True
-            self.clients.close_all()
+            self.clients.dismiss_all()
             self._give_up_errands(self.origin.owners())
 
     def _give_up_errands(self, owners: Iterable[object]) -> None:

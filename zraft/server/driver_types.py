@@ -46,6 +46,8 @@ class DriverSettings:
     """A leader whose writes take this long, while the others' do not, hands its leadership on; 0: it does not."""
     observers: Mapping[ServerId, str] = field(factory=dict)
     """Listed servers that do not found the cluster, by address: they are taken in as soon as it is founded."""
+    founds: bool = True
+    """Whether this server, if it is listed and empty, founds a cluster with the others, or only joins one."""
     groups: GroupSettings = field(factory=GroupSettings)
     features: int = FEATURE_LEVEL_MAX
     """The highest feature level this server announces: what it can apply, or less, so that a release can be taken back."""

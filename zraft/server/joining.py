@@ -38,7 +38,8 @@ class Joining:
         cluster: the cluster it asks to be taken into; None while it has not met one.
         membership: what it was welcomed with; None before.
         members: who belongs to the cluster, as far as a member said while it was outside; None before.
-        problem: why it is still outside, in words for its operator.
+        waiting: what it waits for, in words for its operator; None before it met a cluster, and when it was let in.
+        problem: why it stays outside, in words for its operator.
     """
 
     def __init__(
@@ -59,6 +60,7 @@ class Joining:
         self.cluster = cluster
         self.membership: Membership | None = None
         self.members: Membership | None = None
+        self.waiting: str | None = None
         self.problem: str | None = None
         if cluster is not None:
             self._wait()
@@ -71,7 +73,7 @@ class Joining:
 
     def _wait(self) -> None:
         assert self.cluster is not None
-        self.problem = (
+        self.waiting = (
             f"this disk is empty (instance {self._instance.hex()}); waiting until the leader of cluster "
             f"{self.cluster.hex()} takes it in as server {self._server}"
         )
@@ -109,13 +111,13 @@ class Joining:
             )
             return None
         self.membership = membership
-        self.problem = None
+        self.waiting = self.problem = None
         return membership
 
     def on_refusal(self, refusal: NotMember) -> None:
-        """The leader will not take this server in by itself."""
+        """The leader takes this server in when an operator has added it."""
         if self.membership is None and refusal.cluster == self.cluster:
-            self.problem = (
+            self.waiting = (
                 f"server {self._server} is not a member of cluster {refusal.cluster.hex()}: add it with "
                 f"`zraft member add {self._server} {self._address}`, it is taken in at once then"
             )

@@ -33,6 +33,8 @@ PROGRESS_INTERVAL_MS: Final = 100
 ANSWER_INTERVAL_MS: Final = 150
 ANSWERS_MAX: Final = 512
 VERDICT_INTERVAL_MS: Final = 1_000
+LEAVE_MS: Final = 250
+"""A member that is to leave hears of it, answers its clients and lets them go in this time: some round trips."""
 
 
 class MembershipKeeper:
@@ -63,6 +65,8 @@ class MembershipKeeper:
         self._proposed_at_position = -1
         self._replaced: frozenset[ServerId] = frozenset()
         """Members that are dead and whose number an empty disk shows."""
+        self._leaving_since: dict[ServerId, int] = {}
+        """Since when nothing but its clients keeps a member that is to leave."""
         self._told: dict[ServerId, str] = {}
         self.notices: list[str] = []
 
@@ -210,12 +214,14 @@ class MembershipKeeper:
     def _wanted(self, raft: Raft, machine: Machine, now_ms: int) -> Wanted:
         """Who is to belong for now: who has to leave stays while partitions of topics move away from it (D-18).
 
-        Without it their groups would have lost a disk each before they had another one. It is not waited for who does
-        not answer: what it held is copied from others.
+        Without it their groups would have lost a disk each before they had another one. Afterwards it stays for a moment
+        in which it answers its clients and lets them go. It is not waited for who does not answer: what it held is
+        copied from others, and its clients have left it.
         """
-        members, groups = raft.membership.members, machine.registry.groups
+        members = raft.membership.members
         leaving = [server for server in members if server not in machine.members]
-        if not leaving or not groups:
+        self._leaving_since = {s: since for s, since in self._leaving_since.items() if s in leaving}
+        if not leaving:
             return machine.members
         silences = self._silences(raft, now_ms)
         wanted = dict(machine.members)
@@ -224,15 +230,17 @@ class MembershipKeeper:
             belongs = member.role in (MemberRole.VOTER, MemberRole.OBSERVER)
             if not belongs or silences.get(server, 0) >= reconciliation.DEAD_AFTER_MS:
                 continue
-            disk = (server, member.instance)
-            if machine.registry.groups_on(disk):
-                wanted[server] = WantedMember(member.voter, member.address)
+            if machine.registry.groups_on((server, member.instance)):
+                self._leaving_since.pop(server, None)
                 self._tell(
                     {
                         server: f"server {server} leaves when the partitions of topics on its disk have moved, or when it "
                         "is stopped (see `zraft topic describe`)"
                     }
                 )
+            elif now_ms - self._leaving_since.setdefault(server, now_ms) >= LEAVE_MS:
+                continue
+            wanted[server] = WantedMember(member.voter, member.address)
         return wanted
 
     def _silences(self, raft: Raft, now_ms: int) -> dict[ServerId, int]:

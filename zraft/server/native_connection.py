@@ -26,6 +26,7 @@ from zraft.server.topic_service import TopicService
 from zraft.tree.acl import Ids
 from zraft.tree.features import LEVEL_OF_NATIVE
 from zraft.tree.machine import Machine
+from zraft.tree.node import CONFIG
 from zraft.tree.outcomes import outcome_of
 from zraft.tree.sessions import Session
 from zraft.tree.txn import CLOSE_SESSION, MEMBERS, ONCE, TOPICS, Command
@@ -123,8 +124,9 @@ class NativeConnection(ClientConnection):
         return len(self.queue) + len(self._reads) + self._subscriptions.outstanding
 
     @property
-    def idle(self) -> bool:
-        return not self.outstanding and not self.out and self._decoder is None
+    def answered(self) -> bool:
+        # What comes next can be asked of another server.
+        return self.outstanding == self._subscriptions.polls and self._decoder is None
 
     @property
     def holds_promises(self) -> bool:
@@ -147,6 +149,8 @@ class NativeConnection(ClientConnection):
 
     def data_received(self, data: bytes) -> None:
         if self.phase is Phase.CLOSED or self.ending or self.closing:
+            return
+        if self._clients.deaf and self.phase is not Phase.NEW:
             return
         try:
             complete = self._reader.feed(data)
@@ -556,7 +560,10 @@ class NativeConnection(ClientConnection):
         if len(change) == 2:
             self._refuse(config.id, *change)
             return
-        command: Command = (MEMBERS, False, -1, (change,))
+        node = self.machine.nodes.get(CONFIG)
+        assert node is not None, f"{CONFIG} cannot be deleted"
+        # An id that was free may have been given away since.
+        command: Command = (MEMBERS, False, node.mzxid, (change,))
         self.queue.append((config.id, "config", command))
         clients.submit(self, [command], len(config.address))
 

@@ -35,6 +35,12 @@ def change_of(config: requests.Config, members: Mapping[ServerId, WantedMember])
             return Code.BAD_ARGUMENTS, f"config: no such member at {address}"
         return at, REMOVE, ""
     if config.server is not None:
+        known = members.get(ServerId(config.server))
+        if known is not None and known.address not in ("", address):
+            return Code.BAD_ARGUMENTS, (
+                f"config: server {config.server} is a member at {known.address}, expected an id that is free; to change "
+                f"where it is: `zraft member move {config.server} {address}`"
+            )
         return config.server, PARTICIPANT, address
     if at is not None:
         return at, PARTICIPANT, address

@@ -44,6 +44,11 @@ class Subscriptions:
         """Requests about topics that are not answered."""
         return 0 if self._topics is None else self._topics.outstanding
 
+    @property
+    def polls(self) -> int:
+        """Of these, those that wait for what is not there yet."""
+        return 0 if self._topics is None else self._topics.polls
+
     def act_on_topics(self, request: topics.TopicRequest) -> None:
         if self._topics is None:
             self._topics = ConnectionTopics(self._connection)

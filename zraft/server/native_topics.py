@@ -104,6 +104,11 @@ class ConnectionTopics:
         return len(self._asked) - len(self._streams)
 
     @property
+    def polls(self) -> int:
+        """Of `outstanding`, those that wait for what is not there yet."""
+        return len(self._polls)
+
+    @property
     def count(self) -> int:
         """Subscriptions."""
         return len(self._streams)

@@ -14,9 +14,10 @@ import os
 import random
 import resource
 import signal
+import sys
 import time
 from collections.abc import Callable, Iterator
-from typing import Any, Final
+from typing import Any, Final, NoReturn
 
 import structlog
 import uvloop
@@ -60,8 +61,9 @@ from zraft.server.statistics import ProcessStatistics
 from zraft.server.stored import restore_machine, stored_group
 from zraft.server.wal_thread import WalThread
 from zraft.storage.directory import DataDirectory
+from zraft.storage.durable import names_if_there
 from zraft.storage.errors import DiskFullError
-from zraft.storage.filesystem import RealFileSystem
+from zraft.storage.filesystem import FileSystem, RealFileSystem
 from zraft.storage.journal import JournalHeader, JournalWriter, Note
 from zraft.storage.settings import WalSettings
 from zraft.storage.snapshot_format import SnapshotInfo
@@ -109,6 +111,7 @@ class Node:
         self.config = config
         self.output_bytes_max = config.client.output_bytes_max
         self._fs = RealFileSystem()
+        _refuse_to_wait_alone(self._fs, config)
         self._directory = DataDirectory.open(self._fs, str(config.data), server=config.id, entropy=os.urandom)
         self._started = now_ms()
         self._process = ProcessStatistics()
@@ -278,7 +281,7 @@ class Node:
             on_error=lambda error: self._from_thread(_log_audit_error, error),
         )
         self.driver.applier.audit = AuditTap(file.write)
-        file.write(server_line("serverStart"))
+        file.write(server_line("serverStart", time.time_ns() // 1_000_000))
         return file
 
     async def run(self) -> int:
@@ -341,7 +344,7 @@ class Node:
         self._peers.close()
         await asyncio.gather(*keepers, return_exceptions=True)
         if self._audit is not None:
-            self._audit.write(server_line("serverStop"))
+            self._audit.write(server_line("serverStop", time.time_ns() // 1_000_000))
             self._audit.stop()
         self._groups.stop()
         self._snapshot_thread.stop()
@@ -366,7 +369,7 @@ class Node:
         try:
             return await self._loop.create_server(
                 lambda: ClientProtocol(self, self.schedule, self._tls, plain=plain),
-                address.host,
+                address.listening_hosts,
                 address.port,
                 backlog=LISTEN_BACKLOG,
                 reuse_address=True,
@@ -562,17 +565,17 @@ class Node:
         self.schedule()
 
     def _leave(self, now: float, leave_by: float) -> None:
-        """Once another server leads, end the connections that wait for nothing; stop when all are gone."""
+        """Once another server leads, answer what clients have asked and let them go; stop when all are gone."""
         driver = self.driver
         raft = driver.raft
         if now >= leave_by or raft is None:
             self._stop.set()
         elif driver.leader is not None and not raft.transferring:
-            driver.clients.close_idle()
-            if len(driver.clients):
-                self.schedule()
-            else:
+            driver.leave()
+            if driver.left:
                 self._stop.set()
+            else:
+                self.schedule()
 
     def _on_hangup(self, certificates: asyncio.Event) -> None:
         """SIGHUP: files that were replaced are read, and those that were renamed are opened, again."""
@@ -627,6 +630,22 @@ class Node:
         return metrics
 
 
+def _refuse_to_wait_alone(fs: FileSystem, config: ServerConfig) -> None:
+    """A server that founds no cluster and knows no other server would wait for ever.
+
+    Raises:
+        ConfigError: this is one; its directory is as it was.
+    """
+    data = str(config.data)
+    if not config.founds and len(config.cluster) == 1 and "meta" not in names_if_there(fs, data):
+        raise ConfigError(
+            f"founds: is false, the default beside data of a ZooKeeper (version-2), {data} is empty, and there is no other "
+            "server whose cluster this one could join. Put ZooKeeper's tree there first: `zraft import --config FILE "
+            "--from HOST:PORT` (docs/MIGRATION.md). Clients would find an empty tree otherwise; to begin with that all "
+            "the same, pass --set founds=true, or write zraft.founds=true into a zoo.cfg"
+        )
+
+
 def _log_journal_error(error: OSError | None) -> None:
     if error is not None:
         log.warning("journal cannot be written, its notes are lost", error=str(error))
@@ -655,8 +674,12 @@ def _raise_file_limit() -> None:
         resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
 
 
-def run_server(config: ServerConfig) -> int:
-    """Run one server until SIGTERM or SIGINT; the exit code of the process."""
+def run_server(config: ServerConfig) -> NoReturn:
+    """Run one server until SIGTERM or SIGINT, and end the process.
+
+    Raises:
+        ZraftError: it cannot start.
+    """
     _raise_file_limit()
 
     async def serve() -> int:
@@ -665,8 +688,19 @@ def run_server(config: ServerConfig) -> int:
     while True:
         with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
             code = runner.run(serve())
-        if code != BEGIN_ANEW:
-            return code
+            if code != BEGIN_ANEW:
+                _end_process(code)
         # What was collected of the server before is not to outlive it for long: a million znodes are gigabytes.
         gc.unfreeze()
         gc.collect()
+
+
+def _end_process(code: int) -> NoReturn:
+    """At once: all files are closed, and all is said.
+
+    What an interpreter does at its end takes up to seconds, in which the server's successor waits for its ports: it frees
+    znodes one by one, and waits for threads that load a module or look up a name.
+    """
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(code)

@@ -103,7 +103,7 @@ class Peers:
         """
         address = self._config.address
         self._endpoint = await UdpEndpoint.open(address.host, address.port, self._on_datagrams)
-        self._addresses = PeerAddresses(self._met, self._endpoint.family)
+        self._addresses = PeerAddresses(self._met, self._endpoint.resolve)
         await self._addresses.refresh()
         return self._addresses
 

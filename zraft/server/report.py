@@ -419,6 +419,8 @@ class Report:
             reasons.append("no leader is known: a majority of the servers must be reachable")
         else:
             reasons.append(f"no contact with a quorum through leader {driver.leader} for too long")
+        if driver.clients.leaving and not self._process.leaving:
+            reasons.append("this server is to be removed next: it takes no new clients")
         if self._process.leaving:
             reasons.append(
                 "this server was asked to stop: it takes no new clients, and ends when another leads"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import re
 from collections.abc import Callable, Generator, Sequence
 from datetime import tzinfo
 from typing import Any, Final
@@ -55,6 +56,7 @@ from zraft.wire.client_requests import (
 from zraft.wire.requests import Acl
 
 CONFIG: Final = "/zookeeper/config"
+_HOST: Final = re.compile(r"\[[^\]]*\]|[^:]*")
 TTL_MS_MAX: Final = 2**40 - 1
 BATCH_MAX: Final = 10_000
 
@@ -321,7 +323,7 @@ def client_config(text: str) -> str:
             peer, semicolon, client = value.partition(";")
             if semicolon:
                 # A client port alone stands for the host that the other servers know it by.
-                servers.append(client if ":" in client else f"{peer.split(':')[0]}:{client}")
+                servers.append(client if ":" in client else f"{_HOST.findall(peer)[0]}:{client}")
     return f"{version} {','.join(servers)}"
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from zraft.raft.messages import (
     AppendEntries,
 )
+from zraft.server.membership_keeper import LEAVE_MS
 from zraft.testing.directed import Scene, joins, leaves, observes, raft_of
 from zraft.testing.directed_registry import breaks
 
@@ -82,7 +83,7 @@ def two_changes_at_once() -> None:
         scene.ask(leader, leaves(fourth), observes(fifth))
         scene.until(lambda: not raft_of(leader).membership_committed, "the first change begins")
         scene.stall_disks(second, third)
-        scene.run(100)
+        scene.run(LEAVE_MS + 100)  # who is to go has a moment for its clients before the second change begins
         scene.stall_disks()
         scene.start(fifth)
         scene.until(scene.settled, "both are done")

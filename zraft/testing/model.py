@@ -331,7 +331,9 @@ class History:
     def _raise(self, level: int) -> None:
         if level <= self.feature_level:
             raise RefusedError(Code.BAD_ARGUMENTS)
-        self.feature_level = level
+        before, self.feature_level = self.feature_level, level
+        if before < 5 <= level and self.wanted:
+            self._show_members()
 
     def _members(self, replace: bool, version: int, changes: Any) -> Version:
         """What operators and the leader ask for; clients of the simulation do not."""
@@ -348,14 +350,19 @@ class History:
         if not any(votes for votes, _ in wanted.values()):
             raise RefusedError(Code.NEW_CONFIG_NO_QUORUM)
         self.wanted = wanted
+        return self._show_members()
+
+    def _show_members(self) -> Version:
+        node = self.nodes[CONFIG]
         lines: list[str] = []
-        for server, (votes, address) in sorted(wanted.items()):
+        for server, (votes, address) in sorted(self.wanted.items()):
             if not address:
                 lines = []
                 break
             host, _, port = address.rpartition(":")
             part = "participant" if votes else "observer"
-            lines.append(f"server.{server}={host}:{port}:{port}:{part};{host}:{port}")
+            election = port if self.feature_level < 5 else "0"
+            lines.append(f"server.{server}={host}:{port}:{election}:{part};{host}:{port}")
         data = "\n".join([*lines, f"version={self.zxid:x}"]).encode() if lines else b""
         self.store(CONFIG, evolve(node, data=data, mzxid=self.zxid, version=-1, touched_ms=self.log_time))
         self.event(EVENT_CHANGED, CONFIG, node.acl)

@@ -427,7 +427,8 @@ class Simulation:
         serving = [p for p in self.processes if p.server in wanted]
         for process in serving:
             if process.driver is None or process.driver.raft is None:
-                why = process.driver.problem if process.driver is not None else "it does not run"
+                driver = process.driver
+                why = (driver.problem or driver.waiting) if driver is not None else "it does not run"
                 fail("progress", f"S{process.server} is wanted and takes no part long after healing: {why}")
         indexes = {p.server: p.driver.applied_index if p.driver else 0 for p in serving}
         top = max(indexes.values())
@@ -505,7 +506,9 @@ class Simulation:
             )
         for process in self.processes:
             driver = process.driver
-            if driver is not None and process.server not in history.wanted and driver.problem is None:
+            if driver is None or process.server in history.wanted:
+                continue
+            if driver.problem is None and driver.waiting is None:
                 fail("membership", f"S{process.server} runs, is no member, and does not say so")
 
     def _note(self, data: bytes) -> None:

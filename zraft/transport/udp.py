@@ -13,14 +13,19 @@ import asyncio
 import errno
 import socket
 from collections.abc import Callable, Mapping
+from ipaddress import ip_address
 from typing import Final, Self
 
 from attrs import frozen
 
+from zraft.address import Address as HostAddress
 from zraft.errors import ZraftError
 
 Address = tuple[str, int] | tuple[str, int, int, int]
 """A numeric address as the socket module has it, IPv4 or IPv6."""
+
+MAPPED: Final = "::ffff:"
+"""In front of an IPv4 address at a socket that takes both."""
 
 OnDatagrams = Callable[[list[tuple[bytes, Address]]], None]
 
@@ -34,6 +39,7 @@ BUFFER_BYTES: Final = 4 * 1024 * 1024
 """Asked of the kernel for each direction; its default holds three datagrams of 60 KB."""
 
 _DATAGRAM_BYTES_MAX: Final = 65_535
+_NO_ADDRESS: Final = "expected a host name or address, found none"
 
 
 class AddressError(ZraftError, OSError):
@@ -54,26 +60,24 @@ class UdpStatistics:
     receive_errors: Mapping[str, int]
 
 
-async def resolve(host: str, port: int, family: socket.AddressFamily) -> Address:
-    """The first address of a host for `UdpEndpoint.send`, which takes numeric addresses only: a host name
-    there would block the loop in the resolver.
-
-    Raises:
-        AddressError: the name has no address of this family now.
-    """
-    return (await _lookup(host, port, family, 0))[1]
-
-
 async def _lookup(host: str, port: int, family: int, flags: int) -> tuple[int, Address]:
-    loop = asyncio.get_running_loop()
-    try:
-        found = await loop.getaddrinfo(host, port, family=family, type=socket.SOCK_DGRAM, flags=flags)
-    except OSError as error:
-        raise AddressError(
-            f"{host}:{port}: expected a host name or address, found none: {error.strerror}"
-        ) from error
+    """
+    Raises:
+        OSError: there is no such address.
+    """
+    found = await asyncio.get_running_loop().getaddrinfo(
+        host, port, family=family, type=socket.SOCK_DGRAM, flags=flags
+    )
     chosen, _, _, _, address = found[0]
     return chosen, address  # type: ignore[return-value]  # the type stub knows of sockets without Internet
+
+
+async def _has_address(host: str, port: int) -> bool:
+    try:
+        await _lookup(host, port, socket.AF_UNSPEC, 0)
+    except OSError:
+        return False
+    return True
 
 
 class UdpEndpoint:
@@ -101,8 +105,9 @@ class UdpEndpoint:
         self.receive_buffer_bytes: Final = _ask_buffer(sock, socket.SO_RCVBUF)
         """What the kernel granted, as it reports it (Linux: twice the limit, for its own bookkeeping)."""
         self.send_buffer_bytes: Final = _ask_buffer(sock, socket.SO_SNDBUF)
-        self.family: Final = sock.family
         self.address: Final[Address] = sock.getsockname()
+        self._everywhere = self.address[0] == "::"
+        """Whether it takes IPv4 as well: those addresses have the form of IPv6 then."""
         loop.add_reader(sock.fileno(), self._on_readable)
 
     @classmethod
@@ -112,16 +117,56 @@ class UdpEndpoint:
         Raises:
             AddressError: the host has no address, or it cannot be bound (in use, not of this machine).
         """
-        family, address = await _lookup(host, port, socket.AF_UNSPEC, socket.AI_PASSIVE)
+        where = HostAddress(host, port)
+        try:
+            family, address = await _lookup(host, port, socket.AF_UNSPEC, socket.AI_PASSIVE)
+        except OSError as error:
+            raise AddressError(f"{where}: {_NO_ADDRESS}: {error.strerror}") from error
         sock = socket.socket(family, socket.SOCK_DGRAM)
         try:
+            if address[0] == "::":
+                sock.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 0)
             # Without SO_REUSEADDR: with it, Linux would let a second process take half of the datagrams.
             sock.bind(address)
             return cls(sock, asyncio.get_running_loop(), on_datagrams)
         except OSError as error:
             sock.close()
             raise AddressError(
-                f"{host}:{port}: cannot listen for datagrams: {error.strerror}; is another server running?"
+                f"{where}: cannot listen for datagrams: {error.strerror}; is another server running?"
+            ) from error
+
+    def numeric(self, host: str, port: int) -> Address | None:
+        """A host that is an address already, as `send` takes it; None for a name, or an address of the other family."""
+        try:
+            ip = ip_address(host)
+        except ValueError:
+            return None
+        if self._socket.family == socket.AF_INET:
+            return (host, port) if ip.version == 4 else None
+        if ip.version == 4:
+            return (f"{MAPPED}{host}", port, 0, 0) if self._everywhere else None
+        # As the kernel writes it, so that it can be compared with where a datagram came from.
+        return (socket.inet_ntop(socket.AF_INET6, ip.packed), port, 0, 0)
+
+    async def resolve(self, host: str, port: int) -> Address:
+        """The first address of a host that `send` can send to. It takes numeric ones only: a host name there would block
+        the loop in the resolver.
+
+        Raises:
+            AddressError: the name has no address now, or none of this socket's family.
+        """
+        if (known := self.numeric(host, port)) is not None:
+            return known
+        family = self._socket.family
+        try:
+            return (await _lookup(host, port, family, socket.AI_V4MAPPED if self._everywhere else 0))[1]
+        except OSError as error:
+            where = HostAddress(host, port)
+            if self._everywhere or not await _has_address(host, port):
+                raise AddressError(f"{where}: {_NO_ADDRESS}: {error.strerror}") from error
+            name = "IPv6" if family == socket.AF_INET6 else "IPv4"
+            raise AddressError(
+                f"{where}: found no {name} address, and this server listens at one; let it listen at [::], which takes both"
             ) from error
 
     def send(self, address: Address, datagram: bytes) -> None:

@@ -27,6 +27,7 @@ from zraft.tree.features import (
     FEATURE_LEVEL_MIN,
     LEVEL_OF_MEMBERS,
     LEVEL_OF_NATIVE,
+    LEVEL_OF_ONE_PORT,
     LEVEL_OF_TOPICS,
     check_level,
 )
@@ -497,7 +498,11 @@ class Machine:
         if not allowed:
             return Code.NO_AUTH
         self.members = members
-        return self._tree.set_configuration(config_text(members, zxid), zxid)
+        return self._show_members(zxid)
+
+    def _show_members(self, zxid: int) -> Znode:
+        """Write the members into /zookeeper/config, in the form of the feature level in force."""
+        return self._tree.set_configuration(config_text(self.members, zxid, self.feature_level), zxid)
 
     def _raise_feature_level(self, command: Command, zxid: int) -> Code:
         """[FEATURE, level]: BAD_ARGUMENTS if it is not higher than the one in force.
@@ -511,7 +516,10 @@ class Machine:
         if level <= self.feature_level:
             return Code.BAD_ARGUMENTS
         check_level(level, f"the log from entry {self.index} on")
+        changes_form = self.feature_level < LEVEL_OF_ONE_PORT <= level
         self.feature_level = level
+        if changes_form and self.members:
+            self._show_members(zxid)
         return Code.OK
 
     def _end_session(self, session: Session, zxid: int) -> None:
@@ -584,7 +592,7 @@ class Machine:
         self.origins.faults = 0
         self.registry.become(Registry())
         self.members = {server: members[server] for server in sorted(members)}
-        self._tree.set_configuration(config_text(self.members, zxid), zxid)
+        self._show_members(zxid)
         self.events.clear()
         self.digests.clear()
         self._noted_index = 0

@@ -13,6 +13,7 @@ from attrs import frozen
 
 from zraft.errors import Code
 from zraft.ids import SERVER_ID_MAX, SERVER_ID_MIN, ServerId
+from zraft.tree.features import FEATURE_LEVEL_MAX, LEVEL_OF_ONE_PORT
 
 REMOVE: Final = 0
 PARTICIPANT: Final = 1
@@ -31,6 +32,10 @@ class WantedMember:
 
     voter: bool
     address: str
+
+
+ELECTION_PORT: Final = 0
+"""What a server line names as the port of elections, since there is none."""
 
 
 Wanted = Mapping[ServerId, WantedMember]
@@ -79,17 +84,28 @@ def is_change(change: Any) -> bool:
     )
 
 
-def config_text(wanted: Wanted, version: int) -> bytes:
+def config_text(wanted: Wanted, version: int, level: int) -> bytes:
     """The data of /zookeeper/config: one line per server as in ZooKeeper's dynamic configuration, and the version.
 
-    Peers and clients share one port here, so all three are the same. Empty while an address is unknown, or one that
-    nobody can connect to: clients take that for a server without dynamic configuration, and choke on half an address.
+    `level` is the feature level in force: what is replicated is equal on all releases of a cluster (D-5).
+    Empty while an address is unknown, or one that nobody can connect to: clients take that for a server without dynamic
+    configuration, and choke on half an address.
     """
     if not all(member.address and not member.address.startswith(EVERYWHERE) for member in wanted.values()):
         return b""
-    lines = []
-    for server, member in sorted(wanted.items()):
-        host, _, port = member.address.rpartition(":")
-        role = "participant" if member.voter else "observer"
-        lines.append(f"server.{server}={host}:{port}:{port}:{role};{host}:{port}")
+    lines = [
+        server_line(server, member.address, voter=member.voter, level=level)
+        for server, member in sorted(wanted.items())
+    ]
     return "\n".join([*lines, f"version={version:x}"]).encode()
+
+
+def server_line(server: int, address: str, *, voter: bool, level: int = FEATURE_LEVEL_MAX) -> str:
+    """`server.N=host:port:0:role;host:port` of a server at "HOST:PORT": the form of ZooKeeper's dynamic configuration.
+
+    A server has one port, for clients and servers alike. Below feature level 5 it stands in the place of the election
+    port, too; ZooKeeper's Java classes refuse such a line.
+    """
+    election_port = ELECTION_PORT if level >= LEVEL_OF_ONE_PORT else address.rpartition(":")[2]
+    role = "participant" if voter else "observer"
+    return f"server.{server}={address}:{election_port}:{role};{address}"

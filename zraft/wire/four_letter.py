@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable
 from typing import Final
 
+from zraft.tree.members import ELECTION_PORT, server_line
 from zraft.wire.framing import ARGUMENT_BYTES, FOUR_LETTER_WORDS
 from zraft.wire.monitor import monitor_values
 from zraft.wire.statistics import (
@@ -176,13 +177,9 @@ def _conf(reports: Reports) -> str:
     if c.standalone:
         return text
     # initLimit, syncLimit and electionAlg are left out: nothing here has their meaning.
-    members = "".join(
-        f"server.{m.server}={m.address}:{m.address.rpartition(':')[2]}:"
-        f"{'observer' if m.observer else 'participant'}\n"
-        for m in c.members
-    )
+    members = "".join(f"{server_line(m.server, m.address, voter=not m.observer)}\n" for m in c.members)
     return text + (
-        f"electionPort={c.client_port}\nquorumPort={c.client_port}\npeerType=0\nmembership: \n{members}version=0"
+        f"electionPort={ELECTION_PORT}\nquorumPort={c.client_port}\npeerType=0\nmembership: \n{members}version=0"
     )
 
 

@@ -17,6 +17,7 @@ from zraft.tree.txn import (
     CREATE2,
     CREATE_CONTAINER,
     CREATE_TTL,
+    MEMBERS,
     MULTI,
     PUT,
     SET_DATA,
@@ -217,6 +218,8 @@ def failure_text(code: Code, command: Command) -> str:
     path = path_of(command)
     if code is Code.BAD_ARGUMENTS and command[0] in _BAD_ARGUMENTS:
         return f"{path or '/'}: {_BAD_ARGUMENTS[command[0]]}"
+    if code is Code.BAD_VERSION and command[0] == MEMBERS:
+        return "the members were changed meanwhile; look and try again"
     return text_of(code, path)
 
 

@@ -60,10 +60,13 @@ class SetWatches:
 
 @frozen
 class Auth:
-    """What a client offers to prove who it is (op 100); what `auth` means depends on the scheme."""
+    """What a client offers to prove who it is (op 100); what `auth` means depends on the scheme.
+
+    A client may leave out either: a scheme that is null is the empty one, which proves nothing.
+    """
 
     scheme: str
-    auth: bytes = field(repr=False)
+    auth: bytes | None = field(repr=False)
 
 
 def decode_header(frame: bytes) -> tuple[int, int]:
@@ -141,7 +144,7 @@ def decode_auth(frame: bytes) -> Auth:
     """Raises MarshallingError."""
     reader = JuteReader(frame, BODY_OFFSET)
     reader.read_int()  # a type, which is always 0
-    return Auth(reader.read_text(), reader.read_buffer() or b"")
+    return Auth(reader.read_ustring() or "", reader.read_buffer())
 
 
 def decode_sasl(frame: bytes) -> bytes:
@@ -234,12 +237,13 @@ def _decode_set_acl(frame: bytes, offset: int) -> tuple[Command, int]:
 def _decode_acl(frame: bytes, offset: int) -> tuple[tuple[Acl, ...], int]:
     """A null list comes out empty: in a command nil stands for world:anyone; apply refuses both.
 
-    So does a null id: kazoo writes the empty one of `auth:` (its CREATOR_ALL_ACL) that way.
+    So does a null id: kazoo writes the empty one of `auth:` (its CREATOR_ALL_ACL) that way. And so does a null scheme,
+    which makes an ACL that apply refuses in its turn, as ZooKeeper does.
     """
     reader = JuteReader(frame, offset)
 
     def entry() -> Acl:
-        return reader.read_int(), reader.read_text(), reader.read_ustring() or ""
+        return reader.read_int(), reader.read_ustring() or "", reader.read_ustring() or ""
 
     entries = reader.read_vector(entry, _ACL_ENTRY_BYTES_MIN) or ()
     return entries, len(frame) - reader.remaining

@@ -81,7 +81,7 @@ REQUESTS: Final[dict[int, tuple[str, ...]]] = {
     MULTI_READ: ("operations",),
     CHECK_WATCHES: ("path", "int"),
     REMOVE_WATCHES: ("path", "int"),
-    AUTH: ("int", "path", "buffer"),
+    AUTH: ("int", "text", "buffer"),
     SET_WATCHES: ("zxid", "paths", "paths", "paths"),
     SET_WATCHES2: ("zxid", "paths", "paths", "paths", "paths", "paths"),
     GET_EPHEMERALS: ("path",),
@@ -228,6 +228,8 @@ def _encode(kind: str, value: Any, resolve: Callable[[Any], Any]) -> bytes:
             return b"\x01" if value else b"\0"
         case "path":
             return _buffer(resolve(value).encode())
+        case "text":
+            return _text(value)
         case "buffer":
             return _buffer(value)
         case "paths":

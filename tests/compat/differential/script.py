@@ -93,7 +93,7 @@ def digest_of(user: str, password: str) -> str:
     return f"{user}:{base64.b64encode(raw).decode()}"
 
 
-ACLS: Final[tuple[tuple[tuple[int, str, str | None], ...] | None, ...]] = (
+ACLS: Final[tuple[tuple[tuple[int, str | None, str | None], ...] | None, ...]] = (
     *(WORLD,) * 12,
     ((1, "world", "anyone"),),
     ((3, "world", "anyone"),),
@@ -118,6 +118,8 @@ ACLS: Final[tuple[tuple[tuple[int, str, str | None], ...] | None, ...]] = (
     ((31, "ip", "127.0.0.1/33"),),
     ((31, "nonsense", "x"),),
     ((31, "", ""),),
+    ((31, None, None),),
+    ((31, None, "anyone"),),
 )
 
 
@@ -243,7 +245,10 @@ class _Author:
             return Op(
                 AUTH,
                 self._rng.choice(
-                    ((0, "nonsense", b"x"), (0, "", b""), (0, "world", b"anyone"), (0, "auth", b""))
+                    (
+                        *((0, "nonsense", b"x"), (0, "", b""), (0, "world", b"anyone"), (0, "auth", b"")),
+                        *((0, None, b"a:b"), (0, "digest", None)),
+                    )
                 ),
             )
         user, password = self._rng.choice(USERS)

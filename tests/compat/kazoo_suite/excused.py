@@ -9,7 +9,7 @@ _KERBEROS: Final = (
 )
 _RECONFIG: Final = (
     "it adds a server at 0.0.0.0 with three ports and looks for these in /zookeeper/config; a server of ours has one port, "
-    "shown three times, and an address that others can send to"
+    "and an address that others can send to"
 )
 
 EXCUSED: Final[dict[str, str]] = {

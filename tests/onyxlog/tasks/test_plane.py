@@ -11,7 +11,7 @@ import pytest
 from onyxlog.tasks.channels import Inlet
 from onyxlog.tasks.items import Barrier, Batch, ChannelError, Item, Purpose, Worker
 from onyxlog.tasks.plane import BATCH_BYTES_MAX, Channel, DataPlane
-from zraft.address import Address
+from zraft.address import Address, parse_address
 from zraft.errors import ConfigError
 from zraft.transport.bulk import ANY_SERVER, BulkConnection
 from zraft.transport.keys import ClusterKey, key_ring
@@ -135,8 +135,8 @@ def test_the_key_of_groups_does_not_open_a_servers_stream() -> None:
         _, opening = BulkConnection.dial(
             me=None, to=ANY_SERVER, ring=key_ring([KEY], insecure=False), entropy=bytes
         )
-        host, port = a.site.split(":")
-        reader, writer = await asyncio.open_connection(host, int(port))
+        site = parse_address(a.site, "site")
+        reader, writer = await asyncio.open_connection(site.host, site.port)
         writer.write(opening)
         async with asyncio.timeout(10):
             assert await reader.read() == b""
@@ -246,7 +246,7 @@ def test_a_sender_waits_while_its_receiver_takes_nothing() -> None:
 @pytest.mark.parametrize("host", ["0.0.0.0", "192.0.2.1"])
 def test_without_a_key_only_loopback_is_listened_on(host: str) -> None:
     async def listen() -> None:
-        await DataPlane("t").listen(Address(host, 0), advertise="x:1")
+        await DataPlane("t").listen(Address(host, 0), advertise=Address("x", 1))
 
     with pytest.raises(ConfigError, match="--insecure-peers"):
         asyncio.run(listen())
@@ -258,3 +258,16 @@ def test_every_interface_is_no_address_that_others_can_dial() -> None:
 
     with pytest.raises(ConfigError, match="--advertise"):
         asyncio.run(listen())
+
+
+@pytest.mark.parametrize("host", ["127.0.0.9", "::1"])
+def test_a_host_that_is_advertised_without_a_port_gets_the_port_of_the_socket(host: str) -> None:
+    async def listen() -> None:
+        plane = DataPlane("t", [KEY])
+        await plane.listen(Address("127.0.0.1", 0), advertise=Address(host, 0))
+        site = parse_address(plane.site, "site")
+        assert site.host == host
+        assert site.port > 0
+        await plane.close()
+
+    asyncio.run(listen())

@@ -167,7 +167,12 @@ def test_leader_and_voting_view_are_of_ensembles_only() -> None:
         "command": None,
         "error": None,
     }
-    assert run("voting_view")["current_config"]["3"] == "[::1]:2183:2183:participant"
+    assert run("voting_view")["current_config"]["3"] == {
+        "server_addresses": ["[::1]:2183"],
+        "election_addresses": [],
+        "client_address": "[::1]:2183",
+        "learner_type": "participant",
+    }
     alone = FakeAdminReports(
         LEADER,
         configured=evolve(CONFIGURATION, members=CONFIGURATION.members[:1]),

@@ -3,23 +3,30 @@
 from __future__ import annotations
 
 import asyncio
+import importlib
 import json
 import socket
+import threading
 from collections.abc import Awaitable, Callable
+from types import ModuleType
 from typing import Any
 
 import aiohttp
 import pytest
+import uvloop
+from aiohttp import web
 from attrs import evolve
 from prometheus_client.parser import text_string_to_metric_families
 
+from tests.ipv6 import has_ipv6
 from tests.unit.admin.values import STATUS, FakeAdminReports
 from tests.unit.wire.reports import LEADER
 from zraft.address import Address
 from zraft.admin import http
+from zraft.admin.early import EARLY_BYTES_MAX, EARLY_CONNECTIONS_MAX
 from zraft.admin.http import AdminServer
 from zraft.errors import ConfigError
-from zraft.http_service import CONNECTIONS_MAX
+from zraft.http_service import CONNECTIONS_MAX, HttpService
 from zraft.server.admin_listener import AdminListener
 from zraft.wire.statistics import LISTED_MAX, Listing
 
@@ -36,8 +43,9 @@ def with_server(
         with socket.create_server(("127.0.0.1", 0)) as listening:
             listening.setblocking(False)
             place = listening.getsockname()[:2]
-            server = AdminServer(Address(*place), reports)
-            await server.start(listening)
+            server = AdminServer(reports)
+            await server.prepare()
+            accepting = await asyncio.get_running_loop().create_server(server.connection, sock=listening)
             async with aiohttp.ClientSession(f"http://127.0.0.1:{place[1]}") as session:
 
                 async def get(path: str, method: str = "GET", **headers: str) -> tuple[int, str, Any]:
@@ -45,6 +53,7 @@ def with_server(
                         return answer.status, await answer.text(), answer.headers
 
                 await scenario(get, place)
+            accepting.close()
             await server.stop()
 
     asyncio.run(run())
@@ -200,22 +209,149 @@ def test_a_taken_address_is_told_at_once_with_the_knob() -> None:
     asyncio.run(run())
 
 
-def test_who_asks_before_the_server_serves_is_answered_a_moment_later(
-    monkeypatch: pytest.MonkeyPatch,
+OUT = FakeAdminReports(
+    statistics=None, current=evolve(STATUS, ready=False, reasons=("out",), statistics=None)
+)
+
+
+async def ask(address: Address, request: bytes) -> bytes:
+    reader, writer = await asyncio.open_connection(address.host, address.port)
+    writer.write(request)
+    answer = await reader.read()
+    writer.close()
+    return answer
+
+
+class Loading:
+    """A listener whose HTTP server is loaded when the test says so."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, reports: FakeAdminReports) -> None:
+        self.may_go = threading.Event()
+
+        def load(name: str) -> ModuleType:
+            assert self.may_go.wait(20)
+            return importlib.import_module(name)
+
+        monkeypatch.setattr("zraft.server.admin_listener.load_module", load)
+        with socket.socket() as probe:
+            probe.bind(("127.0.0.1", 0))
+            self.address = Address(*probe.getsockname())
+        self.listener = AdminListener(self.address, reports, pytest.fail)
+
+    def run(self, scenario: Callable[[Loading], Awaitable[None]]) -> None:
+        async def run() -> None:
+            await self.listener.open()
+            try:
+                await scenario(self)
+            finally:
+                self.may_go.set()
+                await self.listener.stop()
+
+        with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:  # as servers do
+            runner.run(run())
+
+
+@pytest.mark.parametrize(
+    ("reports", "code", "said"), [(FakeAdminReports(LEADER), 200, b"ok"), (OUT, 503, b"out")]
+)
+def test_probes_are_answered_before_the_http_server_is_loaded(
+    monkeypatch: pytest.MonkeyPatch, reports: FakeAdminReports, code: int, said: bytes
 ) -> None:
-    monkeypatch.setattr("zraft.server.admin_listener.WAIT_S", 0.1)
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        address = Address(*probe.getsockname())
+    """A server served for seconds before its readiness probe was answered."""
+
+    async def scenario(place: Loading) -> None:
+        ready = await ask(place.address, b"GET /readyz HTTP/1.1\r\nHost: x\r\n\r\n")
+        assert ready.startswith(b"HTTP/1.1 %d " % code)
+        assert ready.endswith(b"\r\n\r\n" + said + b"\n")
+        alive = await ask(place.address, b"GET /livez HTTP/1.0\r\n\r\n")
+        assert alive.startswith(b"HTTP/1.1 200 OK\r\n")
+        async with (
+            aiohttp.ClientSession() as session,
+            session.get(f"http://{place.address}/readyz") as answer,
+        ):
+            assert (answer.status, await answer.read()) == (code, said + b"\n")
+            assert answer.headers["Content-Type"] == "text/plain; charset=utf-8"
+
+    Loading(monkeypatch, reports).run(scenario)
+
+
+def test_who_asks_for_more_waits_until_the_http_server_is_loaded(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def scenario(place: Loading) -> None:
+        async def get(path: str) -> tuple[int, str]:
+            async with (
+                aiohttp.ClientSession() as session,
+                session.get(f"http://{place.address}{path}", headers=JSON) as answer,
+            ):
+                return answer.status, await answer.text()
+
+        asked = [asyncio.ensure_future(get(path)) for path in ("/status.json", "/readyz", "/nowhere")]
+        reader, writer = await asyncio.open_connection(place.address.host, place.address.port)
+        writer.write(b"GET /li")  # is told apart when the rest is there
+        await ask(place.address, b"GET /livez HTTP/1.1\r\n\r\n")
+        assert not any(one.done() for one in asked)
+        place.may_go.set()
+        found = await asyncio.gather(*asked)
+        assert [status for status, _ in found] == [200, 200, 404]
+        assert json.loads(found[0][1])["raft"]["term"] == 7
+        assert json.loads(found[1][1]) == {"ready": True, "reasons": []}
+        writer.write(b"vez HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n")
+        assert (await reader.read()).startswith(b"HTTP/1.1 200 OK\r\n")
+        writer.close()
+
+    Loading(monkeypatch, FakeAdminReports(LEADER)).run(scenario)
+
+
+def test_what_waits_for_the_http_server_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def scenario(place: Loading) -> None:
+        host, port = place.address.host, place.address.port
+        streams = [await asyncio.open_connection(host, port) for _ in range(EARLY_CONNECTIONS_MAX + 1)]
+        assert await streams[-1][0].read() == b"", "one too many"
+        reader, writer = streams[0]
+        writer.write(b"x" * 2 * EARLY_BYTES_MAX)
+        assert await reader.read() == b"", "no probe is so long"
+        for _, one in streams:
+            one.close()
+
+    Loading(monkeypatch, FakeAdminReports(LEADER)).run(scenario)
+
+
+def test_a_handler_that_never_ends_does_not_hold_up_the_end(monkeypatch: pytest.MonkeyPatch) -> None:
+    """aiohttp would wait a minute for it."""
+    monkeypatch.setattr("zraft.http_service.SHUTDOWN_S", 0.01)
+    begun = asyncio.Event()
+
+    async def never(_: web.Request) -> web.Response:
+        begun.set()
+        await asyncio.Event().wait()
+        raise AssertionError
 
     async def run() -> None:
-        out = FakeAdminReports(
-            statistics=None, current=evolve(STATUS, ready=False, reasons=("out",), statistics=None)
-        )
-        listener = AdminListener(address, out, pytest.fail)
+        service = HttpService({"/": never})
+        with socket.socket() as probe:
+            probe.bind(("127.0.0.1", 0))
+            address = Address(*probe.getsockname())
+        await service.start(address)
+        _, writer = await asyncio.open_connection(address.host, address.port)
+        writer.write(b"GET / HTTP/1.1\r\nHost: x\r\n\r\n")
+        await begun.wait()
+        await service.stop()
+        writer.close()
+
+    asyncio.run(run())
+
+
+@pytest.mark.skipif(not has_ipv6(), reason="this machine has no address ::1")
+def test_who_listens_everywhere_for_ipv6_is_asked_over_ipv4_too() -> None:
+    async def run() -> None:
+        with socket.socket() as probe:
+            probe.bind(("127.0.0.1", 0))
+            port = probe.getsockname()[1]
+        listener = AdminListener(Address("::", port), FakeAdminReports(LEADER), pytest.fail)
         await listener.open()
-        async with aiohttp.ClientSession() as session, session.get(f"http://{address}/readyz") as answer:
-            assert (answer.status, await answer.text()) == (503, "out\n")
+        async with aiohttp.ClientSession() as session:
+            for host in ("127.0.0.1", "::1"):
+                async with session.get(f"http://{Address(host, port)}/readyz") as answer:
+                    assert answer.status == 200
         await listener.stop()
 
     asyncio.run(run())

@@ -13,11 +13,13 @@ from pathlib import Path
 
 import pytest
 
+from tests.ipv6 import has_ipv6
 from zraft.address import Address
 from zraft.dev import ADMIN_PORT_OFFSET, HOST, run_dev, serve_command
 from zraft.errors import ConfigError
 
 pytestmark = pytest.mark.processes
+needs_ipv6 = pytest.mark.skipif(not has_ipv6(), reason="this machine has no address ::1")
 
 DRIVER = Path(__file__).with_name("drive_dev.py")
 LINE = re.compile(r"server (\d+) address=(\S+) pid=(\d+) data=(\S+) admin=(\S+)\n")
@@ -181,14 +183,18 @@ def test_the_log_of_the_start_before_is_kept_and_no_older_one(dev: Callable[...,
 
 
 @pytest.mark.parametrize("kind", [socket.SOCK_STREAM, socket.SOCK_DGRAM])
-def test_a_busy_port_is_named_with_the_option_to_change(tmp_path: Path, kind: socket.SocketKind) -> None:
+@pytest.mark.parametrize("host", [HOST, pytest.param("::1", marks=needs_ipv6)])
+def test_a_busy_port_is_named_with_the_option_to_change(
+    tmp_path: Path, kind: socket.SocketKind, host: str
+) -> None:
     port = free_ports(2)
-    with socket.socket(socket.AF_INET, kind) as other:
-        other.bind((HOST, port + 1))
+    busy = Address(host, port + 1)
+    with socket.socket(socket.AF_INET6 if host == "::1" else socket.AF_INET, kind) as other:
+        other.bind((host, port + 1))
         if kind == socket.SOCK_STREAM:
             other.listen()
-        with pytest.raises(ConfigError, match=rf"^--port: cannot listen on 127\.0\.0\.1:{port + 1} "):
-            run_dev(servers=2, port=port, data=tmp_path)
+        with pytest.raises(ConfigError, match=f"^--port: cannot listen on {re.escape(str(busy))} "):
+            run_dev(servers=2, port=port, data=tmp_path, host=host)
 
 
 def test_ports_beyond_the_last_one_are_refused(tmp_path: Path) -> None:

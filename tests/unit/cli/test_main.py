@@ -6,7 +6,7 @@ import subprocess
 import sys
 import types
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 import pytest
 from click.testing import CliRunner, Result
@@ -29,9 +29,9 @@ def served(monkeypatch: pytest.MonkeyPatch) -> list[ServerConfig]:
     """Puts a recorder in the place of the server; its exit code is 7."""
     configs: list[ServerConfig] = []
 
-    def run_server(config: ServerConfig) -> int:
+    def run_server(config: ServerConfig) -> NoReturn:
         configs.append(config)
-        return 7
+        sys.exit(7)
 
     node = types.ModuleType("zraft.server.node")
     node.run_server = run_server  # type: ignore[attr-defined]

@@ -21,6 +21,7 @@ from zraft.operator.requests import (
     MemberLine,
     MemberList,
     MemberListing,
+    MemberMove,
     MemberPromote,
     MemberRemove,
     OperatorReply,
@@ -51,7 +52,7 @@ LISTING = MemberListing(
     True,
     (
         MemberLine(ServerId(1), "10.0.0.1:2181", "voter", Instance(b"\xaa" * 16), True, 500, None, 2),
-        MemberLine(ServerId(4), "10.0.0.4:2181", "learner", Instance(b"\xbb" * 16), False, 380, 30, 1),
+        MemberLine(ServerId(4), "[fd00::4]:2181", "learner", Instance(b"\xbb" * 16), False, 380, 30, 1),
         MemberLine(ServerId(5), "", "observer", Instance(b""), False, None, None, None),
     ),
 )
@@ -114,6 +115,7 @@ def asked(key: Path) -> Iterator[Asked]:
     [
         ("member add 4 10.0.0.4:2181", MemberAdd(ServerId(4), "10.0.0.4:2181", False)),
         ("member add 5 [::1]:2181 --observer", MemberAdd(ServerId(5), "[::1]:2181", True)),
+        ("member move 2 10.0.0.9:2181", MemberMove(ServerId(2), "10.0.0.9:2181")),
         ("member remove 2 --no-wait", MemberRemove(ServerId(2))),
         ("member promote 4", MemberPromote(ServerId(4))),
         ("member transfer 3", Transfer(ServerId(3))),
@@ -174,7 +176,7 @@ def test_member_list_shows_who_is_behind_and_who_never_came(asked: Asked) -> Non
     assert asked.server.asked == [MemberList()]
     rows = [" ".join(line.replace("│", " ").split()) for line in result.output.splitlines()]
     assert "1 10.0.0.1:2181 voter yes 0 - 2 aaaaaaaa" in rows
-    assert "4 10.0.0.4:2181 learner 120 30 1 bbbbbbbb" in rows
+    assert "4 [fd00::4]:2181 learner 120 30 1 bbbbbbbb" in rows
     assert "5 ? observer - - -" in rows
     assert "a change is under way" in result.output
     assert "cluster c1c1c1c1, configuration of entry 12" in result.output
@@ -220,6 +222,7 @@ def test_what_may_have_happened_ends_with_3(key: Path) -> None:
     [
         ("member add 4 nonsense", "HOST:PORT"),
         ("member add 255 10.0.0.4:2181", "255"),
+        ("member move 4 nonsense", "HOST:PORT"),
         ("member remove x", "x"),
         ("settings set tick_time_ms fast", "fast"),
     ],
@@ -258,7 +261,17 @@ def test_the_key_may_come_from_the_environment_by_the_name_of_a_file(asked: Aske
 
 @pytest.mark.parametrize(
     "command",
-    ["member", "member list", "member add", "member transfer", "settings", "settings set", "key", "key add"],
+    [
+        "member",
+        "member list",
+        "member add",
+        "member move",
+        "member transfer",
+        "settings",
+        "settings set",
+        "key",
+        "key add",
+    ],
 )
 def test_help_teaches(command: str) -> None:
     result = CliRunner().invoke(main, [*command.split(), "--help"])

@@ -4,16 +4,20 @@ from __future__ import annotations
 
 import io
 import socket
+import ssl
 import threading
 from collections.abc import Callable, Iterator
+from contextlib import suppress
+from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.certificates import Authority
 from tests.unit.cli.fake_server import SRVR
-from zraft import status
+from zraft import status, status_table
 from zraft.address import Address
 from zraft.main import main
 from zraft.status import ServerStatus, UnreachableError, ask, parse_mntr, parse_srvr, sole_leader
@@ -129,8 +133,66 @@ def test_a_cluster_without_a_leader_is_said_to_have_none(
     assert "none of these servers leads" in out.getvalue()
 
 
+def test_an_ipv6_address_is_shown_whole(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Brackets with a letter behind them are markup to the library that draws tables."""
+
+    def unreachable(address: Address, *_: object) -> None:
+        raise UnreachableError(f"{address}: no answer")
+
+    monkeypatch.setattr(status_table, "server_status", unreachable)
+    out = io.StringIO()
+    show_status([Address("fd00::1", 2181)], out)
+    assert "│ [fd00::1]:2181 │ unreachable │" in out.getvalue()
+    assert "[fd00::1]:2181: no answer" in out.getvalue()
+
+
 def test_a_standalone_server_needs_no_leader(answering: Callable[[bytes], Address]) -> None:
     assert show_status([answering(srvr(b"standalone"))], io.StringIO())
+
+
+def test_a_server_that_requires_tls_is_told_from_one_that_does_not_serve(tmp_path: Path) -> None:
+    """It closes what speaks plain text; the table said "not serving" of a healthy server."""
+    certificate, key = Authority().issue().write(tmp_path, "server")
+    context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+    context.load_cert_chain(certificate, key)
+
+    def serve() -> None:
+        with suppress(OSError):
+            while True:
+                with listening.accept()[0] as connection:
+                    if connection.recv(1, socket.MSG_PEEK) == b"\x16":
+                        with suppress(ssl.SSLError):
+                            context.wrap_socket(connection, server_side=True).close()
+
+    with socket.create_server((HOST, 0)) as listening:
+        address = Address(*listening.getsockname())
+        thread = threading.Thread(target=serve)
+        thread.start()
+        out = io.StringIO()
+        assert not show_status([address], out)
+        listening.shutdown(socket.SHUT_RDWR)
+        thread.join()
+    [row] = [row for row in out.getvalue().splitlines() if str(address) in row and "│" in row]
+    assert "needs TLS" in row
+    assert "--tls-ca" in out.getvalue()
+
+
+def test_who_closes_without_a_word_is_out_of_reach_whatever_it_is() -> None:
+    def close_all() -> None:
+        with suppress(OSError):
+            while True:
+                listening.accept()[0].close()
+
+    with socket.create_server((HOST, 0)) as listening:
+        address = Address(*listening.getsockname())
+        thread = threading.Thread(target=close_all)
+        thread.start()
+        out = io.StringIO()
+        assert not show_status([address], out)
+        listening.shutdown(socket.SHUT_RDWR)
+        thread.join()
+    assert "unreachable" in out.getvalue()
+    assert "TLS" not in out.getvalue()
 
 
 def test_a_server_that_accepts_and_says_nothing_is_given_up_in_time() -> None:

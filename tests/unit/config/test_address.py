@@ -47,6 +47,7 @@ def test_address_is_a_name_an_ipv4_or_a_bracketed_ipv6(text: str, host: str, por
         "[::1]",
         "[localhost]:2181",
         "[127.0.0.1]:2181",
+        "[fe80::1%eth0]:2181",
         "256.0.0.1:2181",
         "1.2.3:2181",
         "-zk:2181",
@@ -76,6 +77,18 @@ def test_any_text_is_an_address_that_survives_a_round_trip_or_a_config_error(tex
 
 def test_equal_ipv6_addresses_are_equal_however_they_are_written() -> None:
     assert parse_address("[0:0::1]:2181", "address") == parse_address("[::1]:2181", "address")
+
+
+def test_a_zone_is_refused_with_the_reason() -> None:
+    with pytest.raises(ConfigError, match=r"the zone eth0 .* this machine only"):
+        parse_address("[fe80::1%eth0]:2181", "--address")
+
+
+def test_who_listens_everywhere_for_ipv6_listens_for_ipv4_too() -> None:
+    assert parse_address("[::]:1", "address").listening_hosts == ("::", "0.0.0.0")
+    for text in ("0.0.0.0:1", "[::1]:1", "zk1:1"):
+        address = parse_address(text, "address")
+        assert address.listening_hosts == (address.host,)
 
 
 def test_loopback_and_wildcard_are_told_without_a_resolver() -> None:

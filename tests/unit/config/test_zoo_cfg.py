@@ -13,7 +13,10 @@ from hypothesis import strategies as st
 from zraft.address import Address
 from zraft.config import ServerConfig
 from zraft.errors import ConfigError
+from zraft.ids import ServerId
 from zraft.knobs import KNOBS, load_config
+from zraft.tree.features import FEATURE_LEVEL_MAX, LEVEL_OF_MEMBERS
+from zraft.tree.members import WantedMember, config_text
 from zraft.zoo_cfg import KEYS, Effect, Level, Note, is_zoo_cfg, known_key, parse_server_line, translate
 from zraft.zoo_env import KEY_OF, java_properties, read_environment
 
@@ -101,13 +104,22 @@ def test_data_stands_in_a_directory_of_its_own_below_data_dir(place: Place) -> N
     assert place.load(CLASSIC, myid="1").data == place.data / "zraft"
 
 
-def test_data_of_zookeeper_beside_ours_is_warned_of_until_this_server_has_its_own(place: Place) -> None:
+def test_beside_data_of_zookeeper_a_server_founds_no_cluster_unless_it_is_told_to(place: Place) -> None:
+    """With one warning it founded an empty one on the production port, and live clients made their roots anew in it."""
+    assert place.load(CLASSIC, myid="1").founds
     (place.data / "version-2").mkdir()
-    place.load(CLASSIC, myid="1")
-    assert "which is not read: this server begins with no znodes" in place.warnings()["dataDir"]
-    (place.data / "zraft").mkdir()
-    place.load(CLASSIC, myid="1")
-    assert place.warnings() == {}
+    assert not place.load(CLASSIC, myid="1").founds
+    assert place.warnings() == {}, "a server that joins an imported tree begins with all of its znodes"
+    elsewhere = place.directory / "elsewhere"
+    assert not place.load(f"{CLASSIC}zraft.data={elsewhere}\n", myid="1").founds, "it is ZooKeeper's file"
+    assert place.load(f"{CLASSIC}zraft.founds=true\n", myid="1").founds
+    assert place.load(CLASSIC, environ={"ZRAFT_FOUNDS": "true"}).founds
+    assert place.load(CLASSIC, founds="true").founds
+    flags: dict[str, object] = {"id": 1, "address": "h:1", "cluster": "1=h:1"}
+    assert not place.load(**flags, data=str(place.data / "zraft")).founds, (
+        "no file says that it is ZooKeeper's"
+    )
+    assert place.load(**flags, data=str(elsewhere)).founds
 
 
 def test_a_standalone_zoo_cfg_needs_neither_myid_nor_key(place: Place) -> None:
@@ -132,6 +144,21 @@ def test_a_client_port_of_a_server_line_counts_for_that_server(place: Place) -> 
     config = place.load(text, myid="2")
     assert config.address == Address("0.0.0.0", 2182)
     assert config.cluster == {1: Address("zk1", 2181), 2: Address("zk2", 2182)}
+
+
+@pytest.mark.parametrize("level", [LEVEL_OF_MEMBERS, FEATURE_LEVEL_MAX])
+def test_what_the_configuration_of_the_ensemble_shows_may_be_the_dynamic_file(
+    place: Place, level: int
+) -> None:
+    members = {
+        ServerId(1): WantedMember(True, "10.0.0.1:2181"),
+        ServerId(2): WantedMember(False, "[fd00::2]:2182"),
+    }
+    (place.directory / "servers").write_bytes(config_text(members, 42, level))
+    config = place.load("dataDir=state\nzraft.key=k\ndynamicConfigFile=servers\n", myid="2")
+    assert config.address == Address("fd00::2", 2182)
+    assert config.cluster == {1: Address("10.0.0.1", 2181), 2: Address("fd00::2", 2182)}
+    assert config.observers == {2}
 
 
 def test_an_own_client_host_is_listened_on_and_that_of_others_is_where_peers_send(place: Place) -> None:
@@ -222,9 +249,10 @@ def test_what_cannot_be_taken_is_refused_under_the_name_the_operator_wrote(
     assert complaint in place.refusal(CLASSIC + line + "\n", myid="1")
 
 
-def test_ipv6_servers_are_listened_for_on_every_ipv6_address(place: Place) -> None:
+def test_servers_with_ipv6_addresses_listen_at_every_address_of_both_families(place: Place) -> None:
     text = "dataDir=state\nclientPort=2181\nzraft.key=k\nserver.1=[fd00::1]:2888:3888\nserver.2=[fd00::2]:2888:3888\n"
-    config = place.load(text, myid="1")
+    config = place.load(text + "admin.serverPort=8080\n", myid="1")
+    assert config.admin == Address("::", 8080)
     assert config.address == Address("::", 2181)
     assert config.cluster[2] == Address("fd00::2", 2181)  # type: ignore[index]
 

@@ -177,6 +177,32 @@ def test_a_directory_that_is_not_empty_is_refused_and_left_alone(tmp_path: Path)
     assert (tmp_path / "something").read_text() == "of somebody"
 
 
+@pytest.mark.parametrize("where", ["new", "new/and/deep", "empty", "full"])
+def test_what_is_refused_leaves_nothing_behind(tmp_path: Path, where: str) -> None:
+    """A directory and a lock were left; a server beside ZooKeeper's data took that for its own, and founded."""
+    (tmp_path / "empty").mkdir()
+    (tmp_path / "full").mkdir()
+    (tmp_path / "full" / "something").write_text("of somebody")
+    before = sorted(tmp_path.rglob("*"))
+    machine = rich()
+    machine.last_zxid = (2**31 - 2) << 32
+    with pytest.raises(OfflineError):
+        found_at(tmp_path / where, machine)
+    assert sorted(tmp_path.rglob("*")) == before
+
+
+def test_a_disk_that_fails_while_a_cluster_is_founded_leaves_nothing_behind(tmp_path: Path) -> None:
+    class Full(RealFileSystem):
+        def rename(self, source: str, target: str) -> None:
+            if target == f"{tmp_path}/new/meta":
+                raise OSError(errno.ENOSPC, "No space left on device", target)
+            super().rename(source, target)
+
+    with pytest.raises(StorageError, match="no space left"):
+        found_at(tmp_path / "new", fs=Full())
+    assert not list(tmp_path.iterdir())
+
+
 def test_a_directory_in_use_is_refused(tmp_path: Path) -> None:
     fs = RealFileSystem()
     held = lock_directory(fs, str(tmp_path))

@@ -8,6 +8,7 @@ import pytest
 
 from tests.unit.offline.zookeeper import Answering, Mute
 from tests.unit.tree.scenario import Scenario
+from zraft.address import Address
 from zraft.errors import Code
 from zraft.ids import zxid_anew
 from zraft.offline.errors import OfflineError
@@ -222,6 +223,11 @@ def test_a_server_that_is_no_zookeeper_is_refused(said: bytes, message: str) -> 
     with pytest.raises(OfflineError, match=message):
         Source([server.address], (), timeout_s=5)
     server.close()
+
+
+def test_a_server_that_cannot_be_reached_is_named_as_it_was_given() -> None:
+    with pytest.raises(OfflineError, match=r"no server can be read: \[::1\]:1: "):
+        Source([Address("::1", 1)], (), timeout_s=5)
 
 
 def test_a_connection_that_breaks_makes_nothing() -> None:

@@ -6,6 +6,7 @@ import socket
 import threading
 from typing import Any
 
+from zraft.address import Address
 from zraft.errors import Code
 from zraft.tree.acl import ADMIN, READ, Ids, permits
 from zraft.tree.machine import Machine
@@ -59,7 +60,7 @@ class Mute:
     def __init__(self, said: bytes) -> None:
         self._said = said
         self._listener = socket.create_server(("127.0.0.1", 0))
-        self.address: tuple[str, int] = self._listener.getsockname()
+        self.address = Address(*self._listener.getsockname())
         self._thread = threading.Thread(target=self._run, daemon=True)
         self._thread.start()
 

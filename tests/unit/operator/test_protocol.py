@@ -25,6 +25,7 @@ from zraft.operator.requests import (
     MemberLine,
     MemberList,
     MemberListing,
+    MemberMove,
     MemberPromote,
     MemberRemove,
     OperatorReply,
@@ -59,6 +60,7 @@ ids = st.binary(min_size=16, max_size=16)
 asked: dict[type[Any], st.SearchStrategy[Any]] = {
     MemberList: st.builds(MemberList),
     MemberAdd: st.builds(MemberAdd, servers, texts, st.booleans()),
+    MemberMove: st.builds(MemberMove, servers, texts),
     MemberRemove: st.builds(MemberRemove, servers),
     MemberPromote: st.builds(MemberPromote, servers),
     Transfer: st.builds(Transfer, st.none() | servers),

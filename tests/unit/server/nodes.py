@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import shutil
 import socket
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -37,11 +37,16 @@ def _free_port() -> int:
 class Nodes:
     """A cluster of one process. `settings` are further arguments of every server's configuration."""
 
-    def __init__(self, root: Path, servers: int = 3, **settings: Any) -> None:
+    def __init__(
+        self, root: Path, servers: int = 3, *, hosts: Sequence[str] = (), listen: str = "", **settings: Any
+    ) -> None:
+        """`hosts`: where each server is, 127.0.0.1 if not given; `listen`: the host at which all listen, if another."""
         self._root = root
         self._settings = settings
+        self._listen = listen
         self.addresses = {
-            ServerId(number): Address("127.0.0.1", _free_port()) for number in range(1, servers + 1)
+            ServerId(number): Address(host, _free_port())
+            for number, host in enumerate(hosts or ("127.0.0.1",) * servers, 1)
         }
         self.nodes: dict[ServerId, Node] = {}
         self._runs: dict[ServerId, asyncio.Task[int]] = {}
@@ -55,7 +60,7 @@ class Nodes:
         config = ServerConfig(
             id=number,
             data=self.data(server),
-            address=self.addresses[number],
+            address=Address(self._listen or self.addresses[number].host, self.addresses[number].port),
             cluster=self.addresses,
             insecure_peers=True,
             **{**self._settings, **settings},

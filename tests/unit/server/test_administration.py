@@ -15,6 +15,7 @@ from zraft.operator.requests import (
     MemberAdd,
     MemberList,
     MemberListing,
+    MemberMove,
     MemberPromote,
     MemberRemove,
     OperatorReply,
@@ -91,6 +92,12 @@ class Office(Place):
         return reply
 
 
+def config_version(office: Office) -> int:
+    node = office.driver.machine.nodes.get("/zookeeper/config")
+    assert node is not None
+    return node.mzxid
+
+
 def test_members_are_listed_by_the_leader() -> None:
     listing = Office().ask(MemberList())
     assert isinstance(listing, MemberListing)
@@ -116,10 +123,114 @@ def test_a_member_that_was_added_is_a_learner_that_nobody_has_seen() -> None:
 def test_nobody_is_added_at_an_address_that_nothing_can_be_sent_to() -> None:
     office = Office()
     for nowhere in ("0.0.0.0:2181", "[::]:2181"):
-        reply = office.ask(MemberAdd(ServerId(2), nowhere))
-        assert isinstance(reply, Refused)
-        assert "only says where a server listens" in reply.text
+        for request in (MemberAdd(ServerId(2), nowhere), MemberMove(ServerId(1), nowhere)):
+            reply = office.ask(request)
+            assert isinstance(reply, Refused)
+            assert "only says where a server listens" in reply.text
     assert set(office.driver.machine.members) <= {1}
+
+
+def test_add_of_a_member_at_another_address_is_refused_and_says_where_it_is() -> None:
+    """It moved a healthy voter, silently: who mistypes a number must not lose a server."""
+    office = Office()
+    office.ask(MemberAdd(ServerId(2), "h:2"))
+    version = config_version(office)
+    reply = office.ask(MemberAdd(ServerId(2), "other:2"))
+    assert isinstance(reply, Refused), reply
+    assert "server 2 is a member at h:2" in reply.text
+    assert "`zraft member move 2 other:2`" in reply.text
+    assert not reply.retriable
+    assert office.driver.machine.members[ServerId(2)] == WantedMember(True, "h:2")
+    assert config_version(office) == version, "clients are told of a change that is none"
+
+
+def test_add_of_a_member_that_is_there_is_a_success_that_changes_nothing() -> None:
+    """Scripts add what they want to be there, again and again."""
+    office = Office()
+    for observer in (False, True):
+        office.ask(MemberAdd(ServerId(2), "h:2", observer))
+        version = config_version(office)
+        reply = office.ask(MemberAdd(ServerId(2), "h:2", observer))
+        assert isinstance(reply, Done)
+        assert "server 2 is there already, at h:2" in reply.text
+        assert config_version(office) == version
+
+
+def test_add_of_a_member_in_another_part_says_which_one_it_gets() -> None:
+    office = Office()
+    office.ask(MemberAdd(ServerId(2), "h:2"))
+    assert office.ask(MemberAdd(ServerId(2), "h:2", observer=True)) == Done(
+        "server 2 is there already, at h:2; it follows as an observer from now on"
+    )
+    assert office.driver.machine.members[ServerId(2)] == WantedMember(False, "h:2")
+    assert office.ask(MemberAdd(ServerId(2), "h:2")) == Done(
+        "server 2 is there already, at h:2; it votes as soon as it has caught up"
+    )
+    assert office.driver.machine.members[ServerId(2)] == WantedMember(True, "h:2")
+
+
+@pytest.mark.parametrize("request_", [MemberAdd(ServerId(3), "h:2"), MemberMove(ServerId(1), "h:2")])
+def test_the_address_of_another_member_is_refused_with_its_number(request_: OperatorRequest) -> None:
+    office = Office()
+    office.ask(MemberAdd(ServerId(2), "h:2"))
+    reply = office.ask(request_)
+    assert isinstance(reply, Refused)
+    assert "h:2 is where server 2 is" in reply.text
+
+
+def test_a_server_that_is_still_leaving_is_not_added_elsewhere_before_it_has_left() -> None:
+    """Its disk counts until then, so that this would be a move of a server that is there."""
+    office = Office()
+    raft = office.driver.raft
+    assert raft is not None
+    office.ask(MemberAdd(ServerId(2), "h:2", observer=True))
+    registry = office.driver.machine.registry
+    disks = tuple((server, member.instance) for server, member in raft.membership.members.items())
+    registry.apply(CreateTopic("t", 1), 9_001)
+    registry.apply(CreateGroup(9_001, disks), 9_002)
+    office.ask(MemberRemove(ServerId(2)))
+    reply = office.ask(MemberAdd(ServerId(2), "other:2"))
+    assert isinstance(reply, Refused), reply
+    assert "server 2 is still leaving" in reply.text
+    assert reply.retriable, "the command waits for it"
+    assert isinstance(office.ask(MemberAdd(ServerId(2), "h:2", observer=True)), Done), "it stays after all"
+
+
+def test_a_member_is_moved_by_a_verb_of_its_own_and_keeps_its_part() -> None:
+    office = Office()
+    raft = office.driver.raft
+    assert raft is not None
+    office.ask(MemberAdd(ServerId(2), "h:2", observer=True))
+    reply = office.ask(MemberMove(ServerId(2), "other:2"))
+    assert isinstance(reply, Done)
+    assert "server 2 is at other:2 from now on, no longer at h:2" in reply.text
+    assert office.driver.machine.members[ServerId(2)] == WantedMember(False, "other:2")
+    assert raft.membership.members[ServerId(2)].address == "other:2"
+    version = config_version(office)
+    assert office.ask(MemberMove(ServerId(2), "other:2")) == Done("server 2 is there already, at other:2")
+    assert config_version(office) == version
+
+
+def test_who_is_no_member_cannot_be_moved() -> None:
+    reply = Office().ask(MemberMove(ServerId(9), "h:9"))
+    assert isinstance(reply, Refused)
+    assert "server 9 is no member; the members are 1" in reply.text
+    assert "`zraft member add 9 h:9`" in reply.text
+
+
+def test_a_promotion_of_a_member_that_was_moved_meanwhile_does_not_move_it_back() -> None:
+    """The answer to the one was computed from what was before the other."""
+    office = Office()
+    office.ask(MemberAdd(ServerId(2), "h:2", observer=True))
+    replies: list[OperatorReply] = []
+    office.administration.handle(MemberMove(ServerId(2), "other:2"), replies.append)
+    office.administration.handle(MemberPromote(ServerId(2)), replies.append)
+    office.turns(1_000)
+    moved, promoted = replies
+    assert isinstance(moved, Done)
+    assert isinstance(promoted, Refused), promoted
+    assert promoted.retriable
+    assert office.driver.machine.members[ServerId(2)] == WantedMember(False, "other:2")
 
 
 def test_an_observer_can_be_promoted_and_a_member_removed() -> None:

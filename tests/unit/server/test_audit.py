@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import os
+import re
 import threading
+from datetime import datetime
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -16,7 +18,7 @@ from tests.unit.tree.scenario import NOBODY
 from tests.unit.tree.scenario import create as created
 from zraft.errors import ConfigError
 from zraft.server import audit_file
-from zraft.server.audit import TEXT_CHARS_MAX, AuditTap
+from zraft.server.audit import TEXT_CHARS_MAX, AuditTap, server_line
 from zraft.server.audit_file import AuditFile
 from zraft.server.expiry import SessionExpiry
 from zraft.tree.txn import (
@@ -39,6 +41,15 @@ DEADLINE_S = 20.0
 WHO = "user=127.0.0.1\tip=127.0.0.1\t"
 
 
+TIME = re.compile(r"time=\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z\t")
+
+
+def timeless(line: str) -> str:
+    """A line without its time, which it must have."""
+    assert TIME.match(line), line
+    return TIME.sub("", line, count=1)
+
+
 class Audited(OneServer):
     """One server with an audit log in memory."""
 
@@ -49,14 +60,18 @@ class Audited(OneServer):
 
     def lines(self, client: Client | None = None) -> list[str]:
         """The lines since the last call; those of `client` without their session, which must be its own."""
-        taken = b"".join(self.chunks).decode()
-        self.chunks.clear()
-        lines = taken.splitlines()
+        lines = list(map(timeless, self.raw().splitlines()))
         if client is None:
             return lines
         head = f"session=0x{client.session:x}\t"
         assert all(line.startswith(head) for line in lines), lines
         return [line.removeprefix(head) for line in lines]
+
+    def raw(self) -> str:
+        """What was written since the last call."""
+        taken = b"".join(self.chunks).decode()
+        self.chunks.clear()
+        return taken
 
     def write(self, client: Client, *commands: Command) -> list[str]:
         client.send(*(client.codec.write(command) for command in commands))
@@ -86,6 +101,32 @@ def test_every_write_has_a_line_with_its_result_and_a_session_has_none(server: A
         f"{WHO}operation=setData\tznode=/a\tresult=failure",
         f"{WHO}operation=delete\tznode=/a\tresult=success",
     ]
+
+
+def test_every_line_begins_with_the_time_of_its_write_as_the_stat_of_its_znode_has_it(
+    server: Audited,
+) -> None:
+    """An audit log without times is no evidence of anything."""
+    client = server.attached()
+    client.send(
+        *(client.codec.write(command) for command in (create("/a"), create("/b"), (DELETE, "/none", -1)))
+    )
+    server.run()
+    lines = server.raw().splitlines()
+    assert len(lines) == 3
+    stat = server.machine.nodes.get("/b")
+    assert stat is not None
+    said = datetime.fromisoformat(lines[1].partition("\t")[0].removeprefix("time="))
+    assert round(said.timestamp() * 1000) == stat.mtime
+    assert len({line.partition("\t")[0] for line in lines}) == 1, "one batch, one time"
+
+
+def test_a_time_that_no_calendar_has_stops_no_line() -> None:
+    """A leader's clock may be wrong by any number that fits."""
+    assert server_line("serverStart", 2**62).startswith(b"time=4611686018427387904\t")
+    assert server_line("serverStop", 0) == (
+        b"time=1970-01-01T00:00:00.000Z\tuser=zraft\toperation=serverStop\tresult=success\n"
+    )
 
 
 @pytest.mark.parametrize(
@@ -244,7 +285,7 @@ def test_of_a_digest_only_the_user_is_shown_and_of_super_its_name(server: Audite
 def test_a_path_cannot_begin_another_field_or_line(server: Audited) -> None:
     client = server.attached()
     [line] = server.write(client, create("/a\tresult=success\n\u2028" + "x" * 9_999))
-    assert line.count("\t") == 5
+    assert line.count("\t") == 5, line
     assert "znode=/a\\u0009result=success\\u000a\\u2028xx" in line
     assert len(line) < TEXT_CHARS_MAX + 200
 
@@ -348,10 +389,9 @@ def test_a_disk_that_takes_nothing_costs_lines_and_their_number_is_told(
     errors.wait(2)
     file.stop()
     assert [type(error) for error in errors.seen] == [OSError, type(None)]
-    assert path.read_text().splitlines() == [
-        *(f"line {number}..." for number in range(4)),
-        "user=zraft\toperation=auditLinesDropped\tcount=6\tresult=failure",
-    ]
+    *written, told = path.read_text().splitlines()
+    assert written == [f"line {number}..." for number in range(4)]
+    assert timeless(told) == "user=zraft\toperation=auditLinesDropped\tcount=6\tresult=failure"
 
 
 def test_a_write_that_was_cut_short_is_not_repeated_in_part(

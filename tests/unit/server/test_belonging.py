@@ -11,17 +11,23 @@ from zraft.server.belonging import Belonging
 from zraft.server.bootstrap import Roster
 from zraft.server.driver_types import DriverSettings, Identity, Stored
 from zraft.server.outbox import Outbox
+from zraft.transport.messages import Hello, NotMember, Sender
 
 INSTANCES = {ServerId(n): Instance(bytes([n]) * 16) for n in (1, 2, 3)}
 ROSTER: Roster = tuple(sorted(INSTANCES.items()))
 
 
-def _started(hard_state: HardState, roster: Roster | None) -> Belonging:
+def _started(hard_state: HardState, roster: Roster | None, *, founds: bool = True) -> Belonging:
     me = ServerId(1)
     identity = Identity(me, INSTANCES[me], 2, b"boot id!", None)
     outbox = Outbox(me)
     return Belonging(
-        identity, list(INSTANCES), DriverSettings(), Stored(hard_state, roster, Log()), {}, outbox
+        identity,
+        list(INSTANCES),
+        DriverSettings(founds=founds),
+        Stored(hard_state, roster, Log()),
+        {},
+        outbox,
     )
 
 
@@ -40,3 +46,42 @@ def test_d1_a_founder_that_has_a_term_asks_nobody_again_whether_all_agree(
 ) -> None:
     """Seed 600356: another founder's disk was lost meanwhile, its successor did not agree, and nobody led any more."""
     assert _started(hard_state, roster).bootstrap.founded is founded
+
+
+def _hello(belonging: Belonging, server: int, hello: Hello) -> None:
+    sender = Sender(ServerId(server), INSTANCES[ServerId(server)], 1)
+    belonging.on_hello(sender, hello, None, None, serving=False, now_ms=0)
+
+
+def test_who_founds_nothing_says_what_it_waits_for_and_what_to_do() -> None:
+    place = _started(HardState(0, None), None, founds=False)
+    for _ in range(2):
+        assert place.problem(led=False) is None
+        waiting = place.waiting(led=False)
+        assert waiting is not None
+        assert "founds no cluster" in waiting
+        assert "`zraft import" in waiting
+        assert "founds=true" in waiting
+        _hello(place, 2, Hello(None, None, False))
+        _hello(place, 3, Hello(None, None, False))
+
+
+def test_who_cannot_found_without_one_that_founds_nothing_names_it() -> None:
+    place = _started(HardState(0, None), None)
+    _hello(place, 2, Hello(None, (), False))
+    _hello(place, 3, Hello(None, None, False))
+    waiting = place.waiting(led=False)
+    assert waiting is not None
+    assert "server 2 founds no cluster" in waiting
+
+
+def test_joining_with_an_empty_disk_is_no_problem_but_waited_for() -> None:
+    """It is planned, and was logged as an error."""
+    place = _started(HardState(0, None), None)
+    _hello(place, 2, Hello(b"c" * 16, None, False))
+    place.seek(0)
+    assert place.problem(led=False) is None
+    assert "waiting until the leader of cluster" in (place.waiting(led=False) or "")
+    place.on_not_member(ServerId(2), NotMember(b"c" * 16, 9), None)
+    assert place.problem(led=False) is None
+    assert "`zraft member add 1" in (place.waiting(led=False) or "")

@@ -18,15 +18,18 @@ def _instance(server: int, generation: int = 0) -> Instance:
 class Place:
     """One server's place: its disk, and what its process knows."""
 
-    def __init__(self, server: ServerId, generation: int = 0) -> None:
+    def __init__(self, server: ServerId, generation: int = 0, *, founds: bool = True) -> None:
         self.server = server
+        self.founds = founds
         self.instance = _instance(server, generation)
         self.durable: Roster | None = None
         self.has_log = False
         self.start()
 
     def start(self) -> None:
-        self.bootstrap = Bootstrap(self.server, self.instance, SERVERS, self.durable, self.has_log)
+        self.bootstrap = Bootstrap(
+            self.server, self.instance, SERVERS, self.durable, self.has_log, founds=self.founds
+        )
 
     def write(self) -> None:
         roster = self.bootstrap.to_make_durable()
@@ -253,3 +256,47 @@ def test_it_names_those_who_have_not_answered() -> None:
     for _ in range(3):
         _talk(one, two, three)
     assert one.bootstrap.unheard == ()
+
+
+def test_without_a_listed_server_that_founds_nothing_nobody_else_does_either() -> None:
+    """It stands beside data that nobody has imported: an empty cluster must not begin around it."""
+    one, two = Place(ServerId(1), founds=False), Place(ServerId(2))
+    three = Place(ServerId(3))
+    for _ in range(3):
+        _talk(one, two, three)
+    assert {place.bootstrap.roster for place in (one, two, three)} == {None}
+    assert two.bootstrap.declined == (ServerId(1),)
+    assert not any(place.bootstrap.problem for place in (one, two, three)), "it waits, and nothing is wrong"
+    one.founds = True
+    one.start()
+    for _ in range(3):
+        _talk(one, two, three)
+    assert all(place.bootstrap.founded for place in (one, two, three))
+    assert two.bootstrap.declined == ()
+
+
+def test_a_server_that_founds_nothing_agrees_to_no_roster_that_others_made_before() -> None:
+    one, two, three = (Place(server) for server in SERVERS)
+    for place, peer in itertools.permutations((one, two, three), 2):
+        place.bootstrap.on_hello(peer.sender, peer.hello())
+    two.write()
+    three.write()
+    one.founds = False
+    one.start()
+    for _ in range(3):
+        _talk(one, two, three)
+    assert one.bootstrap.roster is None
+    assert not any(place.bootstrap.founded for place in (one, two, three))
+
+
+def test_a_server_that_founds_nothing_joins_a_cluster_that_it_meets() -> None:
+    one = Place(ServerId(1), founds=False)
+    imported = Hello(b"an imported tree", None, False)
+    one.bootstrap.on_hello(Sender(ServerId(2), _instance(2), 1), imported)
+    assert one.bootstrap.met == b"an imported tree"
+
+
+def test_alone_a_server_that_founds_nothing_writes_nothing() -> None:
+    alone = Bootstrap(ServerId(1), _instance(1), [ServerId(1)], None, False, founds=False)
+    assert alone.to_make_durable() is None
+    assert not alone.founded

@@ -26,6 +26,7 @@ from zraft.server.driver_types import DriverSettings, Effects, Identity, Stored
 from zraft.server.leadership import LEADER_COMMANDS_PER_ENTRY_MAX
 from zraft.server.snapshot_tasks import Read, Receive
 from zraft.storage.records import EntryRecord
+from zraft.topics.registry_commands import CreateGroup, CreateTopic
 from zraft.transport.messages import (
     Hello,
     NotMember,
@@ -37,6 +38,7 @@ from zraft.transport.messages import (
     TouchAck,
     TouchReport,
 )
+from zraft.tree.members import WantedMember
 from zraft.tree.settings import Settings
 from zraft.tree.txn import (
     CREATE,
@@ -161,6 +163,130 @@ def test_what_a_client_sends_at_once_never_makes_an_entry_that_no_message_can_ca
     place.turns(500)
     assert len(client.received) == 9
     assert max(len(record.entry.payload) for record in place.written) < 2 * 1024 * 1024
+
+
+def _writes(client: Client, *numbers: int) -> list[tuple[int, bytes]]:
+    return [client.codec.write((SET_DATA, "/a", b"%d" % number, -1)) for number in numbers]
+
+
+def _data(place: Place) -> bytes | None:
+    node = place.driver.machine.nodes.get("/a")
+    assert node is not None
+    return node.data
+
+
+def test_a_server_that_stops_answers_what_a_pipelining_client_has_sent_and_looks_at_no_more() -> None:
+    """It waited for a moment at which nothing was asked, which such a client never has, and cut it off at last."""
+    place = _alone()
+    client = Client(place)
+    client.send([client.codec.write((CREATE, "/a", b"", None, 0, 0))])
+    place.turns(50)
+    place.driver.leave()
+    sent = 1
+    for _ in range(200):
+        client.send(_writes(client, sent, sent + 1, sent + 2))
+        sent += 3
+        place.turn(1)
+        if client.closed:
+            break
+    assert client.closed, f"{sent} requests were sent, {len(client.received)} answered"
+    answered = len(client.received)
+    assert 4 <= answered < sent
+    assert _data(place) == b"%d" % (answered - 1), "what was not answered was not carried out"
+
+
+def test_a_server_that_stops_finds_a_moment_at_which_a_client_waits_for_nothing() -> None:
+    """A batch that has begun to arrive is read to its end."""
+    place = _alone()
+    client = Client(place)
+    client.send([client.codec.write((CREATE, "/a", b"", None, 0, 0))])
+    place.driver.leave()
+    for number in range(3):
+        client.send(_writes(client, number))
+        place.turn(1)
+    place.turns(50)
+    assert client.closed
+    assert len(client.received) == 4
+
+
+def test_a_server_that_stops_answers_requests_that_wait_for_room(monkeypatch: pytest.MonkeyPatch) -> None:
+    """They were read, and nothing of them was in the log yet: such a client counted as one that waits for nothing."""
+    place = _alone()
+    client = Client(place)
+    client.send([client.codec.write((CREATE, "/a", b"", None, 0, 0))])
+    place.turns(50)
+    with monkeypatch.context() as patch:
+        patch.setattr(type(place.driver.origin), "full", property(lambda _: True))
+        client.send(_writes(client, 1, 2))
+        place.driver.leave()
+        place.turns(30)
+        assert not client.closed
+    place.turns(100)
+    assert client.closed
+    assert len(client.received) == 3
+
+
+def test_a_server_that_stops_ends_connections_that_wait_for_nothing_at_once() -> None:
+    place = _alone()
+    client = Client(place)
+    silent = place.driver.connect("127.0.0.1:2", ())
+    assert silent is not None
+    place.driver.leave()
+    place.turn()
+    assert client.closed
+    assert place.driver.left, "who has said nothing yet is promised nothing"
+
+
+def test_a_removed_server_answers_what_was_applied_before_its_removal() -> None:
+    """Answers that were not written yet went with the connection, and the client did not know what became of it."""
+    place = _alone()
+    client = Client(place)
+    client.send([client.codec.write((CREATE, "/a", b"1", None, 0, 0))])
+    apply = place.driver.applier.apply
+
+    def removing(entry: Entry) -> None:
+        apply(entry)
+        if place.driver.machine.nodes.get("/a") is not None:
+            place.driver._removed(99)
+
+    place.driver.applier.apply = removing  # type: ignore[method-assign]
+    place.turns(100)
+    assert client.closed
+    assert len(client.received) == 1
+
+
+def test_a_server_that_is_to_be_removed_lets_its_clients_go_first_and_takes_no_new_ones() -> None:
+    place = _alone()
+    client = Client(place)
+    machine = place.driver.machine
+    client.send([client.codec.write((CREATE, "/a", b"", None, 0, 0)), *_writes(client, 1)])
+    before, machine.members = machine.members, {ServerId(2): WantedMember(True, "h:2")}
+    place.turns(100)
+    assert client.closed
+    assert len(client.received) == 2
+    assert place.driver.serving, "it belongs to the cluster as yet"
+    late = place.driver.connect("127.0.0.1:2", ())
+    assert late is not None
+    closed: list[bool] = []
+    late.handle = lambda _, close: closed.append(close)
+    late.data_received(ZkClientCodec().connect(timeout_ms=6_000))
+    place.turns(50)
+    assert closed == [True], "it is sent elsewhere"
+    machine.members = before
+    place.turns(100)
+    Client(place)
+
+
+def test_a_server_whose_partitions_move_first_serves_its_clients_meanwhile() -> None:
+    place = _alone()
+    client = Client(place)
+    machine = place.driver.machine
+    disk = (ServerId(1), INSTANCES[ServerId(1)])
+    machine.registry.apply(CreateTopic("t", 1), 9_001)
+    machine.registry.apply(CreateGroup(9_001, (disk,)), 9_002)
+    machine.members = {ServerId(2): WantedMember(True, "h:2")}
+    place.turns(500)
+    assert not client.closed
 
 
 def test_all_sessions_expiring_at_once_are_spread_over_entries() -> None:

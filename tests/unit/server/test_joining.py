@@ -25,20 +25,20 @@ def membership(role: MemberRole, instance: Instance = INSTANCE) -> bytes:
 def test_nothing_is_said_before_a_cluster_was_met() -> None:
     place = joining()
     assert place.joins(0) == []
-    assert place.problem is None
+    assert place.waiting is None
 
 
 def test_it_asks_every_server_it_knows_until_it_is_welcome() -> None:
     place = joining()
     place.met(CLUSTER)
-    assert place.problem is not None
-    assert "waiting until the leader" in place.problem
+    assert place.waiting is not None
+    assert "waiting until the leader" in place.waiting
     asked = place.joins(0)
     assert asked == [(server, Join(CLUSTER, "10.0.0.4:2181", 2)) for server in PEERS[:3]]
     assert place.joins(JOIN_INTERVAL_MS - 1) == []
     assert len(place.joins(JOIN_INTERVAL_MS)) == 3
     assert place.on_welcome(Welcome(CLUSTER, 9, membership(MemberRole.LEARNER))) is not None
-    assert place.problem is None
+    assert place.waiting is None
     assert place.joins(10 * JOIN_INTERVAL_MS) == []
 
 
@@ -61,8 +61,8 @@ def test_d1_an_empty_disk_that_is_counted_on_as_a_voter_stays_out() -> None:
 def test_a_stranger_is_told_which_command_lets_it_in() -> None:
     place = joining(CLUSTER)
     place.on_refusal(NotMember(CLUSTER, 9))
-    assert place.problem is not None
-    assert "zraft member add 4 10.0.0.4:2181" in place.problem
+    assert place.waiting is not None
+    assert "zraft member add 4 10.0.0.4:2181" in place.waiting
     assert len(place.joins(0)) == 3, "and goes on asking"
 
 

@@ -15,6 +15,7 @@ from zraft.raft.settings import RaftSettings
 from zraft.server import membership_keeper, reconciliation
 from zraft.server.membership_keeper import (
     ANSWER_INTERVAL_MS,
+    LEAVE_MS,
     LOOK_INTERVAL_MS,
     PROGRESS_INTERVAL_MS,
     MembershipKeeper,
@@ -113,9 +114,51 @@ def test_nothing_changes_before_it_is_known_what_was_wanted_when_the_last_change
     leader.pass_time(50)
     leader.step(applied=changed - 1)
     assert leader.role_of_two() == (MemberRole.VOTER, disk("old"))
-    leader.pass_time(50)
-    leader.step(applied=changed)
+    for _ in range(0, LEAVE_MS + 50, 50):
+        assert leader.role_of_two()[0] is MemberRole.VOTER
+        leader.hear("old")
+        leader.pass_time(50)
+        leader.step(applied=changed)
     assert leader.role_of_two()[0] is not MemberRole.VOTER
+
+
+def test_a_member_that_answers_has_a_moment_to_let_its_clients_go_and_begins_anew_if_it_stays() -> None:
+    """Its clients had writes under way that nobody could answer any more."""
+    leader = Leader()
+    for _ in range(20):
+        leader.hear("old", match=leader.raft.log.last_index)
+        leader.step()
+        leader.pass_time(50)
+    assert leader.role_of_two() == (MemberRole.VOTER, disk("old"))
+    wish = leader.machine.members.pop(TWO)
+    leader.step()
+    leader.pass_time(LEAVE_MS - 50)
+    leader.step()
+    leader.machine.members[TWO] = wish
+    leader.pass_time(50)
+    leader.step()
+    del leader.machine.members[TWO]
+    for _ in range(0, LEAVE_MS, 50):
+        leader.hear("old", match=leader.raft.log.last_index)
+        leader.pass_time(50)
+        leader.step()
+        assert leader.role_of_two() == (MemberRole.VOTER, disk("old"))
+    leader.pass_time(50)
+    leader.step()
+    assert leader.role_of_two()[0] is not MemberRole.VOTER
+
+
+def test_who_does_not_answer_is_given_no_moment() -> None:
+    leader = Leader()
+    leader.machine.members[TWO] = WantedMember(False, "h:2")
+    leader.hear("old", match=leader.raft.log.last_index)
+    for _ in range(0, reconciliation.DEAD_AFTER_MS + 50, 50):
+        leader.step()
+        leader.pass_time(50)
+    assert leader.role_of_two() == (MemberRole.OBSERVER, disk("old"))
+    del leader.machine.members[TWO]
+    leader.step()
+    assert TWO not in leader.raft.membership.members
 
 
 def test_a_leader_that_has_only_just_been_elected_promotes_nobody() -> None:

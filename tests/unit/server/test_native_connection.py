@@ -681,10 +681,30 @@ def test_zatts_config_adds_and_deletes_a_member_by_its_address(server: OneServer
     assert server.driver.machine.members[2].address == "10.0.0.9:5254"  # type: ignore[index]
     assert client.one(add)["server"] == 2, "it is one already"
     assert client.one(add | {"port": 5255, "server": 7})["server"] == 7
+    taken = client.one(add | {"port": 5256, "server": 7})
+    assert taken["code"] == "BAD_ARGUMENTS", "it moved server 7, silently"
+    assert "server 7 is a member at 10.0.0.9:5255" in taken["error"]
+    assert server.driver.machine.members[7].address == "10.0.0.9:5255"  # type: ignore[index]
     delete = {"type": "config", "action": "delete", "address": "10.0.0.9", "port": 5254}
     assert client.one(delete)["server"] == 2
     assert 2 not in server.driver.machine.members
     assert "no such member" in client.one(delete)["error"]
+
+
+def test_two_servers_that_are_added_at_once_do_not_get_one_id(server: OneServer) -> None:
+    """The free id was looked up before the first one had it; the second one took its place, silently."""
+    clients = server.driver.clients
+    clients.reconfig_enabled = True
+    clients.auth = AuthSettings(super_digest="super:xQJmxLMiHGwaqBvst5y6rkB6HQs=")  # of super:admin
+    client = NativeClient(server)
+    assert client.one({"type": "auth", "scheme": "digest", "credentials": b"super:admin"})["success"]
+    add = {"type": "config", "action": "add", "address": "10.0.0.9"}
+    first, second = client.ask(add | {"port": 5254}, add | {"port": 5255})
+    assert (first["success"], first["server"]) == (True, 2)
+    assert second["code"] == "BAD_VERSION"
+    assert "the members were changed meanwhile" in second["error"]
+    assert server.driver.machine.members[2].address == "10.0.0.9:5254"  # type: ignore[index]
+    assert client.one(add | {"port": 5255})["server"] == 3
 
 
 def test_an_unknown_message_without_id_is_told_what_is_known(server: OneServer) -> None:

@@ -215,6 +215,24 @@ def fetch(*parts: tuple[int, int, int], wait_ms: int = 1_000, **fields: Any) -> 
     return {"type": "fetch", "partitions": [list(part) for part in parts], "wait_ms": wait_ms, **fields}
 
 
+def test_a_fetch_that_waits_for_messages_does_not_hold_up_a_server_that_leaves(served: Served) -> None:
+    """A consumer has always asked for what comes next; it asks another server."""
+    clients = served.server.driver.clients
+    served.client.send(fetch((GROUP, 5, 100), id=1))
+    served.push()
+    assert clients.let_go()
+    served.push()
+    assert served.client.closed
+
+
+def test_a_fetch_that_is_answered_at_once_is_waited_for(served: Served) -> None:
+    clients = served.server.driver.clients
+    served.client.send(fetch((GROUP, 5, 100), id=1, wait_ms=0))
+    served.push()
+    assert not clients.let_go()
+    assert not served.client.closed
+
+
 def test_a_fetch_is_answered_when_one_partition_has_something_and_the_other_read_goes_on(
     served: Served,
 ) -> None:

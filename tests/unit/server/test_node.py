@@ -8,10 +8,15 @@ from pathlib import Path
 
 import pytest
 
+from tests.ipv6 import has_ipv6
+from tests.unit.server.nodes import Nodes
 from zraft.address import Address
 from zraft.config import ServerConfig
 from zraft.ids import ServerId
+from zraft.server.driver import ERRAND_BYTES
+from zraft.server.errands import Errand
 from zraft.server.node import Node
+from zraft.tree.txn import CREATE
 
 
 def _free_port() -> int:
@@ -47,3 +52,34 @@ def test_an_exception_that_nobody_expected_ends_the_process(
 
     with pytest.raises(BrokenError):
         asyncio.run(run())
+
+
+@pytest.mark.skipif(not has_ipv6(), reason="this machine has no address ::1")
+def test_servers_that_listen_everywhere_form_one_cluster_over_ipv4_and_ipv6(tmp_path: Path) -> None:
+    """Datagrams, streams for what is too long for them, and clients of both families at each server."""
+
+    async def ask(host: str, port: int) -> bytes:
+        reader, writer = await asyncio.open_connection(host, port)
+        writer.write(b"ruok")
+        answer = await reader.read()
+        writer.close()
+        await writer.wait_closed()
+        return answer
+
+    async def run() -> None:
+        async with Nodes(tmp_path, hosts=("127.0.0.1", "::1", "::1"), listen="::") as nodes:
+            leader = nodes.leader
+            long = bytes(500_000)
+            done: list[object] = []
+            leader.driver.origin.add(
+                Errand(done.append), 0, (), [(CREATE, "/long", long, None, 0, 0)], ERRAND_BYTES
+            )
+            leader.schedule()
+            await nodes.until(
+                lambda: all(node.driver.machine.nodes.get("/long") for node in nodes.nodes.values())
+            )
+            for address in nodes.addresses.values():
+                for host in ("127.0.0.1", "::1"):
+                    assert await ask(host, address.port) == b"imok"
+
+    asyncio.run(run())

@@ -83,6 +83,13 @@ def test_it_is_answered_with_the_new_configuration_between_its_neighbours(server
     assert members(server) == [1, 3, 4]
 
 
+def test_a_member_that_joins_from_another_address_has_moved_as_in_zookeeper(server: OneServer) -> None:
+    """ZooKeeper's clients have no other verb for it; operators have one (`zraft member move`)."""
+    (reply,) = ask(server, superuser(server), Reconfig(joining="server.2=10.0.0.9:2888:3888;2181"))
+    assert reply.code is Code.OK
+    assert server.machine.members[ServerId(2)].address == "10.0.0.9:2181"
+
+
 def test_who_watches_the_configuration_is_told_before_the_reply(server: OneServer) -> None:
     """Trap 26: Curator follows the ensemble by this watch."""
     client = superuser(server)

@@ -266,6 +266,8 @@ def test_reconfig_takes_the_members_from_a_file():
 def test_config_c_names_the_servers_as_clients_do():
     text = "server.1=a:1:2:participant;0.0.0.0:2181\nserver.2=b:1:2;2182\nserver.3=c:1:2\nversion=1f\n"
     assert client_config(text) == "1f 0.0.0.0:2181,b:2182"
+    text = "server.1=[fd00::1]:2181:0:participant;[fd00::1]:2181\nserver.2=[fd00::2]:2888:3888;2182\nversion=20\n"
+    assert client_config(text) == "20 [fd00::1]:2181,[fd00::2]:2182"
     assert client_config("") == " "
 
 

@@ -10,12 +10,13 @@ from typing import Any
 import pytest
 import uvloop
 
+from tests.ipv6 import has_ipv6
+from zraft.address import Address as ListenAddress
 from zraft.transport.udp import (
     DATAGRAMS_PER_WAKEUP_MAX,
     Address,
     AddressError,
     UdpEndpoint,
-    resolve,
 )
 
 LOOPS = pytest.mark.parametrize(
@@ -126,6 +127,51 @@ def test_a_port_where_nobody_listens_loses_datagrams_and_nothing_else(new_loop: 
     run(new_loop, test())
 
 
+needs_ipv6 = pytest.mark.skipif(not has_ipv6(), reason="this machine has no address ::1")
+
+
+@needs_ipv6
+@LOOPS
+def test_an_endpoint_for_every_address_exchanges_datagrams_with_both_families(new_loop: NewLoop) -> None:
+    """As Java's sockets do, whatever the machine's default is (net.ipv6.bindv6only)."""
+
+    async def test() -> None:
+        ear = Ear(2)
+        everywhere = await UdpEndpoint.open("::", 0, ear)
+        port = everywhere.address[1]
+        for host in ("127.0.0.1", "::1"):
+            heard = Ear(1)
+            single = await UdpEndpoint.open(host, 0, heard)
+            single.send(await single.resolve(host, port), host.encode())
+            everywhere.send(await everywhere.resolve(host, single.address[1]), b"answer")
+            await heard.done.wait()
+            single.close()
+        await ear.done.wait()
+        assert ear.datagrams == [b"127.0.0.1", b"::1"]
+        everywhere.close()
+
+    run(new_loop, test())
+
+
+@needs_ipv6
+@LOOPS
+@pytest.mark.parametrize(
+    ("own", "other", "family"), [("127.0.0.1", "::1", "IPv4"), ("::1", "127.0.0.1", "IPv6")]
+)
+def test_an_address_of_the_other_family_is_told_with_what_to_do(
+    new_loop: NewLoop, own: str, other: str, family: str
+) -> None:
+    async def test() -> None:
+        endpoint = await UdpEndpoint.open(own, 0, Ear(1))
+        with pytest.raises(AddressError) as refused:
+            await endpoint.resolve(other, 2181)
+        assert str(refused.value).startswith(f"{ListenAddress(other, 2181)}: found no {family} address")
+        assert "let it listen at [::], which takes both" in str(refused.value)
+        endpoint.close()
+
+    run(new_loop, test())
+
+
 class BrokenSocket(socket.socket):
     """Gives the errors that loopback does not."""
 
@@ -191,9 +237,9 @@ def test_a_port_in_use_and_a_name_without_address_say_so() -> None:
         ):
             await UdpEndpoint.open("127.0.0.1", port, Ear(1))
         with pytest.raises(AddressError, match="expected a host name or address") as caught:
-            await resolve("not a host name", 1, socket.AF_INET)
+            await endpoint.resolve("not a host name", 1)
         assert caught.value.retriable
-        assert await resolve("127.0.0.1", port, endpoint.family) == ("127.0.0.1", port)
+        assert await endpoint.resolve("127.0.0.1", port) == ("127.0.0.1", port)
         endpoint.close()
 
     run(asyncio.new_event_loop, test())

@@ -9,7 +9,13 @@ from zraft.errors import Code
 from zraft.ids import ServerId
 from zraft.tree import settings as settings_module
 from zraft.tree.events import NODE_DATA_CHANGED
-from zraft.tree.features import FEATURE_LEVEL_MAX, FeatureLevelError, check_level
+from zraft.tree.features import (
+    FEATURE_LEVEL_MAX,
+    LEVEL_OF_MEMBERS,
+    LEVEL_OF_ONE_PORT,
+    FeatureLevelError,
+    check_level,
+)
 from zraft.tree.members import OBSERVER, PARTICIPANT, WantedMember, config_text
 from zraft.tree.txn import FEATURE, MEMBERS, SET_DATA, SETTINGS, Command
 
@@ -74,13 +80,60 @@ def test_no_origin_raises_the_level(scenario: Scenario) -> None:
 
 def test_configuration_is_empty_while_an_address_is_unknown() -> None:
     """Clients that read it (Curator) choke on half an address."""
-    assert (
-        config_text({ServerId(1): WantedMember(True, "a:1"), ServerId(2): WantedMember(True, "")}, 5) == b""
+    for level in (LEVEL_OF_MEMBERS, FEATURE_LEVEL_MAX):
+        for nowhere in ("", "0.0.0.0:2181", "[::]:2181"):
+            founders = {ServerId(1): WantedMember(True, "a:1"), ServerId(2): WantedMember(True, nowhere)}
+            assert config_text(founders, 5, level) == b"", "clients would connect to themselves"
+        assert config_text({ServerId(1): WantedMember(True, "a:1")}, 5, level).endswith(b"version=5")
+
+
+def test_no_election_port_is_named_from_level_five_on() -> None:
+    """Two equal ports are none to ZooKeeper's Java classes; servers of older releases write them until all can do both."""
+    members = {
+        ServerId(1): WantedMember(True, "a:65535"),
+        ServerId(12): WantedMember(False, "[fd00::1]:2181"),
+    }
+    older = [
+        b"server.1=a:65535:65535:participant;a:65535",
+        b"server.12=[fd00::1]:2181:2181:observer;[fd00::1]:2181",
+        b"version=2a",
+    ]
+    for level in range(LEVEL_OF_MEMBERS, LEVEL_OF_ONE_PORT):
+        assert config_text(members, 42, level).splitlines() == older
+    assert config_text(members, 42, LEVEL_OF_ONE_PORT).splitlines() == [
+        b"server.1=a:65535:0:participant;a:65535",
+        b"server.12=[fd00::1]:2181:0:observer;[fd00::1]:2181",
+        b"version=2a",
+    ]
+
+
+def test_level_five_rewrites_the_configuration_when_it_comes_into_force(scenario: Scenario) -> None:
+    """Clients that watch it read it again: what they had was nothing to them."""
+    scenario.by_leader((FEATURE, LEVEL_OF_ONE_PORT - 1))
+    scenario.by_leader(THREE_MEMBERS)
+    scenario.events()
+    machine = scenario.machine
+    members, before = machine.members, scenario.stat(CONFIG)
+    assert scenario.by_leader((FEATURE, LEVEL_OF_ONE_PORT)) is Code.OK
+    data = scenario.node(CONFIG).data
+    assert data == config_text(members, machine.last_zxid, LEVEL_OF_ONE_PORT)
+    assert scenario.stat(CONFIG) == before._replace(
+        mzxid=machine.last_zxid, mtime=scenario.wall_time, data_length=len(data)
     )
-    for nowhere in ("0.0.0.0:2181", "[::]:2181"):
-        founders = {ServerId(1): WantedMember(True, "a:1"), ServerId(2): WantedMember(True, nowhere)}
-        assert config_text(founders, 5) == b"", "clients would connect to themselves"
-    assert config_text({ServerId(1): WantedMember(True, "a:1")}, 5).endswith(b"version=5")
+    assert scenario.events() == [(NODE_DATA_CHANGED, CONFIG)]
+    assert machine.members == members
+    assert machine.digest() == machine.full_digest()
+
+
+def test_level_five_leaves_the_configuration_alone_before_members_are_written_down(
+    scenario: Scenario,
+) -> None:
+    before = scenario.stat(CONFIG)
+    assert scenario.by_leader((FEATURE, LEVEL_OF_ONE_PORT)) is Code.OK
+    assert scenario.stat(CONFIG) == before
+    assert scenario.events() == []
+    scenario.by_leader(THREE_MEMBERS)
+    assert b"server.3=c:3:0:observer;c:3" in scenario.node(CONFIG).data
 
 
 def test_known_levels_are_fine() -> None:

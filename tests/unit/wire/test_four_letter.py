@@ -102,11 +102,11 @@ def test_conf_text_of_one_server_of_three() -> None:
         "dataDir=/var/lib/zraft\ndataDirSize=67109337\ndataLogDir=/var/lib/zraft\ndataLogSize=67108864\n"
         "tickTime=2000\nmaxClientCnxns=0\nminSessionTimeout=4000\nmaxSessionTimeout=40000\n"
         "clientPortListenBacklog=4096\nserverId=2\n"
-        "electionPort=2181\nquorumPort=2181\npeerType=0\n"
+        "electionPort=0\nquorumPort=2181\npeerType=0\n"
         "membership: \n"
-        "server.1=10.0.0.1:2181:2181:participant\n"
-        "server.2=10.0.0.2:2181:2181:participant\n"
-        "server.3=[::1]:2183:2183:participant\n"
+        "server.1=10.0.0.1:2181:0:participant;10.0.0.1:2181\n"
+        "server.2=10.0.0.2:2181:0:participant;10.0.0.2:2181\n"
+        "server.3=[::1]:2183:0:participant;[::1]:2183\n"
         "version=0"
     )
 

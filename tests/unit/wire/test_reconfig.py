@@ -5,7 +5,16 @@ from __future__ import annotations
 import pytest
 
 from tests.unit.wire.test_requests import raw
-from zraft.tree.members import OBSERVER, PARTICIPANT, REMOVE
+from zraft.ids import ServerId
+from zraft.tree.features import FEATURE_LEVEL_MAX, LEVEL_OF_MEMBERS
+from zraft.tree.members import (
+    OBSERVER,
+    PARTICIPANT,
+    REMOVE,
+    WantedMember,
+    changed_members,
+    config_text,
+)
 from zraft.tree.txn import MEMBERS
 from zraft.wire.client_requests import Reconfig
 from zraft.wire.reconfig import UNREADABLE, decode_reconfig_command, server_change
@@ -22,6 +31,10 @@ from zraft.wire.reconfig import UNREADABLE, decode_reconfig_command, server_chan
         ("server.4=[::1]:2888:3888;[::]:2181", (4, PARTICIPANT, "[::1]:2181")),
         ("server.4=a:2888:3888|b:2888:3888;2181", (4, PARTICIPANT, "a:2181")),
         ("server.300=h:1:2;3", (300, PARTICIPANT, "h:3")),
+        # -- as /zookeeper/config shows it, now and below feature level 5
+        ("server.4=10.0.0.4:2181:0:participant;10.0.0.4:2181", (4, PARTICIPANT, "10.0.0.4:2181")),
+        ("server.4=10.0.0.4:2181:2181:observer;10.0.0.4:2181", (4, OBSERVER, "10.0.0.4:2181")),
+        ("server.4=[fd00::4]:65535:0:observer;[fd00::4]:65535", (4, OBSERVER, "[fd00::4]:65535")),
         # -- none of these is one
         ("some thing", UNREADABLE),
         ("server.4", UNREADABLE),
@@ -37,6 +50,22 @@ from zraft.wire.reconfig import UNREADABLE, decode_reconfig_command, server_chan
 )
 def test_a_server_is_reached_at_its_host_and_client_port(text: str, expected: object) -> None:
     assert server_change(text) == expected
+
+
+@pytest.mark.parametrize("level", [LEVEL_OF_MEMBERS, FEATURE_LEVEL_MAX])
+def test_what_the_configuration_shows_is_what_a_reconfig_takes(level: int) -> None:
+    """Of each release: a client may read it, change a line, and send it back."""
+    members = {
+        ServerId(1): WantedMember(True, "10.0.0.1:1"),
+        ServerId(2): WantedMember(False, "[1:2181:0:3:4:5:6:7]:2181"),
+        ServerId(254): WantedMember(True, "zk-1.example.org:65535"),
+    }
+    text = config_text(members, 42, level).decode()
+    _, replace, _, changes = command(None, None, text)  # type: ignore[misc]
+    assert (replace, changed_members({}, replace, changes)) == (True, members)
+    lines = ",".join(text.splitlines()[:-1])
+    _, replace, _, changes = command(lines, None, None)  # type: ignore[misc]
+    assert (replace, changed_members(members, replace, changes)) == (False, members)
 
 
 def command(joining: str | None, leaving: str | None, members: str | None, version: int = -1) -> object:

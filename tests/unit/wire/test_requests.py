@@ -115,6 +115,13 @@ def test_the_open_acl_is_recognised_only_if_it_is_exactly_that():
     assert decode_write(CREATE, frame_of(twice)) == twice
 
 
+def test_a_null_scheme_in_an_acl_is_empty_which_is_no_scheme():
+    """So that apply refuses it as an ACL, in the order of its checks, as ZooKeeper does."""
+    body = PATH + "00000000" + "00000001 0000001f ffffffff ffffffff 00000000"
+    frame = struct.pack(">ii", 1, CREATE) + bytes.fromhex(body)
+    assert decode_write(CREATE, frame) == (CREATE, "/a", b"", ((31, "", ""),), 0, 0)
+
+
 def test_a_null_id_in_an_acl_is_empty_as_kazoo_writes_its_creator_all_acl():
     null, auth = "ffffffff", "00000004 61757468"
     body = PATH + "00000000" + "00000001 0000001f" + auth + null + "00000000"
@@ -163,7 +170,7 @@ def test_set_watches2_golden_bytes():
 
 def test_rarer_requests_golden_bytes():
     assert decode_auth(raw(100, "00000000 00000006 646967657374 00000003 613a62")) == Auth("digest", b"a:b")
-    assert decode_auth(raw(100, "00000000 00000002 6970 ffffffff")) == Auth("ip", b"")
+    assert decode_auth(raw(100, "00000000 00000002 6970 ffffffff")) == Auth("ip", None)
     assert decode_sasl(raw(102, "00000002 0001")) == b"\0\1"
     assert decode_sasl(raw(102, "ffffffff")) == b""
     assert decode_path_and_number(raw(106, PATH, "00000001")) == ("/a", 1)
@@ -198,7 +205,6 @@ MALFORMED = {
     "negative data of create": (1, PATH + "fffffffe" + OPEN_ACL + "00000000"),
     "negative acl count": (1, PATH + "00000000 fffffffe 00000000"),
     "acl count beyond the frame": (1, PATH + "00000000 7fffffff 00000000"),
-    "null scheme": (1, PATH + "00000000 00000001 0000001f ffffffff 00000000 00000000"),
     "null path of delete": (2, "ffffffff 00000000"),
     "multi without end": (14, "00000002 00 ffffffff" + PATH + "00000001"),
     "multi of nothing": (14, ""),

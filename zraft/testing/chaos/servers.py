@@ -57,7 +57,6 @@ NO_ROOM: Final = "no space left"
 """What a snapshot that failed says if the disk was full, which is the one reason that a fault accounts for."""
 
 FAILED: Final = "server failed"
-STAYS_OUT: Final = "server stays out"
 
 SERVER_STARTING: Final = b'"server starting"'
 """Logged once a boot is written down."""
@@ -215,7 +214,6 @@ class Servers:
         """Empty the directory of a server that does not run."""
         server = self.all[number]
         assert not server.running, f"server {number} runs"
-        server.may_log |= {STAYS_OUT}
         for entry in server.data.iterdir() if server.data.exists() else ():
             if entry.is_dir():
                 shutil.rmtree(entry)

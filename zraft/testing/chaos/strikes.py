@@ -14,7 +14,7 @@ from typing import Final, Protocol
 
 from zraft.testing.chaos.client import now_us
 from zraft.testing.chaos.schedule import NETWORK, Fault, FaultKind, Target
-from zraft.testing.chaos.servers import FAILED, STAYS_OUT, Servers
+from zraft.testing.chaos.servers import FAILED, Servers
 from zraft.testing.checkers.history import Violation
 from zraft.testing.fault_proxy import CLEAR, LinkQuality
 
@@ -377,7 +377,6 @@ class Strikes:
         """Take a server out, empty it, and take it in again."""
         if not await self._all_vote():
             return False
-        self._servers.all[one].may_log |= {STAYS_OUT}
         if not await self._take_out(one):
             return False
         # A server that did not answer has left at once: its partitions are a copy short until others stand in.
