@@ -94,6 +94,8 @@ def _topic_fields(command: topics.Command) -> dict[str, Any]:
     match command:
         case topics.Start(message, floor, epoch):
             return {"kind": "start", "floor": floor, "epoch": epoch, **_message_fields(message)}
+        case topics.Stage(message, floor, epoch):
+            return {"kind": "stage", "floor": floor, "epoch": epoch, **_message_fields(message)}
         case topics.Remote(mid, sender, time, void, floor, digest, carried):
             return {
                 "kind": "remote",
@@ -117,7 +119,7 @@ def _topic_fields(command: topics.Command) -> dict[str, Any]:
 
 
 def _message_fields(message: Message) -> dict[str, Any]:
-    after = message.after
+    after, round_ = message.after, message.round
     return {
         "producer": message.mid.producer,
         "number": message.mid.seq,
@@ -128,4 +130,6 @@ def _message_fields(message: Message) -> dict[str, Any]:
         "after_producer": None if after is None else after.mid.producer,
         "after_number": None if after is None else after.mid.seq,
         "depends": message.depends,
+        "round_first": None if round_ is None else round_.first,
+        "round_upto": None if round_ is None else round_.upto,
     }

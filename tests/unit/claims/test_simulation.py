@@ -42,7 +42,7 @@ KNOWN_SEEDS = {
     "durable_when_sent": 1,
     "ranges_not_kept": 4,
     "skips_not_told": 4,
-    "ranges_without_gaps": 8,
+    "ranges_without_gaps": 48,
     "current_behind_last_commit": 24,
     "fetched_is_processed": 31,
 }
