@@ -51,7 +51,7 @@ SEEDS: Final[Mapping[str, int]] = {
     "remote_begins_known": 174,
     "retired_not_known": 0,
     "round_without_depends": 24,
-    "rounds_overlap": 4,
+    "rounds_overlap": 8,
     "rows_dropped_at_close": 18,
     "settled_dropped_on_any_floor": 5,
     "settled_never_kept": 0,

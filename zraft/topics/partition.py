@@ -187,7 +187,7 @@ class Partition:
             return Verdict.EXPIRED
         if epoch < self.view.epoch or self.view.any_removed(message.destinations):
             return Verdict.STALE
-        return Verdict.ADMIT if self.expects(message, floor) else Verdict.RETRY
+        return Verdict.ADMIT if self.expects(message, floor, staged=True) else Verdict.RETRY
 
     def stages(self, message: Message, floor: int, epoch: int) -> bool:
         return (
@@ -200,11 +200,11 @@ class Partition:
     def is_staged(self, mid: MessageId) -> bool:
         return mid.seq in self.rows.get(mid.producer, NO_ROW).staged
 
-    def expects(self, message: Message, floor: int) -> bool:
+    def expects(self, message: Message, floor: int, *, staged: bool = False) -> bool:
         """This partition and all destinations exist, as far as is logged here, and the number is in the window."""
         row = self.rows.get(message.mid.producer, NO_ROW)
-        # What a round puts in order may fill the window.
-        window = self.settings.window if message.round is None else 2 * self.settings.window
+        # Numbers of rounds lie among those of what they put in order, which alone may fill the window.
+        window = self.settings.window * (2 if staged or message.round is not None else 1)
         return (
             self.takes(message)
             and message.mid.seq <= max(row.floor, floor) + window

@@ -9,7 +9,7 @@ destinations, and a round puts it in order together with what else is staged by 
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import Iterable
 from enum import Enum
 
@@ -119,14 +119,16 @@ class Producer:
         """Undecided messages that no round has put in order yet, in order."""
         self._round: int | None = None
         """The number of the round under way: one at a time, so that rounds need no order among them."""
+        self._numbers_of_rounds: deque[int] = deque()
+        """Those above the floor."""
         self._newly_accepted: list[int] = []
 
     # -- what to send
 
     @property
     def room(self) -> int:
-        """How many more messages the window has room for."""
-        return self.floor + self._window - self.last
+        """How many more messages the window has room for; rounds take none of it."""
+        return self.floor + self._window - self.last + len(self._numbers_of_rounds)
 
     @property
     def has_room(self) -> bool:
@@ -159,7 +161,7 @@ class Producer:
             )
         if not self.has_room:
             raise WindowFullError(
-                f"{self.last - self.floor} messages of producer {self.producer} are undecided: wait for one"
+                f"{self._window - self.room} messages of producer {self.producer} are undecided: wait for one"
             )
         number = 0
         if len(groups) == 1:
@@ -224,6 +226,7 @@ class Producer:
             return None
         mid = MessageId(self.producer, self.last + 1)
         self._round = mid.seq
+        self._numbers_of_rounds.append(mid.seq)
         for seq in range(first, upto + 1):
             self._staged.pop(seq, None)
         round_ = Message(mid, tuple(sorted(groups)), depends=depends, round=Round(first, upto))
@@ -434,6 +437,9 @@ class Producer:
         while self.floor + 1 in self._decided:
             self.floor += 1
             self._decided.discard(self.floor)
+        rounds = self._numbers_of_rounds
+        while rounds and rounds[0] <= self.floor:
+            rounds.popleft()
 
 
 def _ending(answers: dict[GroupId, Answer]) -> Ending:

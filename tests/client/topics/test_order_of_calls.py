@@ -10,7 +10,7 @@ import pytest
 from tests.client.test_client import until
 from tests.client.topics.test_producer import run, running, values
 from zraft_client import ClosedError
-from zraft_client.topics import NoTopicError, Producer, ProducerEndedError
+from zraft_client.topics import NoTopicError, Order, Producer, ProducerEndedError
 from zraft_client.topics.sent import Sent
 
 
@@ -50,6 +50,44 @@ def test_2_000_callers_are_served_in_the_order_of_their_calls_while_a_partition_
             assert len(callers.taken) == 2_000
             assert callers.in_order()
             assert sum(len(values(group)) for group in cluster.groups.values()) == 2_000
+
+    run(test())
+
+
+@pytest.mark.parametrize("order", [Order.FIFO, Order.CAUSAL])
+def test_the_numbers_of_rounds_take_no_room_from_calls_whose_turn_it_is(order: Order) -> None:
+    """A round was made between the turn of a call and its coming: the call failed with WindowFullError."""
+
+    async def test() -> None:
+        async with running(orders=3) as (cluster, topics), topics.producer(window=8, order=order) as producer:
+            callers = Callers(producer)
+            await asyncio.gather(*(callers.send(partitions=3) for _ in range(2_000)))
+            await producer.flush()
+            assert callers.in_order()
+            for group in cluster.groups.values():
+                numbers = [one.message.mid.seq for one in group.deliveries]
+                assert numbers == sorted(numbers)
+            assert sum(len(values(group)) for group in cluster.groups.values()) == 2_000
+            stamps = {one.message.mid.seq: one.stamp for g in cluster.groups.values() for one in g.deliveries}
+            in_stamp_order = sorted(stamps, key=lambda number: stamps[number])
+            assert order is Order.FIFO or in_stamp_order == sorted(stamps)
+
+    run(test())
+
+
+def test_20_000_callers_are_served_in_the_order_of_their_calls() -> None:
+    """With the window that producers have if they choose none, and three partitions."""
+
+    async def test() -> None:
+        async with running(orders=3) as (cluster, topics), topics.producer() as producer:
+            callers = Callers(producer)
+            await asyncio.gather(*(callers.send(partitions=3) for _ in range(20_000)))
+            await producer.flush()
+            assert len(callers.taken) == 20_000
+            assert callers.in_order()
+            for group in cluster.groups.values():
+                numbers = [one.message.mid.seq for one in group.deliveries]
+                assert numbers == sorted(numbers)
 
     run(test())
 
