@@ -1,10 +1,9 @@
 """Judges what consumers of a cell read, so that no figure is one of a broken run. Pure; memory grows by a byte per message.
 
 `LogCheck` follows one place's log: dense offsets, ascending stamps, every message once, unchanged, where it was sent to,
-and in the producer's order if it
-went there alone, or if the cell's order is of all messages. Logs of different places are compared by chains of digests over what
-they have in common: equal chains mean the same messages, in the same order, with the same stamps. A stamp that is the
-same everywhere and ascends in every log leaves no room for a cycle.
+and in the producer's order if it went there alone, or if the cell's order is of all messages. Logs of different places are
+compared by chains of digests over what they have in common: equal chains mean the same messages, in the same order, with
+the same stamps. A stamp that is the same everywhere and ascends in every log leaves no room for a cycle.
 """
 
 from __future__ import annotations
