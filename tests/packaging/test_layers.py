@@ -288,7 +288,7 @@ ALLOWED: Final[dict[str, tuple[str, ...]]] = {
         *(*SHARED, "zraft.address", "zraft.claims", "zraft.topics", "zraft.wire", "zraft_client"),
     ),
     "zraft_client.kafkalite": (*SHARED, "zraft.address", "zraft_client"),
-    "zraft_client.claims": (*SHARED, "zraft.claims", "zraft_client.errors"),
+    "zraft_client.claims": (*SHARED, "zraft.claims", "zraft_client.errors", "zraft_client.line"),
     "zraft_bench": (
         *(*SHARED, *SETTINGS, "zraft.command_group", "zraft.reaching", "zraft.status", "zraft_client"),
         "onyxlog.gossip",

@@ -45,13 +45,14 @@ def plain_group(group: Group) -> tuple[Any, ...]:
     return plain_fields(group)
 
 
-def built(cls: type[T], values: object) -> T:
-    """An instance of a frozen class of the array of its fields.
+def built(cls: type[T], values: object, left_out: int = 0) -> T:
+    """An instance of a frozen class of the array of its fields; so many of the last ones have their defaults.
 
     Raises:
         ProtocolError: these are not its fields.
     """
     shape = fields(cls)  # type: ignore[arg-type]
+    shape = shape[: len(shape) - left_out]
     if not isinstance(values, tuple | list) or len(values) != len(shape):
         raise ProtocolError(
             f"{cls.__name__}: expected an array of {len(shape)} fields, found {shown(values)}"

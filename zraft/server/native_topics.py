@@ -49,13 +49,14 @@ NO_TOPICS: Final = (
 class _Stream:
     """A producer's messages on this connection, and what is to be told of them."""
 
-    __slots__ = ("id", "number", "producer", "refused", "replies", "session")
+    __slots__ = ("id", "number", "producer", "refused", "replies", "session", "times")
 
-    def __init__(self, number: int, asked: int, producer: ProducerId, session: int) -> None:
+    def __init__(self, number: int, asked: int, producer: ProducerId, session: int, times: bool) -> None:
         self.number = number
         self.id = asked
         self.producer = producer
         self.session = session
+        self.times = times
         self.replies: list[tuple[Any, ...]] = []
         self.refused: dict[GroupId, Refused] = {}
 
@@ -193,7 +194,7 @@ class ConnectionTopics:
             why = f"subscribe: the session has no producer {request.producer}, or it was closed"
             connection.refuse(request.id, Code.NO_NODE, why)
             return
-        stream = _Stream(request.id, 0, request.producer, session)
+        stream = _Stream(request.id, 0, request.producer, session, request.times)
         stream.id = self._ask(stream)
         self._streams[request.id] = stream
         connection.answer(request.id, {})
@@ -227,7 +228,7 @@ class ConnectionTopics:
     def on_reply(self, id: int, reply: Reply) -> None:
         stream = self._asked.get(id)
         if isinstance(stream, _Stream):
-            stream.replies.append(reply_row(reply))
+            stream.replies.append(reply_row(reply, stream.times))
             self._told[stream] = None
             self._connection.on_topics()
 
@@ -381,5 +382,6 @@ def read_topics(connection: NativeConnection, number: int, known: bytes | None) 
         ],
         deleting=registry.deleting,
         destinations_max=registry.settings.destinations_max,
+        features=connection.machine.feature_level,
         known=known,
     )
