@@ -258,7 +258,7 @@ class SnapshotConfig:
         8_388_608,
         0,
         1_099_511_627_776,
-        "The log before the newest snapshot that is always kept, so that a short absence needs no snapshot.",
+        "The log of all groups before the newest snapshot that is kept, so that a short absence needs no snapshot.",
     )
     retain_bytes_max: int = count(
         268_435_456,

@@ -1,8 +1,10 @@
-"""What the commands that found a cluster have in common: who founds it, where, and how it is told."""
+"""What the commands that found a cluster have in common: who founds it, where, what is asked before, and how it is told."""
 
 from __future__ import annotations
 
 import functools
+import sys
+import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
@@ -15,9 +17,12 @@ from zraft.address import Address, parse_address
 from zraft.errors import ConfigError
 from zraft.ids import EPOCHS_SKIPPED, SERVER_ID_MAX, SERVER_ID_MIN, ServerId
 from zraft.offline.founders import Founders
+from zraft.raft.messages import UNKNOWN_INSTANCE
 
 if TYPE_CHECKING:
     from zraft.offline.founding import Founded
+    from zraft.offline.replay import Replayed
+    from zraft.storage.directory import DataDirectory
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -25,6 +30,9 @@ Advance = Callable[[int, int], None]
 """How far the work is: (done, of how many)."""
 
 _PROGRESS_WIDTH: Final = 40
+
+CONFIRMED_CHARACTERS: Final = 8
+"""Of the old cluster's id, to be typed before writes are given up."""
 
 
 def founds_cluster(command: F) -> F:
@@ -230,3 +238,84 @@ def _as_served(place: Place) -> str:
         f"--id {founders.server} --data {place.data} --address {founders.addresses[founders.server]} --cluster {listed}"
         f"{' --key FILE' if len(founders.addresses) > 1 else ''}"
     )
+
+
+def asks_before_loss(command: F) -> F:
+    """Gives a click command the option that answers `confirm_loss`, as `confirmed`."""
+    option = click.option(
+        "--yes-i-lose-writes",
+        "confirmed",
+        metavar="CHARACTERS",
+        help=f"For scripts: the first {CONFIRMED_CHARACTERS} characters of the old cluster's id, instead of typing them.",
+    )
+    return option(command)
+
+
+def show_replayed(directory: DataDirectory, replayed: Replayed, data: Path) -> None:
+    """What a stopped server's directory holds."""
+    machine, origin = replayed.machine, replayed.origin
+    click.echo(f"directory:    {data}, server {directory.server}, instance {directory.instance.hex()}")
+    click.echo(f"cluster:      {directory.cluster.hex() if directory.cluster is not None else 'unknown'}")
+    click.echo(f"term:         {origin.hard_term}")
+    click.echo(
+        f"last entry:   index {origin.index}, term {origin.term}; {replayed.entries} entries after the snapshot of "
+        f"{replayed.snapshot_index}"
+        if replayed.snapshot_index
+        else f"last entry:   index {origin.index}, term {origin.term}; all of the log, no snapshot"
+    )
+    if replayed.cut is not None:
+        cut = replayed.cut
+        click.echo(f"log:          CUT SHORT: {cut.file} has {cut.size} bytes of {cut.made}; {cut.known}")
+    click.echo(f"last write:   {_age(machine.wall_time)}, zxid {machine.last_zxid:#x}")
+    click.echo(f"state:        {len(machine.nodes)} znodes, {len(machine.sessions)} sessions")
+    click.echo("members:")
+    members = replayed.membership.members if replayed.membership is not None else {}
+    for server, member in members.items():
+        instance = "never showed up" if member.instance == UNKNOWN_INSTANCE else member.instance.hex()
+        this = " <- this directory" if member.instance == directory.instance else ""
+        click.echo(
+            f"  {server:<4}{member.role.name.lower():<10}{member.address or 'address unknown':<24}{instance}{this}"
+        )
+    if not any(member.instance == directory.instance for member in members.values()):
+        click.echo("  (this directory is not among them: it was replaced or removed, or never caught up)")
+    click.echo("")
+
+
+def _age(wall_ms: int) -> str:
+    if not wall_ms:
+        return "none"
+    seconds = max(0, int(time.time() - wall_ms / 1000))
+    days, rest = divmod(seconds, 86_400)
+    ago = f"{days} d {rest // 3600} h" if days else f"{rest // 3600} h {rest % 3600 // 60} min {rest % 60} s"
+    return f"{time.strftime('%Y-%m-%dT%H:%M:%SZ', time.gmtime(wall_ms / 1000))} ({ago} ago)"
+
+
+def confirm_loss(directory: DataDirectory, warning: str, confirmed: str | None) -> None:
+    """Warn, and ask for the beginning of the old cluster's id, unless `confirmed` gives it.
+
+    Raises:
+        click.ClickException: not confirmed; nothing was changed.
+    """
+    expected = (directory.cluster or directory.instance).hex()[:CONFIRMED_CHARACTERS]
+    what = "cluster id" if directory.cluster is not None else "instance (the cluster's id is unknown)"
+    click.secho(warning, fg="red", bold=True, err=True)
+    if confirmed is None:
+        if not _somebody_is_there():
+            raise click.ClickException(
+                f"not confirmed, nothing was changed: in a script, add --yes-i-lose-writes with the first "
+                f"{CONFIRMED_CHARACTERS} characters of the {what} above"
+            )
+        confirmed = click.prompt(
+            f"To go on, type the first {CONFIRMED_CHARACTERS} characters of the {what} above",
+            default="",
+            err=True,
+        )
+    if confirmed.strip().lower() != expected:
+        raise click.ClickException(
+            f"not confirmed, nothing was changed: found {confirmed.strip()!r}, expected the first "
+            f"{CONFIRMED_CHARACTERS} characters of the {what}, {expected!r}"
+        )
+
+
+def _somebody_is_there() -> bool:
+    return sys.stdin.isatty()

@@ -6,23 +6,21 @@ A composition root below `zraft.main`, imported by nobody else.
 from __future__ import annotations
 
 import os
-import sys
 import time
-from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 import click
 
 from zraft.errors import ConfigError
-from zraft.offline_options import Place, founds_cluster, progress, tell_founded
-from zraft.raft.messages import UNKNOWN_INSTANCE
-
-if TYPE_CHECKING:
-    from zraft.offline.replay import Replayed
-    from zraft.storage.directory import DataDirectory
-
-CONFIRMED_CHARACTERS: Final = 8
-"""Of the old cluster's id, to be typed."""
+from zraft.offline_options import (
+    Place,
+    asks_before_loss,
+    confirm_loss,
+    founds_cluster,
+    progress,
+    show_replayed,
+    tell_founded,
+)
 
 LOUD: Final = """\
 THIS CAN LOSE WRITES THAT WERE ACKNOWLEDGED, and nobody can tell which.
@@ -41,12 +39,7 @@ disk of a dead machine, do that instead: then nothing is lost.
 
 @click.command(short_help="Make a new cluster out of one server of a cluster that lost its majority.")
 @founds_cluster
-@click.option(
-    "--yes-i-lose-writes",
-    "confirmed",
-    metavar="CHARACTERS",
-    help=f"For scripts: the first {CONFIRMED_CHARACTERS} characters of the old cluster's id, instead of typing them.",
-)
+@asks_before_loss
 def recover(place: Place, confirmed: str | None) -> None:
     """Make a new cluster out of one server of a cluster that lost its majority for good. CAN LOSE WRITES.
 
@@ -77,8 +70,8 @@ def recover(place: Place, confirmed: str | None) -> None:
     try:
         with progress("applying the log") as advance:
             replayed = replay(fs, directory, advance)
-        _show(directory, replayed, data)
-        _confirm(directory, confirmed)
+        show_replayed(directory, replayed, data)
+        confirm_loss(directory, LOUD, confirmed)
         with progress("writing") as advance:
             founded = found(
                 fs,
@@ -94,68 +87,3 @@ def recover(place: Place, confirmed: str | None) -> None:
     finally:
         directory.close()
     tell_founded(founded, place)
-
-
-def _show(directory: DataDirectory, replayed: Replayed, data: Path) -> None:
-    machine, origin = replayed.machine, replayed.origin
-    click.echo(f"directory:    {data}, server {directory.server}, instance {directory.instance.hex()}")
-    click.echo(f"cluster:      {directory.cluster.hex() if directory.cluster is not None else 'unknown'}")
-    click.echo(f"term:         {origin.hard_term}")
-    click.echo(
-        f"last entry:   index {origin.index}, term {origin.term}; {replayed.entries} entries after the snapshot of "
-        f"{replayed.snapshot_index}"
-        if replayed.snapshot_index
-        else f"last entry:   index {origin.index}, term {origin.term}; all of the log, no snapshot"
-    )
-    click.echo(f"last write:   {_age(machine.wall_time)}, zxid {machine.last_zxid:#x}")
-    click.echo(f"state:        {len(machine.nodes)} znodes, {len(machine.sessions)} sessions")
-    click.echo("members:")
-    members = replayed.membership.members if replayed.membership is not None else {}
-    for server, member in members.items():
-        instance = "never showed up" if member.instance == UNKNOWN_INSTANCE else member.instance.hex()
-        this = " <- this directory" if member.instance == directory.instance else ""
-        click.echo(
-            f"  {server:<4}{member.role.name.lower():<10}{member.address or 'address unknown':<24}{instance}{this}"
-        )
-    if not any(member.instance == directory.instance for member in members.values()):
-        click.echo("  (this directory is not among them: it was replaced or removed, or never caught up)")
-    click.echo("")
-
-
-def _age(wall_ms: int) -> str:
-    if not wall_ms:
-        return "none"
-    seconds = max(0, int(time.time() - wall_ms / 1000))
-    days, rest = divmod(seconds, 86_400)
-    ago = f"{days} d {rest // 3600} h" if days else f"{rest // 3600} h {rest % 3600 // 60} min {rest % 60} s"
-    return f"{time.strftime('%Y-%m-%dT%H:%M:%SZ', time.gmtime(wall_ms / 1000))} ({ago} ago)"
-
-
-def _confirm(directory: DataDirectory, confirmed: str | None) -> None:
-    """
-    Raises:
-        click.ClickException: not confirmed; nothing was changed.
-    """
-    expected = (directory.cluster or directory.instance).hex()[:CONFIRMED_CHARACTERS]
-    what = "cluster id" if directory.cluster is not None else "instance (the cluster's id is unknown)"
-    click.secho(LOUD, fg="red", bold=True, err=True)
-    if confirmed is None:
-        if not _somebody_is_there():
-            raise click.ClickException(
-                f"not confirmed, nothing was changed: in a script, add --yes-i-lose-writes with the first "
-                f"{CONFIRMED_CHARACTERS} characters of the {what} above"
-            )
-        confirmed = click.prompt(
-            f"To go on, type the first {CONFIRMED_CHARACTERS} characters of the {what} above",
-            default="",
-            err=True,
-        )
-    if confirmed.strip().lower() != expected:
-        raise click.ClickException(
-            f"not confirmed, nothing was changed: found {confirmed.strip()!r}, expected the first "
-            f"{CONFIRMED_CHARACTERS} characters of the {what}, {expected!r}"
-        )
-
-
-def _somebody_is_there() -> bool:
-    return sys.stdin.isatty()

@@ -66,7 +66,7 @@ class GroupsConfig:
         536_870_912,
         8_192,
         1_099_511_627_776,
-        "Log of all groups at which the group that needs its oldest part is snapshotted, however little it wrote.",
+        "Log of all groups at which the one that needs its oldest part, the coordination group too, is snapshotted.",
     )
     snapshots_at_once: int = count(2, 1, 64, "Snapshots of groups that are written at a time.")
     transfers_at_once: int = count(

@@ -153,10 +153,17 @@ ALLOWED: Final[dict[str, tuple[str, ...]]] = {
         *(*SHARED, *STATE, "zraft.storage.records", "zraft.storage.delivery.values"),
         *("zraft.topics.codec", "zraft.topics.registry_values", "zraft.group_log_report"),
     ),
-    "zraft.log_command": (*SHARED, *STATE, "zraft.storage", "zraft.log_report"),
+    "zraft.log_command": (
+        *(*SHARED, *STATE, "zraft.storage", "zraft.log_report", "zraft.accept_loss_command"),
+        "zraft.server.partition_machine",
+    ),
+    "zraft.accept_loss_command": (*SHARED, "zraft.storage", "zraft.offline", "zraft.offline_options"),
     # without a running server: states from files, and directories from states
     "zraft.offline": (*SHARED, *STATE, "zraft.address", "zraft.storage", "zraft.wire"),
-    "zraft.offline_options": (*SHARED, *SETTINGS, "zraft.knobs", "zraft.offline", "zraft.storage"),
+    "zraft.offline_options": (
+        *(*SHARED, *SETTINGS, "zraft.knobs", "zraft.offline", "zraft.storage"),
+        "zraft.raft.messages",
+    ),
     "zraft.snapshot_command": (
         *(*SHARED, *STATE, "zraft.storage", "zraft.log_report"),
         *("zraft.offline", "zraft.offline_options", "zraft.operator", "zraft.operator_options"),

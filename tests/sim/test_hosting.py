@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any
-
 import pytest
 
 from zraft.errors import StorageError
-from zraft.server.group_receiving import GroupReceiver
-from zraft.server.partitions import Partitions
 from zraft.testing.broken import BrokenPromiseError
 from zraft.testing.hosting_simulation import HostingSimulation, HostingStatistics
+from zraft.testing.planted_hosting import PLANTS, planted
 
 SEEDS = range(1, 5)
 LONG_SEEDS = range(1_000, 1_060)
@@ -43,30 +39,13 @@ def test_the_same_over_many_seeds() -> None:
             raise AssertionError(f"seed {seed}: {error}") from error
 
 
-def _image_does_not_wait(monkeypatch: pytest.MonkeyPatch) -> None:
-    """D-13: an image is written before what its group delivered is durable."""
-    monkeypatch.setattr(Partitions, "cut_index", lambda self, group: 1 << 60)
-
-
-def _image_without_deliveries(monkeypatch: pytest.MonkeyPatch) -> None:
-    """D-13: an image from another server is taken over without the deliveries under it."""
-
-    def skip(self: GroupReceiver, transfer: Any, now_ms: int) -> None:
-        transfer.delivered_end = 1 << 60
-        self._complete(transfer)
-
-    monkeypatch.setattr(GroupReceiver, "_ask_for_list", skip)
-
-
 @pytest.mark.timeout(300)
-@pytest.mark.parametrize("plant", [_image_does_not_wait, _image_without_deliveries])
-def test_planted_bugs_are_caught(
-    monkeypatch: pytest.MonkeyPatch, plant: Callable[[pytest.MonkeyPatch], None]
-) -> None:
-    plant(monkeypatch)
-    for seed in range(1, 25):
-        try:
-            HostingSimulation(seed).run()
-        except (BrokenPromiseError, StorageError, AssertionError, LookupError):
-            return
-    pytest.fail("nobody noticed")
+@pytest.mark.parametrize("name", PLANTS)
+def test_planted_bugs_are_caught(name: str) -> None:
+    with planted(name):
+        for seed in range(1, 25):
+            try:
+                HostingSimulation(seed).run()
+            except (BrokenPromiseError, StorageError, AssertionError, LookupError):
+                return
+    pytest.fail(f"nobody noticed: {PLANTS[name].text}")

@@ -36,6 +36,7 @@ class GroupEffects:
         reads: (group, context): that read may be answered from the state machine as it is now.
         snapshots: what is to be made durable, in order.
         compactions: (group, index): `Wal.compact`, after `records`.
+        coordination_due: the coordination group, which is not hosted here, is to be snapshotted for the log's sake.
         needs_snapshot: (group, follower): its log no longer reaches the leader's.
         placed: groups led here whose committed voters are the wanted disks now: whoever else has a replica may
             retire it.
@@ -50,6 +51,7 @@ class GroupEffects:
     reads: list[tuple[GroupId, int]] = Factory(list)
     snapshots: list[SnapshotTask] = Factory(list)
     compactions: list[tuple[GroupId, int]] = Factory(list)
+    coordination_due: bool = False
     needs_snapshot: list[tuple[GroupId, ServerId]] = Factory(list)
     placed: list[GroupId] = Factory(list)
     forgotten: list[GroupId] = Factory(list)

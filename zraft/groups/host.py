@@ -19,7 +19,7 @@ from zraft.groups.machine import StateMachine
 from zraft.groups.placing import Placing
 from zraft.groups.replica import Replica, StoredGroup
 from zraft.groups.statistics import GroupsStatistics
-from zraft.ids import GroupId, Instance, ServerId
+from zraft.ids import COORDINATION_GROUP, GroupId, Instance, ServerId
 from zraft.raft.core import Raft
 from zraft.raft.role import Role
 from zraft.transport.messages import Sender, SharedHeartbeat, SharedHeartbeatReply
@@ -31,6 +31,7 @@ class GroupHost(Placing):
     Args:
         server, instance, boot: who this is (D-1).
         rng: draws election timeouts; nothing else is random.
+        retention: what each group holds back of the log, if groups that are not hosted here write to it, too.
 
     Raises:
         ConfigError: the settings contradict each other.
@@ -72,7 +73,7 @@ class GroupHost(Placing):
             replaced = raft.restore(meta)
             assert not replaced, f"group {group}: its log does not reach its newest snapshot"
             replica.restored(meta, image)
-        self._retention.recovered(group, stored.log.bytes_in_memory)
+        self._retention.recovered(group, stored.log.bytes_in_memory, stored.held_bytes)
         self.groups[group] = replica
         if description.preferred == self.server and stored.log.last_index == 0 and raft.is_voter:
             # Nobody leads a group that was founded this moment: who should need not wait to find that out.
@@ -311,6 +312,7 @@ class GroupHost(Placing):
             misplaced=len(self._moves),
             silent_servers=sum(peer.silent for peer in self.peers.values() if peer.led),
             log_needed_bytes=self._retention.needed_bytes,
+            log_oldest_group=self._retention.oldest or COORDINATION_GROUP,
             turns_total=self._turns,
             touched_total=self._touches,
             mistakes_total=self._mistakes,

@@ -37,6 +37,7 @@ class HostState:
         boot: int,
         settings: GroupSettings,
         rng: random.Random,
+        retention: Retention | None = None,
     ) -> None:
         settings.validate()
         self.server = server
@@ -52,7 +53,7 @@ class HostState:
         self._touched: dict[GroupId, Replica] = {}
         self._timers = Timers()
         self._commit = SharedCommit()
-        self._retention = Retention(settings)
+        self._retention = retention if retention is not None else Retention(settings)
         self._moves = Moves(settings)
         self._effects = GroupEffects()
         self._held = False

@@ -5,7 +5,7 @@ from __future__ import annotations
 from zraft.groups.effects import SnapshotTask
 from zraft.groups.replica import Replica
 from zraft.groups.sharing import Sharing
-from zraft.ids import GroupId
+from zraft.ids import COORDINATION_GROUP, GroupId
 from zraft.raft.role import Role
 from zraft.raft.snapshot import SnapshotMeta
 
@@ -23,8 +23,13 @@ class Keeping(Sharing):
             self._snapshots += 1
             replica.kept_bytes += self._retention.size_of(group)
             replica.snapshot_index = meta.index
-        needs_more = durable and self._compact(replica) < replica.raft.log.last_index
-        self._retention.ended(group, durable=durable, needs_more=needs_more)
+        index = self._compact(replica) if durable else 0
+        self._retention.ended(
+            group,
+            durable=durable,
+            needs_more=index < replica.raft.log.last_index,
+            let_go=index >= replica.snapshot_index,
+        )
 
     def install(self, group: GroupId, meta: SnapshotMeta, image: bytes) -> bool:
         """Another server's snapshot is durable here: become it, if that is ahead; False if it is not needed.
@@ -44,6 +49,9 @@ class Keeping(Sharing):
 
     def _keep_log_short(self) -> None:
         for group in tuple(self._retention.due()):
+            if group == COORDINATION_GROUP:
+                self._effects.coordination_due = True
+                continue
             replica = self.groups[group]
             if not replica.applied_index or replica.machine.stopped:
                 self._retention.put_off(group)
@@ -65,7 +73,8 @@ class Keeping(Sharing):
         """Let go of what the snapshot covers, but for what slow followers lack; where the log begins after that."""
         raft = replica.raft
         index = replica.snapshot_index
-        if raft.role is Role.LEADER and replica.kept_bytes <= self.settings.keep_log_bytes_max:
+        keeps = replica.kept_bytes <= self.settings.keep_log_bytes_max
+        if raft.role is Role.LEADER and keeps and not self._retention.is_long(replica.group):
             reachable = [match for server, match in raft.matches.items() if not self._peer(server).silent]
             index = min([index, *reachable])
         if index == replica.snapshot_index:

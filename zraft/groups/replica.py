@@ -21,11 +21,16 @@ DIGESTS_KEPT: Final = 4
 
 @frozen
 class StoredGroup:
-    """A group as its server's disk has it. `snapshot` is the newest good one and its image, which the log reaches."""
+    """A group as its server's disk has it.
+
+    `snapshot` is the newest good one and its image, which the log reaches. `held_bytes` is how much of the common log the
+    group's entries hold back: `Wal.held_after` its first one.
+    """
 
     hard_state: HardState
     log: Log
     snapshot: tuple[SnapshotMeta, bytes] | None = None
+    held_bytes: int = 0
 
 
 class Replica:

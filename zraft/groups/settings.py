@@ -33,7 +33,7 @@ class GroupSettings:
         keep_log_bytes_max: log that is kept before a snapshot for followers that lack it; beyond, they take the
             snapshot.
         wal_bytes_max: size of the common log beyond which the group that needs the oldest part of it is
-            snapshotted, however little it wrote.
+            snapshotted, however little it wrote; behind one with a large image the log may be longer by that.
         snapshots_at_once: snapshots of groups that are being written at a time.
         transfers_at_once: leaderships that are being moved to their preferred servers at a time.
         transfer_pause_ticks: time between two beginnings of such a move, and after which one that failed is tried

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from attrs import frozen
+from attrs import evolve, frozen
 
 from zraft.ids import COORDINATION_GROUP
 from zraft.offline.errors import OfflineError
@@ -13,6 +13,7 @@ from zraft.offline.reading import machine_of
 from zraft.raft.membership import Membership
 from zraft.raft.messages import Entry, EntryKind
 from zraft.storage.directory import DataDirectory
+from zraft.storage.errors import CutSegment
 from zraft.storage.filesystem import FileSystem
 from zraft.storage.recovery import GroupRecovered
 from zraft.storage.snapshot_format import SnapshotInfo
@@ -33,6 +34,7 @@ class Replayed:
         snapshot_index: of the entry after which the snapshot was taken, 0 if the whole log was applied.
         entries: how many entries were applied after it.
         membership: the configuration of the old cluster, as far as this server knew; None if it never had one.
+        cut: the log was cut short, and this is what is left; None: it was not, as far as anybody knows.
     """
 
     machine: Machine
@@ -40,6 +42,7 @@ class Replayed:
     snapshot_index: int
     entries: int
     membership: Membership | None
+    cut: CutSegment | None = None
 
 
 def replay(
@@ -47,21 +50,20 @@ def replay(
     directory: DataDirectory,
     on_progress: Callable[[int, int], None] = lambda index, last: None,
 ) -> Replayed:
-    """Everything the directory knows, committed or not. Recovers the log as a start does, and changes nothing else.
+    """Everything the directory knows, committed or not. Changes nothing of it.
 
     `on_progress` gets (index applied, last index).
 
     Raises:
         OfflineError: there is nothing.
-        CorruptionError: the log or all snapshots are damaged.
+        CorruptionError: the log or all snapshots are damaged, otherwise than by a cut of the log's last file.
         FeatureLevelError: a newer release wrote it.
         ProtocolError: so it did, or an entry cannot be read.
     """
     store = SnapshotStore.open(fs, directory, COORDINATION_GROUP)
     newest = store.newest
-    wal, recovered = Wal.open(
-        fs, directory, snapshots={COORDINATION_GROUP: newest.meta} if newest is not None else {}
-    )
+    snapshots = {COORDINATION_GROUP: newest.meta} if newest is not None else {}
+    wal, recovered = Wal.open(fs, directory, snapshots=snapshots, read_only=True)
     try:
         group = recovered.groups.get(COORDINATION_GROUP)
         if group is None or group.last_index == 0:
@@ -69,7 +71,7 @@ def replay(
                 f"{directory.path}: its log is empty: this server has never been part of a cluster; use the directory of "
                 "another one, or `zraft snapshot restore`"
             )
-        return _apply(store, newest, wal, group, on_progress)
+        return evolve(_apply(store, newest, wal, group, on_progress), cut=recovered.report.cut)
     finally:
         wal.close()
         store.close()

@@ -17,6 +17,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Final
 
 from zraft.errors import Code, ProtocolError
+from zraft.groups.retention import Retention
 from zraft.ids import COORDINATION_GROUP, Instance, ServerId
 from zraft.raft.core import Raft
 from zraft.raft.membership import Membership
@@ -157,7 +158,16 @@ class Driver:
             entropy=entropy,
             four_letter_word=four_letter_word,
         )
-        self.snapshots = Snapshots(settings.snapshots, identity, self.machine, entropy, stored.snapshot)
+        retention = Retention(settings.groups)
+        self.snapshots = Snapshots(
+            settings.snapshots,
+            identity,
+            self.machine,
+            entropy,
+            stored.snapshot,
+            retention,
+            stored.held_after,
+        )
         self.clients.view = self._view = ClusterView(self)
         self.applier = Applier(
             server=identity.server,
@@ -207,6 +217,7 @@ class Driver:
                 outbox=self._outbox,
                 send_bytes_per_s=settings.snapshots.send_bytes_per_s,
                 log_end=stored.log.last_index,
+                retention=retention,
             )
         self._founding = stored.log.last_index == 0
         self._stopping = False
@@ -452,6 +463,8 @@ class Driver:
             cluster=self.cluster or b"",
             disk_free=self._disk_free,
         )
+        if share is not None and share.coordination_due:
+            self.snapshots.keeper.shorten_log()
         if self.clients.topics is None and self.machine.feature_level >= LEVEL_OF_TOPICS:
             self.clients.topics = self.topics
         while groups.host.mistakes:

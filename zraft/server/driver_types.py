@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from attrs import define, field, frozen
 
@@ -57,7 +57,8 @@ class DriverSettings:
 class Stored:
     """What the disk holds of the coordination group, in the form that a start needs.
 
-    `machine` is the state as restored from `snapshot`, the newest one; both are None before the first.
+    `machine` is the state as restored from `snapshot`, the newest one; both are None before the first. `held_after` is
+    `Wal.held_after` of this group.
     """
 
     hard_state: HardState
@@ -65,6 +66,7 @@ class Stored:
     log: Log
     snapshot: SnapshotInfo | None = None
     machine: Machine | None = None
+    held_after: Callable[[int], int] = lambda index: 0
 
 
 @define

@@ -71,12 +71,22 @@ class GroupSender:
         self.sent_bytes_total = 0
 
     def offers(
-        self, needing: Iterable[tuple[GroupId, ServerId]], terms: Callable[[GroupId], int], now_ms: int
+        self,
+        needing: Iterable[tuple[GroupId, ServerId]],
+        terms: Callable[[GroupId], int],
+        matches: Callable[[GroupId, ServerId], int],
+        now_ms: int,
     ) -> list[tuple[ServerId, PeerMessage]]:
-        """What to offer to whom now; a follower that is pulling is left in peace."""
+        """What to offer to whom now; a follower that is pulling is left in peace.
+
+        `matches`: up to which entry a follower's log is known to be the leader's.
+        """
         offers: list[tuple[ServerId, PeerMessage]] = []
         for group, server in needing:
             receiver = self._receivers.get((group, server))
+            # What it has taken over already, before it fell behind again, helps it no more.
+            if receiver is not None and receiver.info.meta.index <= matches(group, server):
+                receiver = None
             if receiver is None or now_ms - receiver.heard_at > GIVE_UP_MS:
                 info = self._newest(group)
                 if info is None:

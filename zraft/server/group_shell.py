@@ -200,6 +200,7 @@ class GroupShell:
             "groups_asleep": of_host.asleep,
             "groups_misplaced": of_host.misplaced,
             "groups_log_needed_bytes": of_host.log_needed_bytes,
+            "groups_log_oldest_group": of_host.log_oldest_group,
             "groups_touched_total": of_host.touched_total,
             "groups_mistakes_total": of_host.mistakes_total,
             "groups_moves_total": of_host.moves_total,

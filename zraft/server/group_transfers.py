@@ -132,7 +132,7 @@ class GroupTransfers:
     def turn(self, needing: Sequence[tuple[GroupId, ServerId]], now_ms: int) -> TransfersShare:
         """This turn's share; `needing` are followers whose leaders' logs no longer reach theirs."""
         if needing:
-            self._outgoing += self.sender.offers(needing, self._term, now_ms)
+            self._outgoing += self.sender.offers(needing, self._term, self._match, now_ms)
             self.sender.forget_silent(now_ms)
         if self.receiver.active:
             self.receiver.turn(now_ms)
@@ -160,3 +160,7 @@ class GroupTransfers:
     def _term(self, group: GroupId) -> int:
         replica = self._host.groups.get(group)
         return 0 if replica is None else replica.raft.term
+
+    def _match(self, group: GroupId, server: ServerId) -> int:
+        replica = self._host.groups.get(group)
+        return 0 if replica is None else replica.raft.matches.get(server, 0)

@@ -17,6 +17,7 @@ from zraft.errors import StorageError
 from zraft.groups.description import GroupDescription
 from zraft.groups.effects import GroupMessage
 from zraft.groups.host import GroupHost
+from zraft.groups.retention import Retention
 from zraft.groups.settings import GroupSettings
 from zraft.ids import GroupId, ServerId
 from zraft.raft.core import Raft
@@ -69,6 +70,7 @@ class GroupsShare:
         tasks: for the disk of snapshots, in order.
         deliveries: for the disk of deliveries, in order; those it refuses come back by `HostedGroups.refused`.
         compactions: (group, index): the log no longer needs these entries.
+        coordination_due: the coordination group is to be snapshotted for the sake of the log of all groups.
         due_in: ms until the next turn is due; None if nothing is.
     """
 
@@ -76,6 +78,7 @@ class GroupsShare:
     tasks: Sequence[GroupTask]
     deliveries: Sequence[delivery_tasks.Task]
     compactions: Sequence[tuple[GroupId, int]]
+    coordination_due: bool
     due_in: int | None
 
 
@@ -103,6 +106,7 @@ class HostedGroups:
         machine: the coordination group's state.
         submit: put a command into the coordination group's log.
         send_bytes_per_s: what is sent of snapshots and deliveries, to all followers together.
+        retention: what each group of this server holds back of the log.
 
     Attributes:
         host: decides for each group.
@@ -123,6 +127,7 @@ class HostedGroups:
         outbox: Outbox,
         send_bytes_per_s: int,
         log_end: int,
+        retention: Retention,
     ) -> None:
         """`log_end`: where the coordination group's log ended when this process started."""
         self.host = GroupHost(
@@ -131,6 +136,7 @@ class HostedGroups:
             boot=identity.boot,
             settings=settings,
             rng=rng,
+            retention=retention,
         )
         self.partitions = hosting.partitions
         self.topics = hosting.topics
@@ -318,7 +324,8 @@ class HostedGroups:
         tasks, self._tasks = [*self._tasks, *writes, *transfers.tasks], []
         compactions = self._take_compactions()
         self._stirred = self._has_work
-        return GroupsShare(effects.records, tasks, deliveries, compactions, self._due_in(effects.wake_in))
+        due_in = self._due_in(effects.wake_in)
+        return GroupsShare(effects.records, tasks, deliveries, compactions, effects.coordination_due, due_in)
 
     def _say(self, messages: Iterable[tuple[ServerId, PeerMessage]]) -> None:
         for to, message in messages:

@@ -55,6 +55,7 @@ class HostedPartition:
         self._frontier = NOWHERE
         self._appended_index = 0
         self._durable_index = 0
+        self._cut_index = 0
         self.counted_bytes = 0
         self.stop_noticed = False
 
@@ -93,10 +94,10 @@ class HostedPartition:
         self._durable_index = max(self._durable_index, index)
 
     def cut_index(self, applied_index: int) -> int:
-        """Up to where the group's log is not needed for its deliveries any more."""
-        if self._durable_index >= self._appended_index:
-            return max(applied_index, self._durable_index)
-        return self._durable_index
+        """Up to where the group's log is not needed for its deliveries any more; never less than it was."""
+        cut = applied_index if self._durable_index >= self._appended_index else 0
+        self._cut_index = max(self._cut_index, self._durable_index, cut)
+        return self._cut_index
 
     # -- what is read
 

@@ -256,6 +256,12 @@ class Node:
                 offset=torn.offset,
                 bytes=torn.size,
             )
+        if recovered.report.unrecorded is not None:
+            log.info(
+                "how long the log's last file was made is not recorded (by the release that wrote it, or because this file "
+                "system cannot reserve space): that it was cut could not be told from an interrupted write",
+                file=recovered.report.unrecorded,
+            )
         log.info(
             "server starting",
             server=config.id,

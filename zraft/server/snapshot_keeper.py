@@ -1,9 +1,10 @@
 """When this server writes a snapshot of its state, how it does so without stalling, and how much log it keeps.
 
-A snapshot is due when the log since the last one outgrew it (in bytes or in commands to replay); a busy server
-waits for a quieter moment, but not for ever. The image is taken in slices, one per turn at most, and everything
-that touches the disk happens elsewhere (`snapshot_tasks`). Afterwards the log is kept back to the slowest
-follower that is being heard, within a bound, so that an ordinary restart or delay needs no snapshot (D-4).
+A snapshot is due when this group's own entries since the last one outgrew it (in bytes or in commands to replay); a busy
+server waits for a quieter moment, but not for ever. It is also due when the group holds back too much of the log of all
+groups: `zraft.groups.retention` says so. The image is taken in slices, one per turn at most, and everything that touches
+the disk happens elsewhere (`snapshot_tasks`). Afterwards the log is kept back to the slowest follower that is being heard,
+within a bound, so that an ordinary restart or delay needs no snapshot (D-4). That bound counts what all groups wrote.
 
 Pure.
 """
@@ -12,11 +13,13 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Callable, Iterable
+from operator import itemgetter
 from typing import Final
 
 from attrs import frozen
 
 from zraft.errors import StorageError
+from zraft.groups.retention import Retention
 from zraft.ids import COORDINATION_GROUP
 from zraft.raft.snapshot import SnapshotMeta
 from zraft.server.identity import Identity
@@ -37,7 +40,7 @@ BLOCKS_QUEUED_MAX: Final = 8
 """Pieces that wait for the disk; beyond it the image waits as well."""
 
 MARK_BYTES: Final = 256 * 1024
-"""How finely the bytes of the log are known by index."""
+"""How finely it is known where in the log of all groups this group's entries stand."""
 
 COMPRESSION_ASSUMED: Final = 3
 """How much larger an image is than the file that another run wrote of it."""
@@ -58,8 +61,8 @@ class SnapshotSettings:
         log_ratio: ... or by this many times (a hundredth each) the size of the state's image, whichever is more.
         commands_min: the same in commands, which is what a restart has to replay.
         keep: snapshots kept.
-        retain_bytes: the log before the newest snapshot that is always kept.
-        retain_bytes_max: what is kept at most for followers that are behind.
+        retain_bytes: the log of all groups before the newest snapshot that is kept.
+        retain_bytes_max: what is kept of it at most for followers that are behind.
     """
 
     log_bytes_min: int = 32 * 1024 * 1024
@@ -75,6 +78,10 @@ class SnapshotSettings:
 class SnapshotKeeper:
     """Snapshots of one group on one server.
 
+    Args:
+        retention: what each group holds back of the log; it has a row for this one from now on.
+        held_after: bytes of the log that the group's entries after an index hold back, as a start found it.
+
     Attributes:
         newest: the newest durable snapshot, None before the first.
     """
@@ -86,8 +93,11 @@ class SnapshotKeeper:
         machine: Machine,
         entropy: Callable[[int], bytes],
         newest: SnapshotInfo | None,
+        retention: Retention,
+        held_after: Callable[[int], int] = lambda index: 0,
     ) -> None:
         self._settings = settings
+        self._retention = retention
         self._identity = identity
         self._machine = machine
         self._entropy = entropy
@@ -98,8 +108,10 @@ class SnapshotKeeper:
         self.log_bytes = 0
         """Of the entries applied since the newest snapshot, or since the one being written."""
         self.commands = 0
-        self._bytes = 0  # of all entries applied in this run
-        self._marks: list[tuple[int, int]] = []  # (index, bytes applied up to it)
+        # (position, index): when all groups together had written so much, this one was applied up to there.
+        self._marks: list[tuple[int, int]] = []
+        self._begun_at = self._begun_others = 0
+        self._newest_at = 0  # the position at which the newest snapshot was begun
         self._writer: ImageWriter | None = None
         self._written_bytes = 0
         self._header: SnapshotHeader | None = None
@@ -110,10 +122,16 @@ class SnapshotKeeper:
         self._finishing = False
         # Servers apply the same log; if all wrote at the same moment, all would be slow at once.
         self._stagger_percent = 100 + 12 * (identity.server % 5)
+        index = 0
         if newest is not None:
             self._size_up(COMPRESSION_ASSUMED * newest.size, newest.items)
+            index = newest.header.meta.index
+            self._newest_at = retention.written - held_after(index)
+            self._marks.append((self._newest_at, index))
         else:
             self._size_up(0, 0)
+        retention.holds(COORDINATION_GROUP, retention.written - held_after(0))
+        retention.covered(retention.others - held_after(index))
 
     # -- what is applied
 
@@ -121,10 +139,14 @@ class SnapshotKeeper:
         """Entry `index` of `size` bytes was applied."""
         self.log_bytes += size
         self.commands += commands
-        self._bytes += size
-        marks = self._marks
-        if not marks or self._bytes - marks[-1][1] >= MARK_BYTES:
-            marks.append((index, self._bytes))
+        retention, marks = self._retention, self._marks
+        before = retention.written
+        retention.written += size
+        retention.coordination += size
+        if not marks or retention.written - marks[-1][0] >= MARK_BYTES:
+            # What others wrote since the entry before this one stands before this one, too.
+            marks.append((before, index - 1))
+            marks.append((retention.written, index))
 
     def restored(self, info: SnapshotInfo) -> None:
         """The state was replaced by that of a snapshot from elsewhere."""
@@ -134,7 +156,10 @@ class SnapshotKeeper:
         self._fallback_index = info.header.meta.index
         self._size_up(COMPRESSION_ASSUMED * info.size, info.items)
         self.log_bytes = self.commands = 0
-        self._marks.clear()
+        self._newest_at = self._retention.written
+        self._retention.covered(self._retention.others)
+        self._marks = [(self._newest_at, info.header.meta.index)]
+        self.kept_from(info.header.meta.index, last_index=info.header.meta.index)
 
     # -- writing
 
@@ -147,11 +172,19 @@ class SnapshotKeeper:
         """Write one as soon as possible, whatever the log's size: an operator wants it."""
         self._wanted = True
 
+    def shorten_log(self) -> None:
+        """Other groups wrote much since the newest snapshot: write one soon, unless it would say nothing new."""
+        if self.newest is not None and self.newest.header.meta.index == self._machine.index:
+            self._retention.covered(self._retention.others)
+        else:
+            self._wanted = True
+
     def _size_up(self, image_bytes: int, items: int) -> None:
         """How large the state is decides how much log may gather beside it, in hundredths of bytes and of commands."""
         settings = self._settings
         bytes_due = max(settings.log_bytes_min, image_bytes * settings.log_ratio_percent // 100)
         self._bytes_due_percent = bytes_due * self._stagger_percent
+        self._retention.allow(image_bytes * self._stagger_percent // 100)
         self._commands_due_percent = max(settings.commands_min, items // 2) * self._stagger_percent
 
     def is_due(self, now_ms: int, *, idle: bool) -> bool:
@@ -188,6 +221,9 @@ class SnapshotKeeper:
                 wall_ms,
             )
             self.log_bytes = self.commands = 0
+            self._begun_at, self._begun_others = self._retention.written, self._retention.others
+            self._marks.append((self._begun_at, self._header.meta.index))
+            self._retention.begun(COORDINATION_GROUP)
             tasks.append(Begin(self._header))
             self._queued += 1
         if now_ms < self._next_at or self._queued > BLOCKS_QUEUED_MAX or self._finishing:
@@ -225,6 +261,8 @@ class SnapshotKeeper:
             if self.newest is None or self.newest.header.meta.index < result.header.meta.index:
                 self._fallback_index = self.newest.header.meta.index if self.newest is not None else 0
                 self.newest = result
+                self._newest_at = self._begun_at
+            self._retention.covered(self._begun_others)
             return [Purge(self._settings.keep)]
         return []
 
@@ -235,6 +273,9 @@ class SnapshotKeeper:
         self._end()
 
     def _end(self) -> None:
+        if self._header is not None:
+            # What it covers is let go of later, and `kept_from` then says how far.
+            self._retention.ended(COORDINATION_GROUP, durable=False, needs_more=True)
         self._writer = None
         self._header = None
         self._finishing = False
@@ -246,35 +287,41 @@ class SnapshotKeeper:
 
     # -- how much log is kept
 
-    def may_compact_to(self, needed: Iterable[int]) -> int:
+    def may_compact_to(self, needed: Iterable[int], pulled: int | None = None) -> int:
         """The last index that the log need no longer hold; 0 if it is to be kept whole.
 
-        `needed`: for each follower being heard, the last index that it has. Within the bound the log also reaches back
-        to the snapshot before the newest: should that turn out to be damaged, a start does with the other.
+        Within the bound the log also reaches back to the snapshot before the newest: should that turn out to be damaged, a
+        start does with the other. When the log of all groups is too long, it is kept for those alone who pull.
+
+        Args:
+            needed: for each follower being heard, the last index that it has.
+            pulled: the oldest snapshot that a follower is pulling; without the log after it, it would have to begin anew.
         """
         newest = self.newest
         if newest is None:
             return 0
-        index = newest.header.meta.index
-        kept = min(
-            self._index_before(index, self._settings.retain_bytes),
-            self._fallback_index,
-            *needed,
-        )
-        return max(kept, self._index_before(index, self._settings.retain_bytes_max))
+        settings = self._settings
+        kept = newest.header.meta.index
+        if not self._retention.is_long(COORDINATION_GROUP):
+            kept = min(self._index_at(self._newest_at - settings.retain_bytes), self._fallback_index, *needed)
+        if pulled is not None:
+            kept = min(kept, pulled)
+        return max(kept, self._index_at(self._newest_at - settings.retain_bytes_max))
 
-    def _index_before(self, index: int, size: int) -> int:
-        """The index that lies about `size` bytes of log before `index`; 0 if this run has not applied as much."""
-        marks = self._marks
-        place = bisect_right(marks, (index, 1 << 62)) - 1
-        if place < 0:
-            return 0
-        limit = marks[place][1] - size
-        while place >= 0 and marks[place][1] > limit:
-            place -= 1
-        if place < 0:
-            return 0
-        found = marks[place][0]
-        # What lies further back is never asked for again.
-        del marks[: max(0, place - self._settings.retain_bytes_max // MARK_BYTES)]
-        return found
+    def kept_from(self, index: int, *, last_index: int) -> None:
+        """The log no longer holds what comes up to `index`: from where that was on, this group holds it back.
+
+        `last_index`: of the group's log; if that ends there, the group holds back nothing, however much others write.
+        """
+        if last_index <= index:
+            self._marks = [(self._retention.written, index)]
+        place = bisect_right(self._marks, index, key=itemgetter(1)) - 1
+        if place >= 0:
+            self._retention.holds(COORDINATION_GROUP, self._marks[place][0])
+            # What lies further back is never asked for again.
+            del self._marks[:place]
+
+    def _index_at(self, position: int) -> int:
+        """How far this group was applied when all groups together had written so much; 0 if this run does not know."""
+        place = bisect_right(self._marks, position, key=itemgetter(0)) - 1
+        return self._marks[place][1] if place >= 0 else 0

@@ -13,6 +13,7 @@ from collections.abc import Callable, Sequence
 from typing import Final
 
 from zraft.errors import StorageError
+from zraft.groups.retention import Retention
 from zraft.ids import ServerId
 from zraft.raft.core import Raft
 from zraft.raft.role import Role
@@ -58,9 +59,11 @@ class Snapshots:
         machine: Machine,
         entropy: Callable[[int], bytes],
         newest: SnapshotInfo | None,
+        retention: Retention,
+        held_after: Callable[[int], int],
     ) -> None:
         self._settings = settings
-        self.keeper = SnapshotKeeper(settings, identity, machine, entropy, newest)
+        self.keeper = SnapshotKeeper(settings, identity, machine, entropy, newest, retention, held_after)
         self.receiver = SnapshotReceiver()
         self.sender: SnapshotSender | None = None
         self._sender_term = 0
@@ -142,15 +145,14 @@ class Snapshots:
             # What the log was before a state from elsewhere took its place still fills the disk.
             self._compact_to, self._restored_index = self._restored_index, 0
             return
-        needed: list[int] = []
-        if raft.role is Role.LEADER:
-            needed += raft.matches_of_heard_followers
-            if self.sender is not None and self.sender.oldest_index is not None:
-                needed.append(self.sender.oldest_index)
-        index = min(self.keeper.may_compact_to(needed), raft.applicable_index)
+        leads = raft.role is Role.LEADER
+        needed = raft.matches_of_heard_followers if leads else []
+        pulled = self.sender.oldest_index if leads and self.sender is not None else None
+        index = min(self.keeper.may_compact_to(needed, pulled), raft.applicable_index)
         if index >= raft.log.first_index and not self._compact_to:
             raft.compact(index)
             self._compact_to = index
+        self.keeper.kept_from(raft.log.first_index - 1, last_index=raft.log.last_index)
 
     def on_message(self, server: ServerId, message: PeerMessage, raft: Raft, now_ms: int) -> None:
         """An offer, a request or a piece of a snapshot, from a member."""

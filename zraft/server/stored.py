@@ -44,7 +44,14 @@ def stored_group(
         term_runs=[run for run in group.term_runs if run[0] < tail_index],
         memberships=[entry for entry in group.memberships if entry.index < tail_index],
     )
-    return Stored(group.hard_state, group.roster, log, snapshot, machine)
+    return Stored(
+        group.hard_state,
+        group.roster,
+        log,
+        snapshot,
+        machine,
+        lambda index: wal.held_after(COORDINATION_GROUP, index),
+    )
 
 
 def restore_machine(

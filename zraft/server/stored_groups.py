@@ -70,7 +70,12 @@ class RecoveredGroups:
         snapshot: tuple[SnapshotMeta, bytes] | None = None
         if found is not None:
             snapshot = (found[0].meta, found[1])
-        return stored_group(self._groups.pop(group, None), self._archive(group), snapshot)
+        return stored_group(
+            self._groups.pop(group, None),
+            self._archive(group),
+            snapshot,
+            lambda index: self._wal.held_after(group, index),
+        )
 
     def drop(self, group: GroupId) -> None:
         self._groups.pop(group, None)

@@ -52,3 +52,13 @@ def oldest_needed(
         ):
             return span.number
     return segments[0].number
+
+
+def bytes_from(segments: Sequence[SegmentSpan], group: GroupId, index: int) -> int:
+    """Length of the log from the segment on in which the group's entry after `index` stands, if there is one."""
+    begin = segments[0]
+    for span in reversed(segments[1:]):
+        if span.bases is not None and span.bases.get(group, NO_BASE).index <= index:
+            begin = span
+            break
+    return segments[-1].log_bytes + segments[-1].end - begin.log_bytes

@@ -41,27 +41,36 @@ _START_ANEW: Final = (
 
 @frozen
 class Meta:
-    """Contents of the meta file. `newest_segment` is the highest number a WAL segment was ever given, 0 before the first."""
+    """Contents of the meta file.
+
+    `newest_segment` is the highest number a WAL segment was ever given, 0 before the first; `newest_bytes` how long its file
+    is at least, None if that is not known. A release that does not know this key leaves it out when it opens the directory,
+    so nothing contradicts what it makes of the file.
+    """
 
     server: ServerId
     instance: Instance
     boot: int
     cluster: bytes | None
     newest_segment: int
+    newest_bytes: int | None = None
 
 
 def encode_meta(meta: Meta) -> bytes:
     """The meta file's bytes."""
     packer = msgpack.Packer(autoreset=False)
-    packer.pack_map_header(7)
-    for key, value in (
+    known: tuple[tuple[str, Any], ...] = (
         ("format", META_FORMAT),
         ("server", meta.server),
         ("instance", meta.instance),
         ("boot", meta.boot),
         ("cluster", meta.cluster),
         ("newest_segment", meta.newest_segment),
-    ):
+    )
+    if meta.newest_bytes is not None:
+        known += (("newest_bytes", meta.newest_bytes),)
+    packer.pack_map_header(len(known) + 1)
+    for key, value in known:
         packer.pack(key)
         packer.pack(value)
     data = bytes(packer.bytes()) + _CRC_KEY
@@ -98,7 +107,9 @@ def decode_meta(data: bytes, path: str) -> Meta:
             "cluster": None | bytes() as cluster,
             "newest_segment": int(newest_segment),
         } if SERVER_ID_MIN <= server <= SERVER_ID_MAX and len(instance) == INSTANCE_BYTES and boot >= 1:
-            return Meta(ServerId(server), Instance(instance), boot, cluster, newest_segment)
+            newest_bytes = fields.get("newest_bytes")
+            if newest_bytes is None or isinstance(newest_bytes, int):
+                return Meta(ServerId(server), Instance(instance), boot, cluster, newest_segment, newest_bytes)
     raise CorruptionError(
         path, 0, f"keys {sorted(map(str, fields))} or their values are wrong", advice=_START_ANEW
     )
@@ -193,6 +204,11 @@ class DataDirectory:
         """Highest number that a segment of the WAL was ever given, 0 before the first."""
         return self._meta.newest_segment
 
+    @property
+    def newest_bytes(self) -> int | None:
+        """How long that segment's file is at least; None if that is not known."""
+        return self._meta.newest_bytes
+
     def set_cluster(self, cluster: bytes) -> None:
         """Join a cluster for good; durable on return. Blocks for two fsyncs the first time, then does nothing.
 
@@ -209,11 +225,22 @@ class DataDirectory:
                 )
             self._replace(evolve(self._meta, cluster=cluster))
 
-    def note_segment(self, number: int) -> None:
-        """Remember that segment `number` exists, so that its loss is noticed; durable on return."""
+    def note_segment(self, number: int, length: int | None) -> None:
+        """Remember that segment `number` exists, so that its loss is noticed; durable on return.
+
+        `length`: see `note_length`; None if the file will be longer than is known now.
+        """
         with self._mutex:
             assert number == self._meta.newest_segment + 1, f"{number=} after {self._meta.newest_segment=}"
-            self._replace(evolve(self._meta, newest_segment=number))
+            self._replace(evolve(self._meta, newest_segment=number, newest_bytes=length))
+
+    def note_length(self, length: int) -> None:
+        """Remember that the newest segment's file has at least `length` bytes, so that a cut is noticed; durable on return.
+
+        Of a file that grows its length is noted afterwards, when it is durable; of one that is to shrink, before.
+        """
+        with self._mutex:
+            self._replace(evolve(self._meta, newest_bytes=length))
 
     def condemn(self, reason: str, wall_ms: int) -> None:
         """This instance never runs again: the next `open` puts its files aside and makes a new one (D-26).

@@ -11,6 +11,7 @@ from zraft.storage.errors import DiskFullError, FsyncError, WriteError
 from zraft.storage.filesystem import FileSystem
 
 _NO_SPACE = (errno.ENOSPC, errno.EDQUOT)
+_CANNOT_RESERVE = (errno.EOPNOTSUPP, errno.ENOSYS)
 
 
 @contextmanager
@@ -60,6 +61,21 @@ def writing(path: str) -> Iterator[None]:
         raise WriteError(
             f"{path}: cannot be written ({_reason(error)}); {_advice(error, 'write')}"
         ) from error
+
+
+def reserve(fs: FileSystem, file: int, size: int) -> bool:
+    """Grow the file to at least `size` bytes, and reserve space for them; False: the file system cannot.
+
+    Raises:
+        OSError: no space, or the disk failed.
+    """
+    try:
+        fs.fallocate(file, size)
+    except OSError as error:
+        if error.errno not in _CANNOT_RESERVE:
+            raise
+        return False
+    return fs.size(file) >= size
 
 
 def sync_file(fs: FileSystem, file: int, path: str) -> None:

@@ -7,6 +7,8 @@ One rule for callers: `DiskFullError` may be waited out, and `CompactedError`, `
 
 from __future__ import annotations
 
+from attrs import frozen
+
 from zraft.errors import StorageError
 
 
@@ -30,6 +32,57 @@ class NoSnapshotError(CorruptionError):
 
 class UnknownFormatError(CorruptionError):
     """A file says of itself that it is of a format that this release does not know, unless it is damaged just there."""
+
+
+@frozen
+class CutSegment:
+    """The file of the log's last segment is shorter than it was made and recorded: what stood beyond is gone.
+
+    Attributes:
+        file: its path.
+        size: bytes that are left.
+        made: bytes that it was recorded to have at least.
+        end: offset after the last whole frame of this segment; 0 if not even what it begins with is left.
+        frame: number of the log's last whole frame; 0 if there is none.
+        broken: what is wrong with what follows that frame; "" if nothing does, or zeros.
+    """
+
+    file: str
+    size: int
+    made: int
+    end: int
+    frame: int
+    broken: str
+
+    @property
+    def known(self) -> str:
+        """What is known of what is lost, in words."""
+        if not self.end:
+            return "not even what the segment begins with is left, so all that was written to it is lost"
+        if self.broken:
+            return f"at least one write is lost: {self.broken}"
+        if self.end == self.size:
+            return "it was cut right behind a write: whether more followed is not known"
+        return "no write is known to be lost: free space followed the last one when the file was cut"
+
+
+class CutShortError(CorruptionError):
+    """A file was cut: acknowledged writes may have stood in what is gone, so it is no interrupted write (D-10)."""
+
+    def __init__(self, cut: CutSegment) -> None:
+        self.cut = cut
+        data = cut.file.rpartition("/wal/")[0]
+        super().__init__(
+            cut.file,
+            cut.size,
+            f"the file was cut: {cut.size} bytes are left of {cut.made}, the last whole frame is number {cut.frame} and "
+            f"ends at offset {cut.end}; {cut.known}",
+            advice=(
+                "put the whole file back if you have it; a member of a cluster: move the data directory aside and let the "
+                "server join again with an empty one, so that it is a new instance; a server that is alone: "
+                f"`zraft log accept-loss {data}` goes on with what is left"
+            ),
+        )
 
 
 class CompactedError(StorageError):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Generator, Iterator
 from typing import Final
 
@@ -10,18 +9,17 @@ from attrs import frozen
 
 from zraft.errors import StorageError
 from zraft.ids import GroupId
-from zraft.storage.directory import Meta, read_meta
-from zraft.storage.durable import reading
+from zraft.storage.directory import read_meta
+from zraft.storage.durable import reading, size_if_there
 from zraft.storage.errors import CorruptionError
 from zraft.storage.filesystem import FileSystem
 from zraft.storage.frames import HEADER_BYTES, Frame, FrameReader, SegmentHeader, decode_header, inspect_rest
 from zraft.storage.records import BaseRecord, Record, RecordFormatError, RecordReader, decode_record
 from zraft.storage.recovery import Replay, replay
-from zraft.storage.segments import SegmentSpan, segment_path
+from zraft.storage.segments import SegmentSpan, in_use, numbers_of, segment_path
 from zraft.storage.settings import WalSettings
 from zraft.storage.snapshot_format import SnapshotFile, SnapshotInfo
 
-_SEGMENT_NAME: Final = re.compile(r"(\d{10})\.seg")
 _ATTEMPTS: Final = 3
 """A running server removes segments and writes frames while we read; what looks wrong is looked at again."""
 _READER_SETTINGS: Final = WalSettings(tail_bytes_max=0, index_points_max=1)
@@ -61,7 +59,7 @@ def segment_numbers(fs: FileSystem, data: str) -> list[int]:
         )
     with reading(f"{data}/wal"):
         found = fs.listdir(f"{data}/wal")
-    return sorted(int(match[1]) for match in map(_SEGMENT_NAME.fullmatch, found) if match)
+    return numbers_of(found)
 
 
 def read_records(fs: FileSystem, data: str) -> Iterator[Placed]:
@@ -142,11 +140,15 @@ def _decode(records: RecordReader, frame: Frame, path: str) -> Iterator[Record |
 
 def verify_log(
     fs: FileSystem, data: str, *, on_segment: Callable[[SegmentSpan], None] = lambda span: None
-) -> tuple[Meta, Replay]:
+) -> tuple[Replay, list[int]]:
     """Read the whole log as a start would: every checksum, every rule. Changes nothing; memory is bounded.
 
     Args:
         on_segment: called for each segment when it was read.
+
+    Returns:
+        What the log holds, which may be cut short, and the segments that lie before a gap: left of a compaction that was
+        interrupted, if snapshots cover them.
 
     Raises:
         CorruptionError: what a start would stop at.
@@ -157,23 +159,43 @@ def verify_log(
         attempt += 1
         try:
             meta = read_meta(fs, data)
-            numbers = segment_numbers(fs, data)
-            # What lies before a gap is left from a compaction that was interrupted.
-            gap = max(
-                (at for at, number in enumerate(numbers) if at and numbers[at - 1] != number - 1), default=0
-            )
-            return meta, replay(
+            numbers, leftovers = in_use(segment_numbers(fs, data), meta.newest_segment, f"{data}/wal")
+            replayed = replay(
                 fs,
                 f"{data}/wal",
-                numbers[gap:],
+                numbers,
                 server=meta.server,
                 instance=meta.instance,
                 settings=_READER_SETTINGS,
+                newest=meta.newest_segment,
+                newest_bytes=meta.newest_bytes,
                 on_segment=on_segment,
             )
         except StorageError:
             if attempt == _ATTEMPTS:
                 raise
+        else:
+            # A server that closes a segment tells `meta` before: what was read of that may be older than the file.
+            if replayed.cut is None or attempt == _ATTEMPTS:
+                return replayed, leftovers
+
+
+def find_cut(fs: FileSystem, data: str) -> tuple[str, int, int] | None:
+    """The last segment's path, bytes, and bytes that it was made, if it has fewer; without reading it.
+
+    Raises:
+        StorageError: this is no data directory, or it cannot be read.
+    """
+    cut = None
+    for _ in range(_ATTEMPTS):
+        # A running server tells `meta` first when it closes a segment, and may have begun another since.
+        meta = read_meta(fs, data)
+        path = segment_path(f"{data}/wal", meta.newest_segment)
+        size = size_if_there(fs, path) or 0
+        if meta.newest_bytes is None or size >= meta.newest_bytes:
+            return None
+        cut = path, size, meta.newest_bytes
+    return cut
 
 
 def find_snapshots(

@@ -9,14 +9,14 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Sequence
 
-from attrs import frozen
+from attrs import evolve, frozen
 
 from zraft.errors import StorageError
 from zraft.ids import GroupId, Instance, ServerId
 from zraft.raft.messages import NO_INDEX, Entry, EntryKind, HardState
 from zraft.raft.snapshot import SnapshotMeta
 from zraft.storage.durable import reading
-from zraft.storage.errors import CorruptionError
+from zraft.storage.errors import CorruptionError, CutSegment
 from zraft.storage.filesystem import FileSystem
 from zraft.storage.frames import (
     HEADER_BYTES,
@@ -82,7 +82,9 @@ class RecoveryReport:
     """For the log line at start-up. `entries` counts truncated ones too, `frames` those that restate what groups stood at.
 
     `restored` are the groups whose log ended before their snapshot or contradicted it, and therefore begins after it now:
-    the process before ended between installing the snapshot and dropping its log.
+    the process before ended between installing the snapshot and dropping its log. `unrecorded` is the last segment's file
+    if it is not known how long it was made, so that a cut could not be told from an interrupted write. `cut`: it was cut,
+    and the log was opened to be read only.
     """
 
     torn_tail: TornTail | None
@@ -90,6 +92,8 @@ class RecoveryReport:
     frames: int
     entries: int
     restored: tuple[GroupId, ...] = ()
+    unrecorded: str | None = None
+    cut: CutSegment | None = None
 
 
 @frozen
@@ -140,7 +144,17 @@ class GroupReplay:
 class Replay:
     """Result of replaying: groups and segments, and what the last segment needs before it can be relied on."""
 
-    __slots__ = ("entries", "forgotten", "groups", "last_frame", "next_frame", "segments", "torn_tail")
+    __slots__ = (
+        "cut",
+        "entries",
+        "forgotten",
+        "groups",
+        "last_frame",
+        "next_frame",
+        "segments",
+        "torn_tail",
+        "unrecorded",
+    )
 
     def __init__(self) -> None:
         self.groups: dict[GroupId, GroupReplay] = {}
@@ -150,6 +164,8 @@ class Replay:
         self.entries = 0
         self.last_frame: tuple[int, int] | None = None  # offset and end, if it is in the last segment
         self.torn_tail: TornTail | None = None
+        self.unrecorded: str | None = None
+        self.cut: CutSegment | None = None
 
 
 def replay(
@@ -160,9 +176,15 @@ def replay(
     server: ServerId,
     instance: Instance,
     settings: WalSettings,
+    newest: int,
+    newest_bytes: int | None,
     on_segment: Callable[[SegmentSpan], None] | None = None,
 ) -> Replay:
     """Read segments `numbers`, which have no gaps. What preceded the first of them, it has to say itself.
+
+    Args:
+        newest, newest_bytes: the newest segment that `meta` knows, and how long its file is at least. If it is shorter
+            the result says so, and holds what is left: that is no error here.
 
     Raises:
         CorruptionError: something that was durable is damaged or missing.
@@ -179,6 +201,11 @@ def replay(
         try:
             with reading(path):
                 size = fs.size(file)
+                made = newest_bytes if number == numbers[-1] == newest else None
+                if made is not None and size < made:
+                    result.cut = CutSegment(path, size, made, 0, result.next_frame - 1, "")
+                    if size < HEADER_BYTES:
+                        break
                 header = decode_header(fs.pread(file, HEADER_BYTES, 0), path)
             _check_header(header, path, number, server, instance)
             if not result.segments:
@@ -206,18 +233,36 @@ def replay(
                     else:
                         _replay_frame(result, records, frame, span, path, settings)
                 if header.begins_with_base and span.bases is None:
+                    if result.cut is not None:
+                        result.segments.pop()
+                        break
                     # It was durable before the segment had a name, so no crash tore it.
                     raise CorruptionError(
                         path, reader.end, f"{reader.damage or 'zeros'} where the segment's first frame was"
                     )
                 if number == numbers[-1]:
                     _judge_end(fs, file, reader, header, size, path, result)
+                    if result.cut is not None:
+                        result.cut = evolve(
+                            result.cut,
+                            end=reader.end,
+                            frame=reader.number - 1,
+                            broken=reader.damage or "",
+                        )
+                        result.torn_tail = None
+                    elif made is None and number == newest:
+                        result.unrecorded = path
             stopped = f" ({reader.damage})" if reader.damage else ""
             log_bytes += span.end
         finally:
             fs.close(file)
         if on_segment is not None:
             on_segment(span)
+    if numbers and numbers[-1] > newest and result.segments[-1].frames:
+        raise StorageError(
+            f"{segment_path(wal_path, numbers[-1])}: holds frames, but {wal_path.removesuffix('/wal')}/meta knows segments "
+            f"up to {newest} only: it was restored from a copy; {MISSING_ADVICE}"
+        )
     return result
 
 

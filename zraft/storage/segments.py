@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable, Sequence
 from typing import Final
 
 from zraft.errors import StorageError
 from zraft.ids import GroupId
 from zraft.raft.snapshot import SnapshotMeta
 from zraft.storage.directory import DataDirectory
-from zraft.storage.durable import reading, sync_directory, sync_file, writing
+from zraft.storage.durable import reading, reserve, sync_directory, sync_file, writing
 from zraft.storage.errors import CorruptionError, FsyncError
 from zraft.storage.filesystem import FileSystem
 from zraft.storage.frames import HEADER_BYTES, SegmentHeader
@@ -71,22 +72,40 @@ def existing_segments(fs: FileSystem, directory: DataDirectory, path: str) -> tu
         if name.endswith(_TEMPORARY_SUFFIX):
             with writing(f"{path}/{name}"):
                 fs.unlink(f"{path}/{name}")
-    numbers = sorted(int(match[1]) for match in map(_SEGMENT_NAME.fullmatch, names) if match)
-    newest = directory.newest_segment
+    return in_use(numbers_of(names), directory.newest_segment, path)
+
+
+def numbers_of(names: Iterable[str]) -> list[int]:
+    """The segments among the files of a log's directory, in order."""
+    return sorted(int(match[1]) for match in map(_SEGMENT_NAME.fullmatch, names) if match)
+
+
+def in_use(numbers: Sequence[int], newest: int, path: str) -> tuple[list[int], list[int]]:
+    """Of the segments that are there the log's, without gaps, and those that an interrupted compaction left before them.
+
+    `newest`: the highest number that was ever given, as far as `meta` knows.
+
+    Raises:
+        CorruptionError: the newest one is missing.
+        StorageError: `meta` is older than the segments.
+    """
     if newest and (not numbers or numbers[-1] < newest):
         raise CorruptionError(segment_path(path, newest), 0, "the file is missing", advice=MISSING_ADVICE)
     if numbers and numbers[-1] > newest + 1:
         raise StorageError(
-            f"{path}: has segments up to {numbers[-1]}, but {directory.path}/meta knows {newest}: "
+            f"{path}: has segments up to {numbers[-1]}, but {path.removesuffix('/wal')}/meta knows {newest}: "
             f"it was restored from a copy; {MISSING_ADVICE}"
         )
     # What lies before a gap was being compacted; whether it could be is for the snapshots to say.
     gap = max((at for at, number in enumerate(numbers) if at and numbers[at - 1] != number - 1), default=0)
-    return numbers[gap:], numbers[:gap]
+    return list(numbers[gap:]), list(numbers[:gap])
 
 
-def create_segment(fs: FileSystem, path: str, number: int, start: bytes, size: int) -> int:
-    """A new segment of `size` bytes in the directory `path`: open, its name and first bytes durable on return.
+def create_segment(fs: FileSystem, path: str, number: int, start: bytes, size: int) -> tuple[int, bool]:
+    """A new segment of `size` bytes in the directory `path`: open, its name, length and first bytes durable on return.
+
+    Returns:
+        The file, and whether it has that length: not every file system can reserve space.
 
     Raises:
         DiskFullError: no space; nothing is left of it.
@@ -97,7 +116,7 @@ def create_segment(fs: FileSystem, path: str, number: int, start: bytes, size: i
     with writing(final):
         file = fs.create(temporary)
         try:
-            fs.fallocate(file, size)
+            reserved = reserve(fs, file, size)
             fs.pwrite(file, start, 0)
             sync_file(fs, file, temporary)
             fs.rename(temporary, final)
@@ -114,4 +133,4 @@ def create_segment(fs: FileSystem, path: str, number: int, start: bytes, size: i
     except StorageError:
         fs.close(file)
         raise
-    return file
+    return file, reserved

@@ -16,7 +16,7 @@ from attrs import evolve, frozen
 
 from zraft.ids import GroupId
 from zraft.storage.directory import DataDirectory
-from zraft.storage.durable import make_directories, reading, sync_directory, sync_file, writing
+from zraft.storage.durable import make_directories, reading, reserve, sync_directory, sync_file, writing
 from zraft.storage.errors import CorruptionError, DiskFullError, SnapshotGoneError, SnapshotRejectedError
 from zraft.storage.filesystem import FileSystem
 from zraft.storage.snapshot_format import (
@@ -69,7 +69,7 @@ class _Output:
 
     def reserve(self, size: int) -> None:
         with writing(self.path):
-            self._fs.fallocate(self._file, size)
+            reserve(self._fs, self._file, size)
 
     def write(self, data: bytes) -> None:
         with writing(self.path):

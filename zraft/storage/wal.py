@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 
 from attrs import frozen
 
@@ -15,11 +16,17 @@ from zraft.errors import StorageError
 from zraft.ids import GroupId
 from zraft.raft.messages import NO_INDEX, Entry, HardState
 from zraft.raft.snapshot import SnapshotMeta
-from zraft.storage.compaction import is_worth_rolling, oldest_needed
+from zraft.storage.compaction import bytes_from, is_worth_rolling, oldest_needed
 from zraft.storage.directory import DataDirectory
-from zraft.storage.durable import sync_directory, sync_file, writing
+from zraft.storage.durable import reserve, sync_directory, sync_file, writing
 from zraft.storage.entry_reading import Span, entries_between
-from zraft.storage.errors import CompactedError, CorruptionError, DiskFullError, WriteError
+from zraft.storage.errors import (
+    CompactedError,
+    CorruptionError,
+    CutShortError,
+    DiskFullError,
+    WriteError,
+)
 from zraft.storage.filesystem import FileSystem
 from zraft.storage.frames import (
     HEAD_BYTES,
@@ -66,7 +73,7 @@ class WalStatistics:
 class Wal:
     """An open write-ahead log.
 
-    `append`, `compact` and `close` belong to one thread (they block for the disk). `read_entries`, `base` and
+    `append`, `compact` and `close` belong to one thread (they block for the disk). `read_entries`, `base`, `held_after` and
     `statistics` may be called from another at any time; they see what was durable when they were called.
     """
 
@@ -83,7 +90,10 @@ class Wal:
         "_mutex",
         "_next_frame",
         "_path",
+        "_recorded",
+        "_reserved",
         "_roll_due",
+        "_scraps",
         "_segments",
         "_settings",
     )
@@ -104,7 +114,10 @@ class Wal:
         # the disk still brings up of the torn bytes can then never pass for a frame.
         self._roll_due = replayed.torn_tail is not None
         self._file: int | None = None  # of the last segment
-        self._allocated = 0
+        self._allocated = 0  # how long it is
+        self._reserved = True  # whether the file system made it so long
+        self._recorded = directory.newest_bytes is not None  # whether `meta` knows it, as far as it can
+        self._scraps = False  # of a frame that was refused stand behind the last one
         self._failure: StorageError | None = None
         self._compacted: dict[GroupId, int] = {}  # what `compact` was told, by group
         self._doomed: list[int] = []  # segments that are no longer of the log, but may still be files
@@ -118,6 +131,7 @@ class Wal:
         *,
         settings: WalSettings | None = None,
         snapshots: Mapping[GroupId, SnapshotMeta] | None = None,
+        read_only: bool = False,
     ) -> tuple[Wal, Recovered]:
         """Recover the log of this data directory, or begin one. Blocks; memory is bounded by frame and tail sizes.
 
@@ -125,12 +139,15 @@ class Wal:
         or ended by an fsync error.
 
         Args:
+            read_only: no segment is changed, and nothing can be appended or compacted; also what is left of a log that was
+                cut can be read.
             snapshots: the newest durable and good snapshot of each group. A log that ends before it, or has an entry of
                 another term in its place, is dropped and begins after it: such a snapshot was installed, and the
                 process ended before its log said so. Hard state is kept.
 
         Raises:
-            CorruptionError: acknowledged bytes are damaged or missing; names file, offset and what to do.
+            CorruptionError: acknowledged bytes are damaged or missing; names file, offset and what to do. A `CutShortError`
+                if they may be, because the last segment is shorter than it was made.
             DiskFullError: no space to begin a segment.
             StorageError: the files are another server's, or the disk failed.
         """
@@ -138,20 +155,30 @@ class Wal:
         path = f"{directory.path}/wal"
         numbers, leftovers = existing_segments(fs, directory, path)
         replayed = replay(
-            fs, path, numbers, server=directory.server, instance=directory.instance, settings=settings
+            fs,
+            path,
+            numbers,
+            server=directory.server,
+            instance=directory.instance,
+            settings=settings,
+            newest=directory.newest_segment,
+            newest_bytes=directory.newest_bytes,
         )
-        if numbers and numbers[-1] > directory.newest_segment and replayed.segments[-1].frames:
-            raise StorageError(
-                f"{segment_path(path, numbers[-1])}: holds frames, but {directory.path}/meta knows segments up to "
-                f"{directory.newest_segment} only: it was restored from a copy; {MISSING_ADVICE}"
-            )
+        if replayed.cut is not None and not read_only:
+            raise CutShortError(replayed.cut)
         wal = cls(fs, directory, settings, replayed)
         try:
             wal._check_snapshots(snapshots or {})
-            wal._doomed = leftovers
-            wal._unlink_doomed()
-            wal._settle(replayed)
-            restored = wal._restore_to(snapshots or {}, replayed)
+            records, restored = wal._restorations(snapshots or {}, replayed)
+            if read_only:
+                wal._failure = WriteError(f"{path}: was opened to be read")
+                wal._pretend(records)
+            else:
+                wal._doomed = leftovers
+                wal._unlink_doomed()
+                wal._settle(replayed)
+                if records:
+                    wal.append(records)
             recovered = wal._recovered(replayed, restored)
         except BaseException:
             wal._close_file()
@@ -232,6 +259,17 @@ class Wal:
             log = self._logs.get(group)
             return log.base if log is not None and log.base != NO_BASE else None
 
+    def held_after(self, group: GroupId, index: int) -> int:
+        """Bytes of the log from the segment on in which the group's first entry after `index` stands; 0 if there is none.
+
+        They are on the disk for as long as the group needs that entry, whatever they hold.
+        """
+        with self._mutex:
+            log = self._logs.get(group)
+            if log is None or log.last_index <= max(index, log.base.index):
+                return 0
+            return bytes_from(self._segments, group, index)
+
     def read_entries(self, group: GroupId, lo: int, hi: int, bytes_max: int) -> list[Entry]:
         """The group's entries with lo <= index < hi, as far as they are in the log, in order.
 
@@ -296,7 +334,8 @@ class Wal:
         """Cut the last segment to its length and close it. After a failed write the file is only closed."""
         try:
             if self._failure is None:
-                self._cut()
+                with suppress(DiskFullError):  # it stays as long as it was
+                    self._shorten()
         finally:
             self._close_file()
 
@@ -312,9 +351,9 @@ class Wal:
             with writing(path):
                 self._file = self._fs.open(path)
                 self._allocated = self._fs.size(self._file)
-                if replayed.torn_tail is not None:
-                    self._fs.ftruncate(self._file, last.end)
-                    self._allocated = last.end
+            if replayed.torn_tail is not None:
+                self._shorten()
+            with writing(path):
                 if replayed.last_frame is not None:
                     # The last frame may be in the page cache only: its writer was killed before the fsync, or its
                     # fsync failed and the kernel now calls the page clean. Writing the same bytes again makes
@@ -323,6 +362,7 @@ class Wal:
                     self._fs.pwrite(self._file, self._fs.pread(self._file, end - start, start), start)
             sync_file(self._fs, self._file, path)
         self._announce_segment()
+        self._close_segment()
 
     def _check_snapshots(self, snapshots: Mapping[GroupId, SnapshotMeta]) -> None:
         """Every log that does not begin with its first entry has a snapshot of what precedes it."""
@@ -338,8 +378,10 @@ class Wal:
                     advice=MISSING_ADVICE,
                 )
 
-    def _restore_to(self, snapshots: Mapping[GroupId, SnapshotMeta], replayed: Replay) -> tuple[GroupId, ...]:
-        """Let logs begin after snapshots that they end before or contradict."""
+    def _restorations(
+        self, snapshots: Mapping[GroupId, SnapshotMeta], replayed: Replay
+    ) -> tuple[list[Record], tuple[GroupId, ...]]:
+        """What lets logs begin after snapshots that they end before or contradict, and which logs these are."""
         records: list[Record] = []
         restored: list[GroupId] = []
         for group, meta in snapshots.items():
@@ -355,9 +397,16 @@ class Wal:
             restored.append(group)
             if group in replayed.groups:
                 replayed.groups[group].tail.clear()
-        if records:
-            self.append(records)
-        return tuple(restored)
+        return records, tuple(restored)
+
+    def _pretend(self, records: Sequence[Record]) -> None:
+        """What the log would say with these records."""
+        for record in records:
+            log = self._logs.setdefault(record.group, GroupLog())
+            log.apply(record)
+            index = self._indexes.get(record.group)
+            if index is not None and isinstance(record, RestoreRecord):
+                index.reset()
 
     def _recovered(self, replayed: Replay, restored: tuple[GroupId, ...]) -> Recovered:
         groups: dict[GroupId, GroupRecovered] = {}
@@ -384,9 +433,11 @@ class Wal:
         report = RecoveryReport(
             replayed.torn_tail,
             len(replayed.segments),
-            replayed.next_frame - replayed.segments[0].first_frame,
+            replayed.next_frame - replayed.segments[0].first_frame if replayed.segments else 0,
             replayed.entries,
             restored,
+            replayed.unrecorded,
+            replayed.cut,
         )
         return Recovered(groups, report, frozenset(replayed.forgotten))
 
@@ -404,9 +455,8 @@ class Wal:
         except DiskFullError:
             # Only on file systems that do not keep the promise of fallocate. Part of the frame may stand
             # there, and what follows may be shorter: leave nothing of it behind.
-            with writing(path):
-                self._fs.ftruncate(self._file, span.end)
-            self._allocated = span.end
+            self._scraps = True
+            self._shorten()
             raise
         sync_file(self._fs, self._file, path)
         return span, frame
@@ -453,27 +503,35 @@ class Wal:
 
     def _make_room(self, body_bytes: int) -> SegmentSpan:
         """The segment the next frame goes to, its bytes allocated there."""
-        if self._segments[-1].number > self._directory.newest_segment:
-            self._announce_segment()
+        if self._scraps:
+            self._shorten()
         span = self._segments[-1]
+        if span.number > self._directory.newest_segment:
+            self._announce_segment()
         frame_bytes = body_bytes + HEAD_BYTES
         end = span.end + frame_bytes
         if self._roll_due or (end > self._settings.segment_bytes_max and span.frames):
             self._roll(frame_bytes)
             return self._segments[-1]
-        if end > self._allocated:
-            assert self._file is not None
-            size = max(self._settings.segment_bytes_max, end)
-            with writing(segment_path(self._path, span.number)):
-                self._fs.fallocate(self._file, size)
-            self._allocated = size
+        if end > self._allocated or not self._recorded:
+            self._reserve(max(self._settings.segment_bytes_max, end, self._allocated))
         return span
+
+    def _reserve(self, size: int) -> None:
+        """Make the last segment so long, and let `meta` know it when that is durable: who cuts it then is noticed."""
+        assert self._file is not None
+        path = segment_path(self._path, self._segments[-1].number)
+        with writing(path):
+            reserved = reserve(self._fs, self._file, size)
+        self._allocated = size
+        if reserved:
+            sync_file(self._fs, self._file, path)
+            self._directory.note_length(size)
+        self._recorded = True
 
     def _roll(self, frame_bytes: int) -> None:
         """Close the last segment and begin the next, with room for a frame of that size."""
-        if self._segments[-1].number > self._directory.newest_segment:
-            self._announce_segment()
-        self._cut()
+        self._announce_segment()
         self._create_segment(frame_bytes)
         self._roll_due = False
         self._announce_segment()
@@ -498,7 +556,7 @@ class Wal:
         if bases:
             start += encode_frame(self._next_frame, encode_records(bases), header.seed)
         size = max(self._settings.segment_bytes_max, len(start) + frame_bytes)
-        file = create_segment(self._fs, self._path, number, start, size)
+        file, self._reserved = create_segment(self._fs, self._path, number, start, size)
         self._close_file()
         self._file = file
         self._allocated = size
@@ -568,18 +626,37 @@ class Wal:
         """Let `meta` know the newest segment before it holds a frame, so that the loss of its file is noticed."""
         newest = self._segments[-1].number
         if newest > self._directory.newest_segment:
-            self._directory.note_segment(newest)
+            self._directory.note_segment(newest, self._allocated if self._reserved else None)
+            self._recorded = True
+            self._close_segment()
 
-    def _cut(self) -> None:
-        """Cut the last segment to its frames. After a power failure zeros may still follow them; readers stop there."""
+    def _shorten(self) -> None:
+        """Cut the last segment to its frames. After a power failure zeros may still follow them; readers stop there.
+
+        `meta` is told before: a crash in between leaves a file that is longer than it says.
+        """
         span = self._segments[-1]
-        if self._allocated == span.end:
-            return
-        assert self._file is not None
-        path = segment_path(self._path, span.number)
-        with writing(path):
-            self._fs.ftruncate(self._file, span.end)
-        self._allocated = span.end
+        if self._allocated > span.end or self._scraps:
+            assert self._file is not None
+            if span.number == self._directory.newest_segment and self._directory.newest_bytes is not None:
+                self._directory.note_length(span.end)
+            with writing(segment_path(self._path, span.number)):
+                self._fs.ftruncate(self._file, span.end)
+            self._allocated = span.end
+            self._scraps = False
+
+    def _close_segment(self) -> None:
+        """Cut the segment before the last to its frames: `meta` is about the last one, which says where this one ends."""
+        if len(self._segments) > 1:
+            span = self._segments[-2]
+            path = segment_path(self._path, span.number)
+            with writing(path):
+                file = self._fs.open(path)
+                try:
+                    if self._fs.size(file) > span.end:
+                        self._fs.ftruncate(file, span.end)
+                finally:
+                    self._fs.close(file)
 
     def _close_file(self) -> None:
         if self._file is not None:

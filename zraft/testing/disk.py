@@ -170,7 +170,8 @@ class _NameChange:
 class SimulatedDisk:
     """One machine's disk. Hand the same object to every process that the simulation starts on that machine.
 
-    `full` makes every call that needs new blocks fail with ENOSPC until it is set back.
+    `full` makes every call that needs new blocks fail with ENOSPC until it is set back. Not `reserves`: it cannot
+    reserve space, as some file systems cannot.
     """
 
     __slots__ = (
@@ -187,6 +188,7 @@ class SimulatedDisk:
         "_unreadable",
         "_written",
         "full",
+        "reserves",
     )
 
     def __init__(self) -> None:
@@ -204,6 +206,7 @@ class SimulatedDisk:
         self._written = 0
         self._died = False
         self.full = False
+        self.reserves = True
 
     # --- what happens to it
 
@@ -338,6 +341,8 @@ class SimulatedDisk:
     def fallocate(self, file: int, size: int) -> None:
         inode = self._inode(file)
         after = self._step()
+        if not self.reserves:
+            raise _error(errno.EOPNOTSUPP, "fallocate")
         if self.full and size > inode.reserved:
             raise _error(errno.ENOSPC, "fallocate")
         inode.size = max(inode.size, size)

@@ -28,7 +28,7 @@ from zraft.server.snapshot_tasks import SnapshotDisk, Task
 from zraft.server.stored import restore_machine, stored_group
 from zraft.storage.delivery.settings import DeliverySettings
 from zraft.storage.directory import DataDirectory
-from zraft.storage.records import Record
+from zraft.storage.records import EntryRecord, Record
 from zraft.storage.settings import WalSettings
 from zraft.storage.snapshots import SnapshotStore
 from zraft.storage.wal import Wal
@@ -72,10 +72,17 @@ class HostingServer:
         self.sender: Sender | None = None
         self._inbox: list[tuple[Sender, list[PeerMessage]]] = []
         self.installed_total = self.snapshots_total = self.crashes_total = self.refused_total = 0
+        self.written_bytes = 0
+        """Payload of all entries that its log ever took."""
 
     @property
     def up(self) -> bool:
         return self.driver is not None
+
+    @property
+    def log_length(self) -> int:
+        """Bytes of its log while it is up, preallocated zeros left out."""
+        return self._wal.statistics().length
 
     # -- life
 
@@ -191,6 +198,9 @@ class HostingServer:
         self._steps += 1
         if self._frame is not None and (calm or rng.random() < 0.6):
             self._wal.append(self._frame)
+            self.written_bytes += sum(
+                len(record.entry.payload) for record in self._frame if isinstance(record, EntryRecord)
+            )
             self._frame = None
             driver.persisted()
         if self._frame is None:

@@ -2,7 +2,8 @@
 
 A producer multicasts to random partitions and sends everything again until it is decided, while servers lose their power
 between or within any two steps of their disks and the network loses, repeats and cuts. After healing, what the producer was
-told must be what every replica's deliveries say, on the disk and in one order. One integer decides all of it.
+told must be what every replica's deliveries say, on the disk and in one order. Then only topics write, several times what
+the log may hold, then only the coordination group: every server's log must stay short. One integer decides all of it.
 """
 
 from __future__ import annotations
@@ -16,11 +17,12 @@ from attrs import define
 from zraft.groups.settings import GroupSettings
 from zraft.ids import GroupId, ProducerId, ServerId
 from zraft.raft.role import Role
-from zraft.server.driver import ERRAND_BYTES
+from zraft.server.driver import ERRAND_BYTES, Driver
 from zraft.server.driver_types import DriverSettings
 from zraft.server.errands import Errand
+from zraft.server.snapshot_keeper import SnapshotSettings
 from zraft.testing.broken import BrokenPromiseError
-from zraft.testing.hosting_server import HostingServer
+from zraft.testing.hosting_server import WAL_SETTINGS, HostingServer
 from zraft.testing.topic_clients import Remembering
 from zraft.topics.codec import decode_message, encode_registry
 from zraft.topics.producer import Ended, Ending, Producer
@@ -29,7 +31,7 @@ from zraft.topics.stamps import MessageId
 from zraft.transport import codec
 from zraft.transport.messages import PeerMessage, Sender
 from zraft.tree.settings import Settings
-from zraft.tree.txn import TOPICS
+from zraft.tree.txn import CREATE, SET_DATA, TOPICS
 from zraft.wire.client import ZkClientCodec
 
 STEP_MS: Final = 5
@@ -39,6 +41,13 @@ AGAIN_MS: Final = 400
 """How often the producer sends everything that is not decided again."""
 SESSION_MS: Final = 1_000_000_000
 HEAL_MS_MAX: Final = 120_000
+FILLER_BYTES: Final = 2_000
+LONG_TIMES: Final = 4
+"""How many times what a log may hold is written, to see that it is cut."""
+SILENT_ENTRIES_MAX: Final = 20
+"""What a cut log and a producer's numbers need."""
+SETTLE_MS: Final = 3_000
+"""The log's beginning is reconsidered once a second."""
 GROUPS: Final = GroupSettings(
     snapshot_bytes=3_000,
     keep_log_bytes_max=2_000,
@@ -46,8 +55,13 @@ GROUPS: Final = GroupSettings(
     log_bytes_max=4_000,
     digest_interval=8,
 )
+SEGMENTS_AROUND: Final = 2
+"""A segment goes when nobody needs anything of it: so much stays of the one that holds the oldest need, and of the last."""
+LOG_BYTES_MAX: Final = GROUPS.wal_bytes_max + SEGMENTS_AROUND * WAL_SETTINGS.segment_bytes_max
+"""What a server's log may hold; images are small here."""
 SETTINGS: Final = DriverSettings(
     groups=GROUPS,
+    snapshots=SnapshotSettings(log_bytes_min=8_000, retain_bytes=1_000),
     tree=Settings(session_timeout_ms_min=SESSION_MS, session_timeout_ms_max=SESSION_MS),
 )
 
@@ -95,11 +109,13 @@ class HostingSimulation:
         self._cut.clear()
         self._until(lambda: self._finish(producer, ended), "every message is decided")
         self._compare(ended)
+        self.statistics.decided = len(ended)
+        self._write_topics_alone(producer, ended)
+        self._write_znodes_alone()
         for server in self.servers.values():
             server._count()
         every = self.servers.values()
         statistics = self.statistics
-        statistics.decided = len(ended)
         statistics.crashes = sum(one.crashes_total for one in every)
         statistics.snapshots = sum(one.snapshots_total for one in every)
         statistics.installed = sum(one.installed_total for one in every)
@@ -221,6 +237,77 @@ class HostingSimulation:
                 self._request(producer, producer.undecided())
         return ended
 
+    # -- how long the log is
+
+    def _write_topics_alone(self, producer: Producer, ended: dict[MessageId, Ended]) -> None:
+        """The coordination group is silent."""
+        before = self._applied_index()
+        rng, groups = self._rng, self._groups()
+
+        def write() -> None:
+            # One at a time: an entry is not cut in two, and may be as large as a segment.
+            if producer.has_room:
+                payload = rng.randbytes(FILLER_BYTES)
+                message = producer.multicast(rng.sample(groups, 2), payload)
+                self._payloads[message.mid] = (message.destinations, payload)
+                self._request(producer, [message.mid.seq])
+            self._finish(producer, ended)
+
+        self._write_long("topics", write)
+        self._until(lambda: self._finish(producer, ended), "every message of the silence is decided")
+        said = self._applied_index() - before
+        if said > SILENT_ENTRIES_MAX:
+            raise BrokenPromiseError("silence", f"the coordination group wrote {said} entries meanwhile")
+
+    def _write_znodes_alone(self) -> None:
+        """All topics are silent."""
+        done: list[object] = []
+        driver = self._leading()
+        driver.submit((CREATE, "/filler", b"", None, 0, None), done.append)
+        asked = 1
+
+        def write() -> None:
+            nonlocal asked
+            if len(done) == asked:
+                asked += 1
+                payload = self._rng.randbytes(FILLER_BYTES)
+                self._leading().submit((SET_DATA, "/filler", payload, -1), done.append)
+
+        self._write_long("znodes", write)
+
+    def _write_long(self, who: str, write: Callable[[], None]) -> None:
+        """Write several times what a server's log may hold; then look at the logs."""
+        every = self.servers.values()
+        before = {server.server: server.written_bytes for server in every}
+
+        def written() -> int:
+            return min(server.written_bytes - before[server.server] for server in every)
+
+        def write_on() -> bool:
+            write()
+            return written() >= LONG_TIMES * LOG_BYTES_MAX
+
+        self._until(write_on, f"{who} to write much")
+        settled_at = self.now_ms + SETTLE_MS
+        self._until(lambda: self.now_ms >= settled_at, "some time to pass")
+        for server in every:
+            if server.log_length > LOG_BYTES_MAX:
+                raise BrokenPromiseError(
+                    "D-13",
+                    f"server {server.server}: only {who} wrote, and the log has {server.log_length} bytes, of which at most "
+                    f"{LOG_BYTES_MAX} are needed",
+                )
+
+    def _leading(self) -> Driver:
+        self._until(self._leader, "somebody leads group 0")
+        leader = self._leader()
+        assert leader is not None
+        assert leader.driver is not None
+        return leader.driver
+
+    def _applied_index(self) -> int:
+        return self._leading().applied_index
+
     def _finish(self, producer: Producer, ended: dict[MessageId, Ended]) -> bool:
         self._hear(producer, ended)
         if self.now_ms >= self._again_at:
@@ -267,6 +354,7 @@ class HostingSimulation:
 
     def _compare(self, ended: dict[MessageId, Ended]) -> None:
         """On every replica, what the producer was told: once, whole, in one order."""
+        self._until(self._leader, "somebody knows which groups there are")
         wrong = [one for one in ended.values() if one.ending not in (Ending.DELIVERED, Ending.DECIDED)]
         if wrong:
             raise BrokenPromiseError("delivery", f"{wrong[0].mid} ended as {wrong[0].ending}")

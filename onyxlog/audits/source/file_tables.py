@@ -19,7 +19,7 @@ from zraft.storage.delivery.inspection import groups_with_deliveries, read_group
 from zraft.storage.durable import names_if_there, reading, size_if_there
 from zraft.storage.errors import CorruptionError
 from zraft.storage.filesystem import FileSystem
-from zraft.storage.inspection import segment_numbers
+from zraft.storage.inspection import find_cut, segment_numbers
 from zraft.storage.journal import DIRECTORY, SUFFIX, JournalHeader, PlacedNote, read_journal
 from zraft.storage.records import RecordReader, is_entry
 from zraft.storage.segments import segment_path
@@ -235,6 +235,7 @@ def wal_files(fs: FileSystem, directory: ServerDirectory) -> Iterator[Values]:
             good[placed.path] = (placed.frame.end, count + 1)
     except CorruptionError as error:
         damage = error
+    cut = find_cut(fs, directory.path)
     for number in segment_numbers(fs, directory.path):
         path = segment_path(f"{directory.path}/wal", number)
         try:
@@ -253,6 +254,8 @@ def wal_files(fs: FileSystem, directory: ServerDirectory) -> Iterator[Values]:
         hit = damage is not None and damage.path == path
         where = damage.offset if damage is not None and hit else 0
         what = damage.found if damage is not None and hit else None
+        if what is None and cut is not None and cut[0] == path:
+            where, what = cut[1], f"the file was cut: {cut[1]} bytes are left of {cut[2]}"
         torn = written if damage is None else 0
         yield (*head, path, where, "wal", None, size, end, frames, torn, what)
 

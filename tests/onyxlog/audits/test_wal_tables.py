@@ -127,8 +127,9 @@ def test_snapshots_of_one_index_have_one_digest(generated: Path) -> None:
 def test_a_torn_tail_is_no_damage(generated: Path, tmp_path: Path) -> None:
     path = copied(generated, tmp_path)
     last = segments(path, 1)[-1]
-    data = last.read_bytes().rstrip(b"\0")
-    last.write_bytes(data[:-10])
+    data = last.read_bytes()
+    torn = len(data.rstrip(b"\0")) - 10
+    last.write_bytes(data[:torn] + bytes(len(data) - torn))
     age(path)
     before = {row.index for row in read(generated, "entries")}
     after = [row.index for row in read(path, "entries")]
@@ -136,6 +137,19 @@ def test_a_torn_tail_is_no_damage(generated: Path, tmp_path: Path) -> None:
     (file,) = (row for row in read(path, "files") if row.file == str(last))
     assert file.torn > 0
     assert file.damage is None
+
+
+def test_a_log_that_was_cut_is_damage(generated: Path, tmp_path: Path) -> None:
+    """Between two frames as well, where nothing else shows it."""
+    path = copied(generated, tmp_path)
+    last = segments(path, 1)[-1]
+    (file,) = (row for row in read(path, "files") if row.file == str(last))
+    assert file.damage is None
+    made = last.stat().st_size
+    os.truncate(last, made - 1)
+    (file,) = (row for row in read(path, "files") if row.file == str(last))
+    assert file.damage == f"the file was cut: {made - 1} bytes are left of {made}"
+    assert file.file_offset == made - 1
 
 
 def test_damage_is_told_with_its_place(generated: Path, tmp_path: Path) -> None:

@@ -7,8 +7,10 @@ import os
 from pathlib import Path
 
 import pytest
+from attrs import evolve
 from click.testing import CliRunner, Result
 
+from tests.unit.server.partitions.test_machine import filled
 from tests.unit.storage.delivery.scenario import SMALL, feed, history
 from tests.unit.storage.lifetime import header_of
 from zraft.ids import GroupId, Instance, ServerId
@@ -16,9 +18,10 @@ from zraft.main import main
 from zraft.raft.membership import Membership
 from zraft.raft.messages import Entry, EntryKind, HardState, Member
 from zraft.raft.snapshot import SnapshotMeta
+from zraft.server.partition_machine import mark_of_image
 from zraft.storage.delivery.disk import DeliveryDisk
 from zraft.storage.delivery.log import DeliveryLog
-from zraft.storage.directory import DataDirectory
+from zraft.storage.directory import DataDirectory, decode_meta, encode_meta
 from zraft.storage.filesystem import RealFileSystem
 from zraft.storage.records import EntryRecord, HardStateRecord, TruncateRecord
 from zraft.storage.settings import WalSettings
@@ -174,6 +177,63 @@ def test_verify_says_that_a_compacted_log_lacks_its_snapshot(server: Server) -> 
     assert "no good snapshot reaches there" in found.output
 
 
+def test_verify_says_that_the_last_file_was_cut(server: Server) -> None:
+    for _ in range(30):
+        server.append((txn.SET_DATA, "/a", bytes(500), -1))
+    segment = server.path / "wal" / "0000000005.seg"
+    assert segment.stat().st_size == 4096
+    for length in (4095, 1200, 300, 10):
+        os.truncate(segment, length)
+        found = run("log", "verify", server.path)
+        assert found.exit_code == 1, found.output
+        assert (
+            f"{segment}: corrupt at offset {length}: the file was cut: {length} bytes are left of 4096"
+            in found.output
+        )
+        assert "everything is whole" not in found.output
+        assert ("CUT SHORT" in found.output) == (length > 10)
+        assert "entries 1 to " in found.output, "what is left is shown"
+
+
+def test_verify_says_that_it_could_not_see_a_cut(server: Server) -> None:
+    meta = server.path / "meta"
+    meta.write_bytes(encode_meta(evolve(decode_meta(meta.read_bytes(), "meta"), newest_bytes=None)))
+    found = run("log", "verify", server.path)
+    assert found.exit_code == 0
+    assert "how long it was made is not recorded" in found.output
+
+
+@pytest.mark.parametrize("number", [1, 2, 3, 4, 5])
+def test_verify_says_which_segment_is_missing(server: Server, number: int) -> None:
+    for _ in range(30):
+        server.append((txn.SET_DATA, "/a", bytes(500), -1))
+    (server.path / "wal" / f"{number:010d}.seg").unlink()
+    found = run("log", "verify", server.path)
+    assert found.exit_code == 1, found.output
+    assert "everything is whole" not in found.output
+    if number in (1, 5):
+        assert (
+            f"wal/{number:010d}.seg: corrupt at offset 0: the file is missing" in found.output or number == 1
+        )
+        assert number == 5 or "begins after entry" in found.output
+    else:
+        assert (
+            f"{server.path}/wal: segment {number} is missing, and with it what the groups above lack"
+            in found.output
+        )
+
+
+def test_verify_says_that_a_gap_is_covered_by_snapshots(server: Server) -> None:
+    for _ in range(30):
+        server.append((txn.SET_DATA, "/a", bytes(500), -1))
+    server.snapshot(30)
+    for number in (2, 3):
+        (server.path / "wal" / f"{number:010d}.seg").unlink()
+    found = run("log", "verify", server.path)
+    assert found.exit_code == 0, found.output
+    assert "segments 2 to 3 are missing, which snapshots cover" in found.output
+
+
 def test_frame_being_written_is_no_damage(server: Server) -> None:
     segment = server.path / "wal" / "0000000001.seg"
     end = server.wal.statistics().length
@@ -288,6 +348,23 @@ def test_verify_reads_deliveries_and_finds_their_damage(server: Server) -> None:
     assert f"{path}: corrupt at offset" in result.output
     assert "DAMAGED" in result.output
     assert "everything is whole" not in result.output
+
+
+def test_verify_finds_deliveries_that_end_before_what_an_image_of_the_partition_needs(server: Server) -> None:
+    """A start stops at that; the files that are there may each be whole."""
+    machine, _ = filled()
+    mark = mark_of_image(machine.group, machine.snapshot(), 9)
+    assert mark.offset > 0
+    store = SnapshotStore.open(RealFileSystem(), server.directory, machine.group)
+    store.begin(evolve(header_of(SnapshotMeta(9, 1, 9, server.membership)), group=machine.group))
+    store.write(machine.snapshot())
+    store.finish(1, machine.digest(), 0)
+    found = run("log", "verify", server.path)
+    assert found.exit_code == 1
+    assert (
+        f"groups/{machine.group}/deliveries: end at 0, the newest snapshot of group {machine.group} needs them up to "
+        f"{mark.offset}" in found.output
+    )
 
 
 def test_dump_of_a_partition_that_is_not_here_says_so(server: Server) -> None:

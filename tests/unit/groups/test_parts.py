@@ -145,6 +145,41 @@ def test_a_snapshot_that_failed_is_due_again_and_what_came_meanwhile_stays_neede
     assert list(retention.due()) == []
 
 
+def test_what_the_coordination_group_writes_makes_the_log_long_behind_a_topic_that_is_idle() -> None:
+    retention = Retention(SMALL)
+    retention.wrote(G1, 1)
+    retention.written += 300
+    assert list(retention.due()) == [G1]
+
+
+def test_what_is_kept_for_who_is_slow_is_held_back_until_it_is_let_go() -> None:
+    retention = Retention(SMALL)
+    retention.wrote(G1, 50)
+    retention.begun(G1)
+    retention.wrote(G2, 200)
+    retention.ended(G1, durable=True, needs_more=True, let_go=False)
+    assert (retention.oldest, retention.needed_bytes) == (G1, 250)
+    retention.wrote(G2, 51)
+    assert retention.is_long(G1)
+    assert G1 in retention.due()
+    retention.begun(G1)
+    retention.ended(G1, durable=True, needs_more=False)
+    assert retention.oldest == G2
+
+
+def test_a_start_counts_the_log_that_an_earlier_process_wrote() -> None:
+    """Else a server that is restarted more often than its log is long would never cut it."""
+    retention = Retention(SMALL)
+    retention.recovered(G1, 10, 250)
+    retention.recovered(G2, 10, 100)
+    retention.recovered(G3, 0, 0)
+    retention.wrote(G3, 40)
+    assert list(retention.due()) == []
+    retention.wrote(G3, 11)
+    assert list(retention.due()) == [G1]
+    assert retention.needed_bytes == 301
+
+
 # -- moves
 
 

@@ -8,7 +8,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 from tests.unit.offline.states import CLUSTER, opened, server_directory
-from zraft import recover_command
+from zraft import offline_options
 from zraft.recover_command import recover
 
 PLACE = ("--id", "1", "--cluster", "1=127.0.0.1:2181,2=127.0.0.1:2182")
@@ -17,7 +17,7 @@ PLACE = ("--id", "1", "--cluster", "1=127.0.0.1:2181,2=127.0.0.1:2182")
 @pytest.fixture
 def run(monkeypatch: pytest.MonkeyPatch) -> CliRunner:
     """With somebody at a terminal."""
-    monkeypatch.setattr(recover_command, "_somebody_is_there", lambda: True)
+    monkeypatch.setattr(offline_options, "_somebody_is_there", lambda: True)
     return CliRunner()
 
 

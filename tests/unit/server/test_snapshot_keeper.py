@@ -7,7 +7,9 @@ import random
 import pytest
 
 from tests.unit.server.test_snapshot_transfer import machine_with
-from zraft.ids import COORDINATION_GROUP, Instance, ServerId
+from zraft.groups.retention import Retention
+from zraft.groups.settings import GroupSettings
+from zraft.ids import COORDINATION_GROUP, GroupId, Instance, ServerId
 from zraft.raft.snapshot import SnapshotMeta
 from zraft.server.identity import Identity
 from zraft.server.snapshot_keeper import (
@@ -26,6 +28,8 @@ from zraft.tree.machine import Machine
 
 CLUSTER = b"c" * 16
 MEBIBYTE = 1024 * 1024
+WAL_BYTES_MAX = 512 * MEBIBYTE
+TOPICS_GROUP = GroupId(7)
 SETTINGS = SnapshotSettings(log_bytes_min=10_000, log_ratio_percent=200, commands_min=1_000, keep=2)
 
 
@@ -46,17 +50,22 @@ class Place:
     def __init__(self, machine: Machine | None = None, settings: SnapshotSettings = SETTINGS) -> None:
         self.machine = machine if machine is not None else machine_with(10)
         identity = Identity(ServerId(5), Instance(b"5" * 16), 1, b"", CLUSTER)
-        self.keeper = SnapshotKeeper(settings, identity, self.machine, random.Random(1).randbytes, None)
+        self.retention = Retention(GroupSettings(snapshot_bytes=1_000, wal_bytes_max=WAL_BYTES_MAX))
+        self.keeper = SnapshotKeeper(
+            settings, identity, self.machine, random.Random(1).randbytes, None, self.retention
+        )
         self.now = 0
+        self.index = 5
         self.tasks: list[Task] = []
 
     def step(self, *, idle: bool = True) -> list[Task]:
-        tasks = self.keeper.step(self.now, 0, meta, CLUSTER, idle=idle)
+        tasks = self.keeper.step(self.now, 0, lambda: meta(self.index), CLUSTER, idle=idle)
         self.tasks += tasks
         return tasks
 
     def finish(self, at: int = 5) -> None:
-        """Steps and a disk that does all at once, until the snapshot is durable."""
+        """Steps and a disk that does all at once, until the snapshot of entry `at` is durable."""
+        self.index = at
         while True:
             self.now += SLICE_GAP_MS
             for task in self.step():
@@ -102,7 +111,9 @@ def test_servers_do_not_all_write_at_the_same_moment() -> None:
     due = set()
     for server in range(1, 6):
         identity = Identity(ServerId(server), Instance(b"5" * 16), 1, b"", CLUSTER)
-        keeper = SnapshotKeeper(SETTINGS, identity, machine_with(1), random.Random(1).randbytes, None)
+        keeper = SnapshotKeeper(
+            SETTINGS, identity, machine_with(1), random.Random(1).randbytes, None, Retention(GroupSettings())
+        )
         size = 0
         while not keeper.is_due(0, idle=True):
             keeper.applied(5, 100, 0)
@@ -206,3 +217,149 @@ def test_but_not_beyond_the_bound() -> None:
 def test_a_suffix_is_always_kept() -> None:
     place = long_log(SnapshotSettings(retain_bytes=250 * MARK_BYTES, retain_bytes_max=1 << 40))
     assert 45 <= place.keeper.may_compact_to([]) <= 55
+
+
+# -- what topics write into the same log
+
+
+def silent_while_topics_write(size: int = WAL_BYTES_MAX // 2 + 10 * MEBIBYTE) -> Place:
+    """Entries 1 to 4 of the coordination group, then only those of a topic, which has images of its own."""
+    place = Place(machine_with(3_000))
+    for index in range(1, 5):
+        place.keeper.applied(index, 100, 1)
+    write_topic(place, size)
+    return place
+
+
+def write_topic(place: Place, size: int) -> None:
+    place.retention.wrote(TOPICS_GROUP, size)
+    place.retention.begun(TOPICS_GROUP)
+    place.retention.ended(TOPICS_GROUP, durable=True, needs_more=False)
+
+
+def snapshot(place: Place, at: int) -> None:
+    place.keeper.shorten_log()
+    place.finish(at)
+
+
+def test_a_silent_group_is_due_when_topics_wrote_half_of_what_it_may_hold_back() -> None:
+    place = silent_while_topics_write(WAL_BYTES_MAX // 2)
+    assert list(place.retention.due()) == []
+    assert place.step() == []
+    write_topic(place, 1)
+    assert list(place.retention.due()) == [COORDINATION_GROUP]
+    assert place.retention.oldest == COORDINATION_GROUP
+
+
+def test_what_it_writes_itself_does_not_make_it_due_for_the_sake_of_others() -> None:
+    """By its own bytes it is judged as where there are no topics."""
+    place = silent_while_topics_write(WAL_BYTES_MAX // 2)
+    place.keeper.applied(5, WAL_BYTES_MAX, 1)
+    assert list(place.retention.due()) == []
+
+
+def test_while_its_snapshot_is_written_it_is_not_due_and_after_a_failure_it_is_again() -> None:
+    place = silent_while_topics_write()
+    place.keeper.shorten_log()
+    begin = place.step()[0]
+    assert isinstance(begin, Begin)
+    assert list(place.retention.due()) == []
+    place.keeper.performed(begin, DiskFullError("/snap: full"), 0)
+    assert list(place.retention.due()) == [COORDINATION_GROUP]
+
+
+def test_the_log_is_kept_back_to_the_snapshot_before_the_newest_while_that_is_not_too_long() -> None:
+    place = silent_while_topics_write()
+    snapshot(place, 4)
+    assert list(place.retention.due()) == []
+    place.keeper.applied(5, 100, 1)
+    write_topic(place, WAL_BYTES_MAX // 2 + 10 * MEBIBYTE)
+    assert list(place.retention.due()) == [COORDINATION_GROUP]
+    place.keeper.newest = info(4)
+    snapshot(place, 5)
+    place.keeper.kept_from(4, last_index=5)
+    assert place.keeper.may_compact_to([5]) == 4
+    write_topic(place, WAL_BYTES_MAX // 2)
+    assert place.keeper.may_compact_to([2]) == 5, "nor for who is slow, then"
+    place.keeper.kept_from(5, last_index=6)
+    assert place.retention.needed_bytes == WAL_BYTES_MAX // 2
+
+
+def test_no_image_is_written_that_would_say_nothing_new() -> None:
+    place = silent_while_topics_write()
+    place.keeper.restored(info(place.machine.index))
+    write_topic(place, WAL_BYTES_MAX)
+    assert COORDINATION_GROUP in place.retention.due()
+    place.keeper.shorten_log()
+    assert place.step() == []
+    assert COORDINATION_GROUP not in place.retention.due()
+
+
+def test_a_group_with_nothing_in_the_log_holds_nothing_back_however_much_topics_write() -> None:
+    """Its newest image says all; else it would be named as the one that needs the oldest part of the log."""
+    place = silent_while_topics_write()
+    snapshot(place, 4)
+    place.keeper.kept_from(4, last_index=4)
+    write_topic(place, WAL_BYTES_MAX + 10 * MEBIBYTE)
+    place.keeper.kept_from(4, last_index=4)
+    assert place.retention.needed_bytes == 0
+    assert not place.retention.is_long(COORDINATION_GROUP)
+    place.keeper.applied(5, 100, 1)
+    place.keeper.kept_from(4, last_index=5)
+    assert (place.retention.oldest, place.retention.needed_bytes) == (COORDINATION_GROUP, 100)
+
+
+def test_a_group_that_was_silent_holds_back_the_log_from_its_next_entry_on_and_not_what_was_before() -> None:
+    place = silent_while_topics_write()
+    snapshot(place, 4)
+    write_topic(place, WAL_BYTES_MAX)
+    place.keeper.applied(5, 100, 1)
+    write_topic(place, 1_000)
+    place.keeper.kept_from(4, last_index=5)
+    assert (place.retention.oldest, place.retention.needed_bytes) == (COORDINATION_GROUP, 1_100)
+
+
+def test_who_pulls_a_snapshot_may_finish_before_the_log_after_it_goes() -> None:
+    place = silent_while_topics_write(0)
+    snapshot(place, 4)
+    place.keeper.applied(5, 100, 1)
+    write_topic(place, WAL_BYTES_MAX + 10 * MEBIBYTE)
+    place.keeper.request()
+    place.finish(5)
+    assert place.keeper.may_compact_to([1], pulled=4) == 4
+    assert place.keeper.may_compact_to([1]) == 5
+
+
+def test_a_large_state_holds_back_as_much_more_of_the_log_as_its_image_takes() -> None:
+    """Or a million znodes would be written again whenever topics wrote a little."""
+    place = silent_while_topics_write()
+    assert list(place.retention.due()) == [COORDINATION_GROUP]
+    place.keeper.restored(info(5, size=100 * MEBIBYTE))
+    write_topic(place, (WAL_BYTES_MAX + 200 * MEBIBYTE) // 2)
+    assert list(place.retention.due()) == []
+    write_topic(place, 60 * MEBIBYTE)
+    assert list(place.retention.due()) == [COORDINATION_GROUP]
+
+
+def test_bounds_on_the_log_count_what_all_groups_wrote() -> None:
+    settings = SnapshotSettings(retain_bytes=0, retain_bytes_max=50 * MEBIBYTE)
+    place = Place(settings=settings)
+    for index in range(1, 11):
+        place.keeper.applied(index, 100, 1)
+        write_topic(place, 10 * MEBIBYTE)
+    place.keeper.request()
+    place.finish(10)
+    assert place.keeper.may_compact_to([1]) == 6
+
+
+def test_a_start_counts_what_the_group_holds_back_of_the_log_that_is_there() -> None:
+    retention = Retention(GroupSettings())
+    identity = Identity(ServerId(5), Instance(b"5" * 16), 2, b"", CLUSTER)
+    held = {0: 700 * MEBIBYTE, 5: 300 * MEBIBYTE}
+    keeper = SnapshotKeeper(
+        SETTINGS, identity, machine_with(1), random.Random(1).randbytes, info(5), retention, held.__getitem__
+    )
+    assert retention.needed_bytes == 700 * MEBIBYTE
+    assert list(retention.due()) == [COORDINATION_GROUP]
+    keeper.kept_from(keeper.may_compact_to([]), last_index=6)
+    assert retention.needed_bytes == 300 * MEBIBYTE

@@ -8,6 +8,7 @@ import subprocess
 import sys
 from pathlib import Path
 from random import Random
+from typing import Final
 
 import msgpack
 import pytest
@@ -15,8 +16,8 @@ from attrs import evolve
 
 from tests.unit.storage.scenario import PATH, SERVER, entropy_of, open_wal
 from zraft.errors import StorageError
-from zraft.ids import ServerId
-from zraft.storage.directory import DataDirectory, decode_meta, encode_meta
+from zraft.ids import Instance, ServerId
+from zraft.storage.directory import DataDirectory, Meta, decode_meta, encode_meta
 from zraft.storage.errors import CorruptionError, DiskFullError, FsyncError, WriteError
 from zraft.storage.filesystem import RealFileSystem
 from zraft.testing.disk import ProcessDied, SimulatedDisk, Trouble
@@ -210,6 +211,30 @@ def test_any_messagepack_library_reads_meta() -> None:
         "newest_segment": 0,
     }
     assert reseal(disk.contents(f"{PATH}/meta"), boot=5) != disk.contents(f"{PATH}/meta")
+
+
+META_BEFORE: Final = bytes.fromhex(
+    "87a6666f726d617401a673657276657201a8696e7374616e6365c41069696969696969696969696969696969a4626f6f7403a7636c7573746572c410"
+    "63636363636363636363636363636363ae6e65776573745f7365676d656e7407a3637263ce91fd6fda"
+)
+"""As the release wrote it that recorded no length of the newest segment."""
+
+
+def test_meta_of_the_release_before_is_read_and_written_as_it_is() -> None:
+    meta = decode_meta(META_BEFORE, "meta")
+    assert meta == Meta(SERVER, Instance(b"i" * 16), 3, b"c" * 16, 7, None)
+    assert encode_meta(meta) == META_BEFORE
+
+
+def test_a_recorded_length_is_one_more_key_which_the_release_before_skips() -> None:
+    """It takes every map that has its keys, `format` first and `crc` last, and writes those alone."""
+    data = encode_meta(evolve(decode_meta(META_BEFORE, "meta"), newest_bytes=65_536))
+    before, now = msgpack.unpackb(META_BEFORE), msgpack.unpackb(data)
+    assert list(now) == [*list(before)[:-1], "newest_bytes", "crc"]
+    assert {name: now[name] for name in before if name != "crc"} == {
+        name: value for name, value in before.items() if name != "crc"
+    }
+    assert data[1:9] == META_BEFORE[1:9], "the format, where any release looks for it"
 
 
 def test_errors_of_the_disk_name_the_path_and_leave_the_old_meta() -> None:

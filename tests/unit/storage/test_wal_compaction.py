@@ -228,7 +228,8 @@ def test_damage_to_what_a_segment_begins_with_is_never_a_torn_tail() -> None:
     last = paths(life)[-1]
     data = bytearray(life.disk.contents(last))
     data[HEADER_BYTES + HEAD_BYTES + 3] ^= 1
-    life.disk.replace(last, bytes(data[: HEADER_BYTES + HEAD_BYTES + 60]))
+    cut = HEADER_BYTES + HEAD_BYTES + 60
+    life.disk.replace(last, bytes(data[:cut]) + bytes(len(data) - cut))
     life.disk.kill()
     with pytest.raises(CorruptionError, match=f"{last}: corrupt at offset {HEADER_BYTES}") as stopped:
         open_wal(life.disk)
@@ -289,7 +290,7 @@ def test_segments_of_the_format_before_are_read() -> None:
     for segment, frame, written in ((first, 1, records), (second, 2, more)):
         data = encode_header(segment) + encode_frame(frame, encode_records(written), segment.seed)
         life.disk.replace(segment_path(f"{PATH}/wal", segment.segment), data)
-    life.directory.note_segment(2)
+    life.directory.note_segment(2, None)
     life.after = life.before
     restart(life)
     for _ in range(3):
@@ -397,3 +398,30 @@ def test_reader_of_compacted_entries_gets_a_clear_error_or_the_data(tmp_path: Pa
     assert wal.statistics().segments < 5
     wal.close()
     directory.close()
+
+
+def test_what_a_group_holds_back_is_counted_from_the_segment_in_which_its_first_entry_stands() -> None:
+    life, _ = server_with(*[1500] * 6)
+    life.append(*entries(life.before, OTHER, 1, 5))
+    life.append(*entries(life.before, GROUP, 1, 1500))
+    wal, log = life.wal, life.before.group(GROUP)
+
+    def check_held() -> None:
+        length = wal.statistics().length
+        spans = wal._segments
+        assert wal.held_after(GROUP, 0) == length, "nobody needs what is before its first entry"
+        assert wal.held_after(GROUP, log.last_index) == 0
+        assert wal.held_after(GROUP, log.last_index - 1) == spans[-1].end
+        # The second segment from the end was begun after this entry.
+        assert spans[-2].bases is not None
+        before = spans[-2].bases[GROUP].index
+        assert wal.held_after(GROUP, before) == spans[-1].log_bytes + spans[-1].end - spans[-2].log_bytes
+        assert wal.held_after(GROUP, before - 1) > wal.held_after(GROUP, before)
+
+    check_held()
+    assert 0 < wal.held_after(OTHER, 0) < wal.statistics().length
+    life.compact(GROUP, log.last_index - 4)
+    life.compact(OTHER, 1)
+    assert life.removed
+    check_held()
+    assert wal.held_after(OTHER, 1) == 0

@@ -118,6 +118,37 @@ def test_crash_at_every_step_keeps_what_was_acknowledged(trouble: Trouble, power
 
 
 @pytest.mark.parametrize("trouble", DEATHS)
+def test_crash_while_a_closed_segment_is_made_longer_is_never_taken_for_a_cut(trouble: Trouble) -> None:
+    """Its length is noted when it is durable: a power failure may take back what was not."""
+    grown = 0
+    for seed in range(120):
+        rng = Random(seed)
+        disk = SimulatedDisk()
+        run = Run(disk)
+        _, wal, _ = open_wal(disk)
+        for records in (entries(run.before, GROUP, 1, 300), entries(run.before, OTHER, 1, 20)):
+            wal.append(records)
+            run.before.apply(records)
+        wal.close()
+        disk.kill()
+        _, wal, _ = open_wal(disk, seed=2)
+        run.after = run.before.copy()
+        more = entries(run.before, GROUP, 1, 50)
+        run.after.apply(more)
+        disk.fail_at(rng.randint(1, 10), trouble, rng)
+        try:
+            wal.append(more)
+            wal.close()
+        except ProcessDied:
+            grown += 1
+        else:
+            run.before = run.after
+        disk.crash(rng)
+        run.recover(seed=3)
+    assert grown > 60
+
+
+@pytest.mark.parametrize("trouble", DEATHS)
 def test_crash_at_every_step_of_recovery_is_recovered_from(trouble: Trouble) -> None:
     crashed = 0
     for step in range(3, STEPS + 1, 4):
@@ -246,7 +277,8 @@ def test_frame_whose_fsync_failed_is_made_durable_before_it_is_recovered() -> No
         disk = SimulatedDisk()
         _, wal, _ = open_wal(disk)
         records = entries(Model(), GROUP, 1, 3000, 3000)
-        disk.fail_at(3, Trouble.EIO, Random(seed))  # after fallocate and pwrite
+        # After fallocate, its fdatasync, five steps that put the new length into meta, and pwrite.
+        disk.fail_at(9, Trouble.EIO, Random(seed))
         with pytest.raises(FsyncError):
             wal.append(records)
         disk.kill()

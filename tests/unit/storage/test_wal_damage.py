@@ -5,12 +5,14 @@ from __future__ import annotations
 from random import Random
 
 import pytest
+from attrs import evolve
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.unit.storage.scenario import GROUP, PATH, SMALL, Model, check, entries, open_wal, random_records
 from zraft.errors import StorageError
-from zraft.storage.errors import CorruptionError
+from zraft.storage.directory import decode_meta, encode_meta
+from zraft.storage.errors import CorruptionError, CutShortError
 from zraft.storage.frames import HEAD_BYTES, HEADER_BYTES, decode_header, encode_frame
 from zraft.storage.recovery import Recovered, TornTail
 from zraft.testing.disk import SimulatedDisk
@@ -41,6 +43,12 @@ def damage(disk: SimulatedDisk, path: str, at: int, with_: bytes) -> None:
     data = bytearray(disk.contents(path))
     data[at : at + len(with_)] = with_
     disk.replace(path, bytes(data))
+
+
+def forget_length(disk: SimulatedDisk) -> None:
+    """As an older release leaves a directory: it writes `meta` at its start, with the keys that it knows."""
+    meta = decode_meta(disk.contents(f"{PATH}/meta"), "meta")
+    disk.replace(f"{PATH}/meta", encode_meta(evolve(meta, newest_bytes=None)))
 
 
 def recover(disk: SimulatedDisk) -> Recovered:
@@ -243,8 +251,82 @@ def test_every_flipped_bit_is_an_error_or_cuts_the_last_frame_only() -> None:
 
 
 @pytest.mark.parametrize("closed", [True, False])
-def test_segment_cut_at_any_length_is_an_error_or_a_shorter_log(closed: bool) -> None:
+def test_a_segment_that_was_cut_at_any_length_is_refused_and_stays_as_it_is(closed: bool) -> None:
+    """What it was made of is known, so a cut is no interrupted write: acknowledged frames are gone, or may be."""
+    disk, states, offsets = disk_with(30, 5, 40, close=closed)
+    data = disk.contents(FIRST)
+    assert len(data) == (offsets[-1] if closed else SMALL.segment_bytes_max)
+    lengths = sorted({*range(offsets[-1]), *range(offsets[-1], len(data), 100), len(data) - 1} - {len(data)})
+    for length in lengths:
+        disk.replace(FIRST, data[:length])
+        for _ in range(2):
+            with pytest.raises(CutShortError) as refused:
+                recover(disk)
+        cut = refused.value.cut
+        end = max((offset for offset in offsets if offset <= length), default=0)
+        whole = offsets.index(end) if end else 0
+        assert (refused.value.path, refused.value.offset) == (FIRST, length)
+        assert (cut.size, cut.made, cut.end, cut.frame) == (length, len(data), end, whole)
+        assert f"{length} bytes are left of {len(data)}" in str(refused.value)
+        assert "zraft log accept-loss /data" in str(refused.value)
+        assert "with an empty one" in str(refused.value)
+        assert disk.contents(FIRST) == data[:length]
+    disk.replace(FIRST, data)
+    disk.kill()
+    _, wal, recovered = open_wal(disk, seed=2)
+    check(wal, recovered, states[-1])
+
+
+def test_a_cut_says_what_is_known_of_what_is_lost() -> None:
+    disk, _, offsets = disk_with(30, 5, 40)
+    data = disk.contents(FIRST)
+    for length, known in (
+        (offsets[2] + 40, r"frame 3 of \d+ bytes runs past the end of the file"),
+        (offsets[2], "whether more followed is not known"),
+        (offsets[3] + 1, "free space followed"),
+        (HEADER_BYTES - 1, "not even what the segment begins with is left"),
+    ):
+        disk.replace(FIRST, data[:length])
+        with pytest.raises(CutShortError, match=known):
+            recover(disk)
+
+
+def test_a_cut_of_free_space_says_that_no_write_is_known_to_be_lost() -> None:
+    """Frames follow each other without a gap: one byte of free space behind the last says that there was no other."""
+    disk, _, offsets = disk_with(30, 5, 40)
+    data = disk.contents(FIRST)
+    for length in (offsets[-1] + 1, len(data) - 1):
+        disk.replace(FIRST, data[:length])
+        with pytest.raises(CutShortError, match="no write is known to be lost"):
+            recover(disk)
+
+
+def test_a_hole_in_the_last_segment_is_corruption_if_anything_follows_it() -> None:
+    """A copy that skipped blocks: the file is as long as it was made."""
+    disk, _, offsets = disk_with(1000, 1000, 1000)
+    damage(disk, FIRST, offsets[0] + 100, bytes(offsets[1] - offsets[0]))
+    with pytest.raises(CorruptionError, match="a valid frame follows") as stopped:
+        recover(disk)
+    assert stopped.value.offset == offsets[0]
+
+
+def test_a_cut_segment_that_begins_with_a_base_is_refused_as_one() -> None:
+    disk, _, _ = disk_with(2000, 2000, 2000)
+    second = f"{PATH}/wal/0000000003.seg"
+    data = disk.contents(second)
+    for length in (0, 60, HEADER_BYTES, HEADER_BYTES + 30):
+        disk.replace(second, data[:length])
+        with pytest.raises(CutShortError) as refused:
+            recover(disk)
+        assert (refused.value.path, refused.value.offset) == (second, length)
+        assert refused.value.cut.frame == 3, "what the segments before it hold"
+
+
+@pytest.mark.parametrize("closed", [True, False])
+def test_without_a_recorded_length_a_cut_is_an_interrupted_write_as_before(closed: bool) -> None:
+    """Written by an older release, or where space cannot be reserved."""
     good, states, offsets = disk_with(30, 5, 40, close=closed)
+    forget_length(good)
     data = good.contents(FIRST)
     meta = good.contents(f"{PATH}/meta")
     for length in range(offsets[-1] + 1):
@@ -257,8 +339,39 @@ def test_segment_cut_at_any_length_is_an_error_or_a_shorter_log(closed: bool) ->
             whole = sum(offset <= length for offset in offsets) - 1
             check(wal, recovered, states[whole])
             assert (recovered.report.torn_tail is None) == (length in offsets)
+            assert recovered.report.unrecorded == FIRST
         good.kill()
         good.replace(f"{PATH}/meta", meta)
+
+
+def test_the_first_write_records_the_length_that_an_older_release_did_not() -> None:
+    disk, states, _ = disk_with(30, 5)
+    forget_length(disk)
+    _, wal, recovered = open_wal(disk, seed=2)
+    assert recovered.report.unrecorded == FIRST
+    wal.append(entries(states[-1], GROUP, 1, 40))
+    disk.kill()
+    data = disk.contents(FIRST)
+    assert recover(disk).report.unrecorded is None
+    disk.replace(FIRST, data[:-1])
+    with pytest.raises(CutShortError):
+        recover(disk)
+
+
+def test_where_space_cannot_be_reserved_the_log_works_and_says_that_it_cannot_tell_a_cut() -> None:
+    disk = SimulatedDisk()
+    disk.reserves = False
+    _, wal, _ = open_wal(disk)
+    model = Model()
+    for _ in range(5):
+        records = entries(model, GROUP, 1, 1000)
+        wal.append(records)
+        model.apply(records)
+    disk.kill()
+    _, wal, recovered = open_wal(disk, seed=2)
+    check(wal, recovered, model)
+    last = disk.listdir(f"{PATH}/wal")[-1]
+    assert recovered.report.unrecorded == f"{PATH}/wal/{last}"
 
 
 @settings(deadline=None, derandomize=True, max_examples=150)

@@ -12,7 +12,7 @@ from zraft.storage.delivery.log import DeliveryLog
 from zraft.storage.delivery.manifest import Manifest, Segment, wanted
 from zraft.storage.delivery.recovery import PART_SUFFIX
 from zraft.storage.delivery.scanning import SegmentVerifier
-from zraft.storage.durable import sync_file, writing
+from zraft.storage.durable import reserve, sync_file, writing
 from zraft.storage.errors import CorruptionError, DiskFullError, SnapshotRejectedError
 from zraft.storage.filesystem import FileSystem
 
@@ -84,7 +84,7 @@ class Fetch:
                 if self._file is None:
                     self._file = self._fs.create(path)
                     # A disk that is too small says so before anything was transferred.
-                    self._fs.fallocate(self._file, segment.size)
+                    reserve(self._fs, self._file, segment.size)
                     at = self._shipped.segments.index(segment)
                     start, group = self._shipped.start_of(at), self._shipped.group
                     self._verifier = SegmentVerifier(self._fs, self._file, path, group, start, segment)

@@ -1,7 +1,7 @@
 """Fuzzes what the disk gives back: a start finds what was acknowledged, or stops with a declared error.
 
-The allowed loss is the end of the log: a torn tail, which is reported, or bytes that are gone or zero, which
-nothing distinguishes from a write that never happened (docs/STORAGE.md, "What is promised").
+The allowed loss is the end of the log: a torn tail, which is reported, or bytes that are zero, which nothing
+distinguishes from a write that never happened (docs/STORAGE.md, "What is promised"). A file that was cut is none.
 """
 
 from __future__ import annotations
@@ -164,6 +164,9 @@ class SegmentFuzz:
         if found is None:
             return
         wal, recovered = found
+        newest = log.states[-1].segment
+        if files.get(META) == log.files[META] and len(files[newest]) < len(log.files[newest]):
+            raise BrokenPromiseError(PROMISE, f"{newest} was cut, and the log was opened all the same")
         group = recovered.groups.get(COORDINATION_GROUP)
         last = group.last_index if group else 0
         entries = tuple(wal.read_entries(COORDINATION_GROUP, 1, last + 2, READ_BYTES_MAX)) if last else ()

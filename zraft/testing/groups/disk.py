@@ -95,7 +95,14 @@ class GroupsDisk:
         """One group as the start found it."""
         info = opened.snapshots.get(group)
         snapshot = None if info is None else (info.meta, self.image(group))
-        return stored_group(opened.recovered.groups.get(group), self.archive(group), snapshot)
+        wal = self._wal
+        assert wal is not None
+        return stored_group(
+            opened.recovered.groups.get(group),
+            self.archive(group),
+            snapshot,
+            lambda index: wal.held_after(group, index),
+        )
 
     def image(self, group: GroupId) -> bytes:
         """Of its newest snapshot."""

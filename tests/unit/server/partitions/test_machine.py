@@ -252,3 +252,19 @@ def test_deliveries_after_a_restore_are_in_the_tail_though_they_were_applied_in_
     (append,) = tasks
     assert isinstance(append, Append)
     assert [one.offset for one in append.deliveries] == [2]
+
+
+def test_what_the_log_was_once_not_needed_for_it_is_not_needed_for_later() -> None:
+    """Else new deliveries on their way to the disk would take back what an image had let go of, until the next image."""
+    hosted = HostedPartition(GROUP)
+    assert hosted.cut_index(2) == 2
+    machine, log = filled()
+    hosted.machine.restore(machine.snapshot())
+    mid = MessageId(PRODUCER, 3)
+    assert machine.partition is not None
+    digest = machine.partition.pending.entries[mid].digest
+    hosted.machine.apply(log.batch(Remote(mid, OTHER, 8, None, 0, digest)))
+    tasks: list[Task] = []
+    hosted.take_applied(tasks)
+    assert tasks, "it is on its way to the disk"
+    assert hosted.cut_index(3) == 2
