@@ -7,7 +7,6 @@ The result is handed down from `main`; nothing in zraft reads the environment or
 
 from __future__ import annotations
 
-import difflib
 import os
 import re
 from collections.abc import Callable, Iterable, Mapping
@@ -28,6 +27,7 @@ from zraft.config import (
 )
 from zraft.errors import ConfigError
 from zraft.ids import SERVER_ID_MAX, SERVER_ID_MIN, ServerId
+from zraft.nearest import nearest
 from zraft.zoo_cfg import Note, is_zoo_cfg
 from zraft.zoo_source import default_file, holds_zookeeper, read_zoo
 
@@ -404,16 +404,11 @@ def _parsed(name: str, found: object, source: str) -> dict[str, Any]:
 def _nearest(name: str, known: Iterable[str]) -> str:
     """`; did you mean …?` The last part alone also counts, for a key put into the wrong section or none."""
     known = list(known)
-    near = difflib.get_close_matches(name, known, n=1, cutoff=0.5)
-    if not near:
-        by_last_part = {candidate.rpartition(".")[2]: candidate for candidate in known}
-        near = [
-            by_last_part[part]
-            for part in difflib.get_close_matches(
-                name.rpartition(".")[2], list(by_last_part), n=1, cutoff=0.7
-            )
-        ]
-    return f"; did you mean {near[0]}?" if near else f"; known are {', '.join(sorted(known))}"
+    by_last_part = {candidate.rpartition(".")[2]: candidate for candidate in known}
+    near = nearest(name, known, cutoff=0.5)
+    if near is None and (part := nearest(name.rpartition(".")[2], by_last_part, cutoff=0.7)) is not None:
+        near = by_last_part[part]
+    return f"; did you mean {near}?" if near is not None else f"; known are {', '.join(sorted(known))}"
 
 
 def _assemble(values: Mapping[str, Any]) -> ServerConfig:

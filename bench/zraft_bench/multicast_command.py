@@ -15,7 +15,7 @@ from rich.table import Table as RichTable
 
 from zraft.errors import ConfigError
 from zraft_bench import multicast_plan as plan
-from zraft_bench.cluster import GivenServers, LocalCluster, Servers
+from zraft_bench.cluster import LocalCluster, Servers, given_servers
 from zraft_bench.multicast_genuine import run_genuine
 from zraft_bench.multicast_plan import Cell, Singles
 from zraft_bench.multicast_results import CellResult, GenuineResult, MulticastResults, StreamResult
@@ -160,14 +160,13 @@ def multicast(
         sleep_ms=plan.THESIS_SLEEP_MS if sleep else 0.0,
         seed=seed,
     )
+    given = given_servers(connect, "--connect") if connect is not None else None
     title = ", ".join(chosen) + (", with 5 ms sleep" if sleep else "")
     run = evolve(new_run("multicast", title=title, settings={"set": " ".join(settings)}), comment=comment)
     file = ResultFile(out, run)
     with tempfile.TemporaryDirectory(prefix="zraft-bench-") as directory:
         running: Servers = (
-            GivenServers(connect)
-            if connect is not None
-            else LocalCluster(Path(directory) / "a", servers, settings)
+            given if given is not None else LocalCluster(Path(directory) / "a", servers, settings)
         )
         aside = LocalCluster(Path(directory) / "b", GENUINE_SERVERS, (*settings, "topics.replication=1"))
         work = _Run(base, chosen, shares, processes or default_processes(), file, new_console())

@@ -134,6 +134,25 @@ class Member:
 
 
 @frozen
+class Owner:
+    """A session that owns an ephemeral znode. `silent_s`: since anything of it was received, None if the server does not
+    know."""
+
+    session: int
+    silent_s: float | None
+    timeout_s: float
+
+
+@frozen
+class Owners:
+    """Of a znode's ephemeral children, by name. `leads`: the server that answered hears of all sessions; others only of
+    those that are connected to them."""
+
+    by_name: Mapping[str, Owner]
+    leads: bool
+
+
+@frozen
 class Check:
     """Part of a `multi`: the znode must be of this version."""
 

@@ -78,8 +78,12 @@ class Layout:
         """Of an entry, from its path or name."""
         return int(path[-DIGITS:])
 
+    @property
+    def pulses(self) -> str:
+        return f"{self.root}/pulse"
+
     def pulse(self, group: GroupId) -> str:
-        return f"{self.root}/pulse/{checked_name(group, 'group')}"
+        return f"{self.pulses}/{checked_name(group, 'group')}"
 
     def job(self, job: JobId) -> str:
         return f"{self.root}/jobs/{checked_name(job, 'job')}"

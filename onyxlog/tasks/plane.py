@@ -36,6 +36,7 @@ from onyxlog.tasks.items import (
 )
 from zraft.address import Address, parse_address
 from zraft.errors import ConfigError
+from zraft.listening import cannot_listen
 from zraft.transport.keys import ClusterKey
 from zraft.transport.packing import MESSAGE_BYTES_MAX
 from zraft.transport.sealing import RejectedError
@@ -212,7 +213,9 @@ class DataPlane:
                 self._on_connection, address.listening_hosts, address.port
             )
         except OSError as error:
-            raise ConfigError(f"{address}: cannot listen for other groups: {error.strerror}") from error
+            raise ConfigError(
+                f"--address: cannot listen at {address} for other groups: {cannot_listen(error)}"
+            ) from error
         port = self._listener.sockets[0].getsockname()[1]
         told = advertise or address
         self._site = str(Address(told.host, told.port or port))

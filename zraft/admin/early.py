@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import re
+from collections.abc import Callable
 from http import HTTPStatus
 from typing import Final
 
@@ -23,15 +24,23 @@ _PROBE: Final = re.compile(rb"GET /(readyz|livez) HTTP/1\.[01]\r\n(?:[^\r\n]+\r\
 
 
 class EarlyConnections:
-    """Of one listener, from its start until `hand_over`."""
+    """Those of one listener, from its start until `hand_over`."""
 
     def __init__(self, reports: AdminReports) -> None:
         self.reports = reports
         self.waiting: dict[EarlyConnection, None] = {}
+        self.successor: Callable[[], asyncio.BaseProtocol] | None = None
+        """Makes what answers from now on; None until `hand_over`."""
 
     def connection(self) -> asyncio.BaseProtocol:
         """For one that was accepted."""
         return EarlyConnection(self)
+
+    def hand_over(self, successor: Callable[[], asyncio.BaseProtocol]) -> None:
+        """All that wait go to what `successor` makes for each, and so does one that was accepted and is not here yet."""
+        self.successor = successor
+        for one in list(self.waiting):
+            one.hand_over(successor())
 
     def close(self) -> None:
         """End those that wait."""
@@ -50,7 +59,10 @@ class EarlyConnection(asyncio.Protocol):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         assert isinstance(transport, asyncio.Transport) or hasattr(transport, "write")
         self._transport = transport  # type: ignore[assignment]  # uvloop's transports are no subclasses
-        if len(self._early.waiting) >= EARLY_CONNECTIONS_MAX:
+        if self._early.successor is not None:
+            # The loop tells us of it one iteration after it accepted it.
+            self.hand_over(self._early.successor())
+        elif len(self._early.waiting) >= EARLY_CONNECTIONS_MAX:
             self.close()
         else:
             self._early.waiting[self] = None
@@ -77,7 +89,7 @@ class EarlyConnection(asyncio.Protocol):
         """What came so far, and all that follows, is `protocol`'s."""
         transport = self._transport
         assert transport is not None, "it waits, so it is connected"
-        del self._early.waiting[self]
+        self._early.waiting.pop(self, None)
         transport.set_protocol(protocol)
         protocol.connection_made(transport)
         if self._received:

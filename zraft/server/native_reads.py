@@ -32,6 +32,7 @@ from zraft.wire.native_requests import (
     ReadExists,
     ReadLog,
     ReadMembers,
+    ReadOwners,
     ReadSync,
     ReadZnode,
 )
@@ -44,6 +45,8 @@ LISTINGS_MAX: Final = 4
 """Sorted names of large dictionaries that are kept between two pages of them."""
 
 NAMES_PER_STEP: Final = 256
+OWNERS_MAX: Final = 10_000
+"""Children of a znode whose owners are told: one turn looks at them all."""
 
 
 class Failure(Exception):  # never leaves this package: it is how a query says no
@@ -132,6 +135,8 @@ def _answer(connection: NativeConnection, number: int, query: Query) -> bytes:
                 raise _too_long(connection, path, "spread the znodes")
             fields = {"names": list(node.children or ()), "stat": answers.stat_map(node.stat())}
             return answers.encode_result(number, zxid, fields)
+        case ReadOwners(path=path):
+            return _owners(connection, number, path)
         case ReadLog():
             return _log(connection, number, query)
         case ReadSync():
@@ -142,6 +147,24 @@ def _answer(connection: NativeConnection, number: int, query: Query) -> bytes:
             return answers.encode_result(number, zxid, {"members": connection.view.members()})
         case ReadTopics(digest=digest):
             return read_topics(connection, number, digest)
+
+
+def _owners(connection: NativeConnection, number: int, path: str) -> bytes:
+    machine, view = connection.machine, connection.view
+    names = list(_found(path, reads.get_children(machine, path, connection.ids)).children or ())
+    if len(names) > OWNERS_MAX:
+        raise Failure(
+            Code.BAD_ARGUMENTS,
+            f"{path}: has {len(names)} children, expected at most {OWNERS_MAX} to tell owners of",
+        )
+    rows = []
+    for name in names:
+        child = machine.find(f"{path}/{name}" if path != "/" else f"/{name}")
+        record = machine.sessions.get(child.ephemeral_owner) if child is not None else None
+        if record is not None:
+            rows.append([name, record.id, view.silent_ms(record.id), record.timeout_ms])
+    fields = {"owners": rows, "leads": view.leads}
+    return answers.encode_result(number, machine.last_zxid, fields)
 
 
 def state_of(connection: NativeConnection, directory: str) -> list[bytes]:

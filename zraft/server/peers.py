@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import socket
 from collections.abc import Callable, Sequence
 
 import structlog
@@ -19,16 +20,16 @@ from zraft.ids import ServerId
 from zraft.raft.membership import Membership
 from zraft.server.addresses import PeerAddresses, Strangers
 from zraft.server.bulk import BulkStreams
-from zraft.server.cluster_keys import cluster_keys
 from zraft.server.driver import Driver
 from zraft.server.operators import OperatorStreams
 from zraft.server.rejections import Rejections
+from zraft.server.reloading import Reloading
 from zraft.transport import codec, routing
 from zraft.transport.keys import ClusterKey, key_ring
 from zraft.transport.link import LinkStatistics, PeerLinks
 from zraft.transport.messages import PeerMessage, Sender
 from zraft.transport.packing import UnsendableError
-from zraft.transport.udp import Address, UdpEndpoint, UdpStatistics
+from zraft.transport.udp import Address, UdpEndpoint, UdpStatistics, discard_waiting
 from zraft.wire.statistics import Metric
 
 log = structlog.get_logger()
@@ -49,11 +50,13 @@ class Peers:
         operators: OperatorStreams,
         stop: asyncio.Event,
         *,
+        keys: Reloading[tuple[ClusterKey, ...]] | None,
         now_ms: Callable[[], int],
         on_arrived: Callable[[], None],
         on_failed: Callable[[ZraftError], None],
     ) -> None:
-        """`on_arrived`: the driver was given something that wants a turn; `on_failed`: it cannot go on.
+        """`keys`: None without a key. `on_arrived`: the driver was given something that wants a turn; `on_failed`: it
+        cannot go on.
 
         Once `stop` is set, what comes by streams no longer counts.
         """
@@ -64,7 +67,7 @@ class Peers:
         self._on_arrived = on_arrived
         self._on_failed = on_failed
         sizes = {server: config.peer.datagram_bytes for server in config.cluster if server != config.id}
-        self.keys = cluster_keys(config.key_files)
+        self.keys = keys
         self._keys_in_force = self.keys.value if self.keys is not None else None
         self._links = PeerLinks(
             me=me,
@@ -95,14 +98,13 @@ class Peers:
         }
         """Everybody who was a peer in this run, and where: as configured here, as replicated. At most 254."""
 
-    async def open(self) -> PeerAddresses:
-        """Listen for datagrams, and look up where the others are; the caller keeps the addresses fresh.
+    async def open(self, bound: socket.socket) -> PeerAddresses:
+        """Take datagrams from this socket, and look up where the others are; the caller keeps the addresses fresh.
 
-        Raises:
-            ConfigError: the address cannot be listened at.
+        What came before, while the server was starting, is thrown away: nobody waits for an answer to it any more.
         """
-        address = self._config.address
-        self._endpoint = await UdpEndpoint.open(address.host, address.port, self._on_datagrams)
+        discard_waiting(bound)
+        self._endpoint = UdpEndpoint(bound, asyncio.get_running_loop(), self._on_datagrams)
         self._addresses = PeerAddresses(self._met, self._endpoint.resolve)
         await self._addresses.refresh()
         return self._addresses

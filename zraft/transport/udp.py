@@ -20,6 +20,7 @@ from attrs import frozen
 
 from zraft.address import Address as HostAddress
 from zraft.errors import ZraftError
+from zraft.listening import cannot_listen
 
 Address = tuple[str, int] | tuple[str, int, int, int]
 """A numeric address as the socket module has it, IPv4 or IPv6."""
@@ -80,6 +81,18 @@ async def _has_address(host: str, port: int) -> bool:
     return True
 
 
+def discard_waiting(sock: socket.socket) -> None:
+    """Throw away the datagrams that wait in a bound socket, as far as its buffer holds."""
+    sock.setblocking(False)
+    for _ in range(DATAGRAMS_PER_DRAIN_MAX):
+        try:
+            sock.recv(1)
+        except (BlockingIOError, InterruptedError):
+            return
+        except ConnectionError:
+            continue
+
+
 class UdpEndpoint:
     """One bound, non-blocking UDP socket on the running loop.
 
@@ -131,9 +144,7 @@ class UdpEndpoint:
             return cls(sock, asyncio.get_running_loop(), on_datagrams)
         except OSError as error:
             sock.close()
-            raise AddressError(
-                f"{where}: cannot listen for datagrams: {error.strerror}; is another server running?"
-            ) from error
+            raise AddressError(f"{where}: cannot listen for datagrams: {cannot_listen(error)}") from error
 
     def numeric(self, host: str, port: int) -> Address | None:
         """A host that is an address already, as `send` takes it; None for a name, or an address of the other family."""

@@ -181,6 +181,13 @@ class ReadChildren:
 
 
 @frozen
+class ReadOwners:
+    """The sessions of a znode's ephemeral children, and how long each is silent."""
+
+    path: str
+
+
+@frozen
 class ReadLog:
     """Sequential znodes of a directory from a number on."""
 
@@ -214,6 +221,7 @@ Query = (
     | ReadZnode
     | ReadExists
     | ReadChildren
+    | ReadOwners
     | ReadLog
     | ReadSync
     | ReadDiagnostic
@@ -641,6 +649,7 @@ _OTHERS: Final[dict[str, tuple[Callable[[Message], Request], frozenset[str]]]] =
     "read": (lambda m: _read(m, ReadZnode(text(m, "path"))), _READ_FIELDS | {"path"}),
     "exists": (lambda m: _read(m, ReadExists(text(m, "path"))), _READ_FIELDS | {"path"}),
     "children": (lambda m: _read(m, ReadChildren(text(m, "path"))), _READ_FIELDS | {"path"}),
+    "owners": (lambda m: _read(m, ReadOwners(text(m, "path"))), _READ_FIELDS | {"path"}),
     "log": (_log, _READ_FIELDS | {"directory", "prefix", "first", "limit", "bytes"}),
     "sync": (lambda m: _read(m, ReadSync()), _READ_FIELDS),
     "diagnostic": (lambda m: Read(m["id"], "diagnostic", ReadDiagnostic(), False), _BASE),

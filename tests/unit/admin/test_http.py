@@ -10,6 +10,7 @@ import threading
 from collections.abc import Awaitable, Callable
 from types import ModuleType
 from typing import Any
+from unittest.mock import Mock
 
 import aiohttp
 import pytest
@@ -23,10 +24,11 @@ from tests.unit.admin.values import STATUS, FakeAdminReports
 from tests.unit.wire.reports import LEADER
 from zraft.address import Address
 from zraft.admin import http
-from zraft.admin.early import EARLY_BYTES_MAX, EARLY_CONNECTIONS_MAX
+from zraft.admin.early import EARLY_BYTES_MAX, EARLY_CONNECTIONS_MAX, EarlyConnections
 from zraft.admin.http import AdminServer
 from zraft.errors import ConfigError
 from zraft.http_service import CONNECTIONS_MAX, HttpService
+from zraft.listening import bind_tcp
 from zraft.server.admin_listener import AdminListener
 from zraft.wire.statistics import LISTED_MAX, Listing
 
@@ -199,12 +201,18 @@ def test_what_is_no_http_is_refused_and_harms_nobody(junk: bytes) -> None:
     with_server(FakeAdminReports(LEADER), scenario)
 
 
-def test_a_taken_address_is_told_at_once_with_the_knob() -> None:
+def test_a_port_at_which_another_was_first_to_listen_is_told_with_the_knob() -> None:
     async def run() -> None:
-        with socket.create_server(("127.0.0.1", 0)) as taken:
-            listener = AdminListener(Address(*taken.getsockname()), FakeAdminReports(), pytest.fail)
-            with pytest.raises(ConfigError, match=r"^admin: cannot listen at 127\.0\.0\.1:\d+: "):
-                await listener.open()
+        (one,) = bind_tcp("admin", Address("127.0.0.1", 0))
+        address = Address(*one.getsockname())
+        (two,) = bind_tcp("admin", address)
+        with one, two:
+            one.listen()
+            listener = AdminListener(address, FakeAdminReports(), pytest.fail)
+            with pytest.raises(
+                ConfigError, match=r"^admin: cannot listen at 127\.0\.0\.1:\d+: Address already"
+            ):
+                await listener.open([two])
 
     asyncio.run(run())
 
@@ -240,7 +248,7 @@ class Loading:
 
     def run(self, scenario: Callable[[Loading], Awaitable[None]]) -> None:
         async def run() -> None:
-            await self.listener.open()
+            await self.listener.open(bind_tcp("admin", self.address))
             try:
                 await scenario(self)
             finally:
@@ -301,6 +309,19 @@ def test_who_asks_for_more_waits_until_the_http_server_is_loaded(monkeypatch: py
     Loading(monkeypatch, FakeAdminReports(LEADER)).run(scenario)
 
 
+def test_who_is_accepted_while_the_http_server_takes_over_is_not_forgotten() -> None:
+    """The loop makes the protocol when it accepts, and tells it of its connection one iteration later."""
+    early = EarlyConnections(FakeAdminReports(LEADER))
+    accepted = early.connection()
+    successor = Mock(spec=asyncio.Protocol)
+    early.hand_over(lambda: successor)
+    transport = Mock(spec=asyncio.Transport)
+    accepted.connection_made(transport)
+    transport.set_protocol.assert_called_once_with(successor)
+    successor.connection_made.assert_called_once_with(transport)
+    assert early.waiting == {}
+
+
 def test_what_waits_for_the_http_server_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     async def scenario(place: Loading) -> None:
         host, port = place.address.host, place.address.port
@@ -347,7 +368,7 @@ def test_who_listens_everywhere_for_ipv6_is_asked_over_ipv4_too() -> None:
             probe.bind(("127.0.0.1", 0))
             port = probe.getsockname()[1]
         listener = AdminListener(Address("::", port), FakeAdminReports(LEADER), pytest.fail)
-        await listener.open()
+        await listener.open(bind_tcp("admin", listener._address))
         async with aiohttp.ClientSession() as session:
             for host in ("127.0.0.1", "::1"):
                 async with session.get(f"http://{Address(host, port)}/readyz") as answer:

@@ -236,6 +236,9 @@ def test_a_port_in_use_and_a_name_without_address_say_so() -> None:
             AddressError, match=f"127.0.0.1:{port}: cannot listen for datagrams: Address already"
         ):
             await UdpEndpoint.open("127.0.0.1", port, Ear(1))
+        with pytest.raises(AddressError, match="this machine has no such address") as elsewhere:
+            await UdpEndpoint.open("192.0.2.1", port, Ear(1))
+        assert "another" not in str(elsewhere.value)
         with pytest.raises(AddressError, match="expected a host name or address") as caught:
             await endpoint.resolve("not a host name", 1)
         assert caught.value.retriable

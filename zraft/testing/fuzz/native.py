@@ -103,6 +103,7 @@ def valid_message(number: int, rng: random.Random) -> dict[str, Any]:
             {"type": "read", "path": path, **how},
             {"type": "exists", "path": path},
             {"type": "children", "path": path},
+            {"type": "owners", "path": path},
             {"type": "log", "directory": path, "prefix": "", "first": 0},
             {"type": "sync"},
             {"type": "diagnostic"},
