@@ -22,10 +22,11 @@ FORMS: Final = frozenset({"", "text", "toml", "crontab", "java"})
 
 PROMPT: Final = re.compile(r"^\[zk: [^\]]*\] ?", re.MULTILINE)
 
-_COMMENT: Final = re.compile(r"<!-- (set-up|run|file|output|not run)(?::? (.*?))? ?-->", re.DOTALL)
+_COMMENT: Final = re.compile(r"<!-- (set-up|run|file|output|not run)(?::? ?(.*?))? ?-->", re.DOTALL)
 _STAYS: Final = re.compile(r'stays until "([^"]+)"')
 _MACHINES: Final = re.compile(r"on machines? ([1-9](?: [1-9])*)")
 _FAILS: Final = re.compile(r"fails")
+_ONCE: Final = re.compile(r"once, .+")
 
 
 class Way(Enum):
@@ -45,7 +46,7 @@ class Block:
     """A code block, or commands in a comment `set-up`, which only the first round runs.
 
     `detail` is the name of the file, or the reason why the block is not run. `machines` are those whose commands it has;
-    `stays_until` is what a command that does not end prints when it is ready.
+    `stays_until` is what a command that does not end prints when it is ready. What runs `once` is left out in later rounds.
     """
 
     document: str
@@ -57,7 +58,7 @@ class Block:
     machines: tuple[int, ...] = ()
     stays_until: str | None = None
     fails: bool = False
-    hidden: bool = False
+    once: bool = False
 
     def __str__(self) -> str:
         return f"{self.document}:{self.line}"
@@ -83,25 +84,26 @@ def _blocks(document: str, text: str) -> Iterator[Block]:
     while number < len(lines):
         line = lines[number]
         number += 1
+        indent = len(line) - len(line.lstrip())
+        line = line[indent:]
         if line.startswith("<!-- "):
             begun = number
             while "-->" not in line:
-                line += "\n" + lines[number]
+                line += "\n" + lines[number][indent:]
                 number += 1
             comment = _COMMENT.fullmatch(line)
             if comment is None:
                 raise DocumentError(f"{document}:{begun}: no known comment: {line}")
             if comment[1] == "set-up":
                 head, _, commands = comment[2].partition("\n")
-                yield _with_options(Block(document, begun, Way.SHELL, commands, "sh", hidden=True), head)
+                yield _with_options(Block(document, begun, Way.SHELL, commands, "sh", once=True), head)
                 comment = None
         elif line.startswith("```"):
             begun = number
-            while lines[number] != "```":
+            while lines[number].strip() != "```":
                 number += 1
-            yield _block(
-                document, begun, line.removeprefix("```"), "\n".join(lines[begun:number]) + "\n", comment
-            )
+            content = "".join(f"{one[indent:]}\n" for one in lines[begun:number])
+            yield _block(document, begun, line.removeprefix("```"), content, comment)
             comment = None
             number += 1
         elif line and comment is not None:
@@ -133,8 +135,9 @@ def _block(document: str, line: int, language: str, text: str, comment: re.Match
 
 def _with_options(block: Block, options: str) -> Block:
     stays, machines, fails = _STAYS.search(options), _MACHINES.search(options), _FAILS.search(options)
+    once = _ONCE.search(options)
     rest = options
-    for found in (stays, machines, fails):
+    for found in (once, stays, machines, fails):
         if found is not None:
             rest = rest.replace(found[0], "")
     if rest.strip(" ,"):
@@ -144,4 +147,5 @@ def _with_options(block: Block, options: str) -> Block:
         machines=tuple(map(int, machines[1].split())) if machines is not None else (),
         stays_until=stays[1] if stays is not None else None,
         fails=fails is not None,
+        once=block.once or once is not None,
     )

@@ -58,7 +58,7 @@ class Reader:
             printed = ""
             self._state.write_text(f"cd '{self._work}'\n", encoding="utf-8")
             for block in blocks:
-                if block.hidden and number > 1:
+                if block.once and number > 1:
                     continue
                 begun = time.monotonic()
                 try:
