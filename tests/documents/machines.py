@@ -1,14 +1,15 @@
 """A network of its own with the machines of the documents' examples, 10.0.0.1 and on, on this machine.
 
 `inside` puts a program into new namespaces: nothing outside can be reached, taken or left behind there. Ports are free, `/var` and
-`/run` are empty, the names of the examples lead to their machines, and all processes end with the first. A machine is a view of the
-files in which `/var` is its own.
+`/run` are empty, the names of the examples lead to their machines, and all processes end with the first. Each machine has an address,
+ports, `/var` and `/run` of its own; all other files are shared.
 """
 
 from __future__ import annotations
 
 import os
 import shutil
+import socket
 import subprocess
 import sys
 from collections.abc import Sequence
@@ -17,6 +18,8 @@ from typing import Final
 
 ROOT: Final = Path(__file__).parents[2]
 MACHINES: Final = range(1, 10)
+SUBNET: Final = "10.0.0"
+BRIDGE: Final = "machines"
 NAMES: Final = ("zk{}", "zoo{}", "zk{}.example.org")
 
 _NAMESPACES: Final = ("--net", "--mount", "--pid", "--fork", "--kill-child", "--mount-proc")
@@ -50,12 +53,13 @@ def inside(*command: str) -> list[str]:
 
 def _prepare() -> None:
     _do("ip", "link", "set", "lo", "up")
-    for number in MACHINES:
-        _do("ip", "address", "add", f"10.0.0.{number}/32", "dev", "lo")
+    _do("ip", "link", "add", BRIDGE, "type", "bridge")
+    _do("ip", "address", "add", f"{SUBNET}.1/24", "dev", BRIDGE)
+    _do("ip", "link", "set", BRIDGE, "up")
     _empty_var()
     hosts = Path("/var/hosts")
-    rows = (f"10.0.0.{number} " + " ".join(name.format(number) for name in NAMES) for number in MACHINES)
-    hosts.write_text("127.0.0.1 localhost\n::1 localhost\n" + "\n".join(rows) + "\n", encoding="utf-8")
+    rows = (f"{SUBNET}.{number} " + " ".join(name.format(number) for name in NAMES) for number in MACHINES)
+    hosts.write_text(f"127.0.0.1 localhost {socket.gethostname()}\n::1 localhost\n" + "\n".join(rows) + "\n", encoding="utf-8")
     _do("mount", "--bind", str(hosts), "/etc/hosts")
 
 
@@ -83,13 +87,24 @@ class Machines:
         holder = self._holders.get(number)
         if holder is None:
             holder = self._holders[number] = subprocess.Popen(
-                ["unshare", "--mount", sys.executable, "-m", "tests.documents.machines", "--hold"],
+                ["unshare", "--net", "--mount", sys.executable, "-m", "tests.documents.machines", "--hold"],
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.PIPE,
             )
             assert holder.stdout is not None
             assert holder.stdout.readline() == b"ready\n"
-        return ["nsenter", f"--mount=/proc/{holder.pid}/ns/mnt", f"--wd={os.getcwd()}", *command]
+            cable = f"machine{number}"
+            _do("ip", "link", "add", cable, "type", "veth", "peer", "name", "eth0", "netns", str(holder.pid))
+            _do("ip", "link", "set", cable, "master", BRIDGE, "up")
+            _do(*_enter(holder), "ip", "address", "add", f"{SUBNET}.{number}/24", "dev", "eth0")
+            for link in "lo", "eth0":
+                _do(*_enter(holder), "ip", "link", "set", link, "up")
+        return [*_enter(holder), *command]
+
+
+def _enter(holder: subprocess.Popen[bytes]) -> tuple[str, ...]:
+    namespaces = (f"--{kind}=/proc/{holder.pid}/ns/{name}" for kind, name in (("net", "net"), ("mount", "mnt")))
+    return ("nsenter", *namespaces, f"--wd={os.getcwd()}")
 
 
 def main(words: Sequence[str]) -> None:
