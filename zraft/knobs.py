@@ -17,6 +17,7 @@ from attrs import Attribute, evolve, fields, frozen
 
 from zraft.address import Address, parse_address
 from zraft.config import (
+    KNOBS_OF_FIELDS,
     LOG_FORMATS,
     LOG_LEVELS,
     OBSERVER_MARK,
@@ -52,6 +53,8 @@ class Knob:
         """Its environment variable: `wal.segment_bytes_max` is ZRAFT_WAL__SEGMENT_BYTES_MAX."""
         return ENVIRONMENT_PREFIX + self.name.upper().replace(".", "__")
 
+
+_FIELDS: Final = {knob: field for field, knob in KNOBS_OF_FIELDS.items()}
 
 ENVIRONMENT_PREFIX: Final = "ZRAFT_"
 CONFIG_FILE_VARIABLE: Final = "ZRAFT_CONFIG"
@@ -189,6 +192,24 @@ def _parse_words(found: object, label: str) -> tuple[str, ...]:
     return tuple(dict.fromkeys(words))
 
 
+def _parse_hosts(found: object, label: str) -> tuple[str, ...]:
+    """Host names without ports: a TOML array, or text with commas between them."""
+    expected = "host names without ports, such as zk1.example.org, separated by commas"
+    parts = found.split(",") if isinstance(found, str) else found
+    if not isinstance(parts, list | tuple):
+        _refuse(label, found, expected)
+    hosts = []
+    for part in parts:
+        host = part.strip().lower().removesuffix(".") if isinstance(part, str) else ""
+        if not _HOST_NAME.fullmatch(host):
+            _refuse(label, found, expected)
+        hosts.append(host)
+    return tuple(dict.fromkeys(hosts))
+
+
+_HOST_NAME: Final = re.compile(r"[a-z0-9_]([a-z0-9_-]*[a-z0-9_])?(\.[a-z0-9_]([a-z0-9_-]*[a-z0-9_])?)*")
+
+
 def _count_of(attribute: Attribute[Any]) -> Parser:
     return _parse_count(attribute.metadata["lowest"], attribute.metadata["highest"])
 
@@ -259,6 +280,12 @@ def _knobs() -> Iterable[Knob]:
         "true; false beside ZooKeeper's data (`version-2`)",
     )
     yield Knob("admin", _parse_address, "Where the admin HTTP server listens.", "none")
+    yield Knob(
+        "admin.hosts",
+        _parse_hosts,
+        "Names under which browsers may ask it for pages and resets, beside IP addresses and localhost.",
+        "none",
+    )
     tick_time = getattr(fields(ServerConfig), "tick_time_ms")  # noqa: B009  (attrs' namedtuple is untyped)
     yield Knob("tick_time_ms", _count_of(tick_time), tick_time.metadata["help"], str(tick_time.default))
     yield Knob(
@@ -353,7 +380,12 @@ def _from_toml(file: Path, text: str) -> dict[str, Any]:
         raise ConfigError(f"config: {file} is not TOML: {error}") from error
     values: dict[str, Any] = {}
     for name, found in content.items():
-        if name in SECTIONS:
+        if name == "admin" and isinstance(found, dict):
+            # A table where there is more to say than the address.
+            for inner, inner_found in found.items():
+                knob = name if inner == "address" else f"{name}.{inner}"
+                values.update(_parsed(knob, inner_found, f"in {file}"))
+        elif name in SECTIONS:
             if not isinstance(found, dict):
                 _refuse(f"{name} (in {file})", found, f"a table, [{name}]")
             for inner, inner_found in found.items():
@@ -418,7 +450,9 @@ def _assemble(values: Mapping[str, Any]) -> ServerConfig:
             raise ConfigError(
                 f"{name}: not set; pass --{name}, set {knob.variable} or put it into --config FILE"
             )
-    top = {"key_files" if name == "key" else name: value for name, value in values.items() if "." not in name}
+    top = {
+        _FIELDS.get(name, name): value for name, value in values.items() if "." not in name or name in _FIELDS
+    }
     sections: dict[str, Any] = {}
     for section, section_class in SECTIONS.items():
         prefix = section + "."

@@ -179,11 +179,23 @@ def stat_of(fields: Mapping[str, int]) -> Stat:
 
 def listed(value: Any) -> Any:
     """A decoded value with lists where MessagePack has arrays; keys of maps stay tuples, which can be hashed."""
-    if type(value) is tuple:
-        return [listed(one) for one in value]
-    if type(value) is dict:
-        return {key: listed(one) for key, one in value.items()}
-    return value
+    if type(value) is not tuple and type(value) is not dict:
+        return value
+    whole = [value]
+    # Not by a call per level: values are nested more deeply than Python allows calls to be.
+    left: list[list[Any] | dict[Any, Any]] = [whole]
+    while left:
+        one = left.pop()
+        for place, part in enumerate(one) if type(one) is list else one.items():  # type: ignore[union-attr]
+            if type(part) is tuple:
+                part = list(part)
+            elif type(part) is dict:
+                part = dict(part)
+            else:
+                continue
+            one[place] = part
+            left.append(part)
+    return whole[0]
 
 
 def entries_of(rows: Sequence[Sequence[Any]]) -> tuple[LogEntry, ...]:

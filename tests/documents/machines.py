@@ -1,8 +1,8 @@
 """A network of its own with the machines of the documents' examples, 10.0.0.1 and on, on this machine.
 
-`inside` puts a program into new namespaces: nothing outside can be reached, taken or left behind there. Ports are free, `/var` and
-`/run` are empty, the names of the examples lead to their machines, and all processes end with the first. Each machine has an address,
-ports, `/var` and `/run` of its own; all other files are shared.
+`inside` puts a program into new namespaces: nothing outside can be reached, taken or left behind there. Ports are free, `/var`
+and `/run` are empty, the names of the examples lead to their machines, and all processes end with the first. Each machine has
+an address, ports, `/var` and `/run` of its own; all other files are shared.
 """
 
 from __future__ import annotations
@@ -59,7 +59,10 @@ def _prepare() -> None:
     _empty_var()
     hosts = Path("/var/hosts")
     rows = (f"{SUBNET}.{number} " + " ".join(name.format(number) for name in NAMES) for number in MACHINES)
-    hosts.write_text(f"127.0.0.1 localhost {socket.gethostname()}\n::1 localhost\n" + "\n".join(rows) + "\n", encoding="utf-8")
+    hosts.write_text(
+        f"127.0.0.1 localhost {socket.gethostname()}\n::1 localhost\n" + "\n".join(rows) + "\n",
+        encoding="utf-8",
+    )
     _do("mount", "--bind", str(hosts), "/etc/hosts")
 
 
@@ -103,7 +106,9 @@ class Machines:
 
 
 def _enter(holder: subprocess.Popen[bytes]) -> tuple[str, ...]:
-    namespaces = (f"--{kind}=/proc/{holder.pid}/ns/{name}" for kind, name in (("net", "net"), ("mount", "mnt")))
+    namespaces = (
+        f"--{kind}=/proc/{holder.pid}/ns/{name}" for kind, name in (("net", "net"), ("mount", "mnt"))
+    )
     return ("nsenter", *namespaces, f"--wd={os.getcwd()}")
 
 

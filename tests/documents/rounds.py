@@ -8,7 +8,6 @@ import re
 import shutil
 import signal
 import subprocess
-import sys
 import time
 from collections.abc import Sequence
 from pathlib import Path
@@ -37,7 +36,10 @@ class FailedError(Exception):
 
 
 class Reader:
-    """Reads in a directory that holds a copy of `examples/`, as a checkout does. Exported variables and `cd` last, as in a terminal."""
+    """Reads in a directory that holds a copy of `examples/`, as a checkout does.
+
+    Exported variables and `cd` last from block to block, as in a terminal.
+    """
 
     def __init__(self, directory: Path) -> None:
         self._directory = directory
@@ -176,5 +178,3 @@ def compare(shown: str, found: str) -> None:
 
 def _text(output: Path) -> str:
     return output.read_text(encoding="utf-8", errors="replace")
-
-

@@ -69,6 +69,7 @@ KAZOOS: Final = {"test_add_remove_observer"}
 ELSEWHERE: Final = {"report.html", "zraft.toml", "wrong.toml", "kazoo/testing/common.py"}
 """Files of other projects, and those that examples make."""
 
+
 def test_every_source_file_that_a_document_names_exists() -> None:
     found = list(named(r"(?<![\w/.…-])((?:[a-z0-9_]+/)*[a-z0-9_]+\.(?:py|md|toml|yaml|html|c))\b(?!/)"))
     assert len(found) > 150
@@ -107,13 +108,17 @@ def test_every_program_that_a_document_runs_by_python_exists(document: str) -> N
         if name.partition(".")[0] in {*ROOTS, "tests"}:
             path = name.replace(".", "/")
             places = [ROOT / beginning / path for beginning in ("", "client", "bench")]
-            assert any(place.with_suffix(".py").exists() or (place / "__main__.py").exists() for place in places), name
+            assert any(
+                place.with_suffix(".py").exists() or (place / "__main__.py").exists() for place in places
+            ), name
 
 
 def test_every_rule_that_anything_cites_is_in_the_rules() -> None:
     rules = set(re.findall(r"^## (D-\d+) ", TEXTS["docs/RULES.md"], re.MULTILINE))
     files = [
-        file for folder in ("bench", "client", "docs", "onyxlog", "tests", "zraft") for file in (ROOT / folder).rglob("*.*")
+        file
+        for folder in ("bench", "client", "docs", "onyxlog", "tests", "zraft")
+        for file in (ROOT / folder).rglob("*.*")
     ]
     cited = {
         rule
@@ -198,13 +203,15 @@ def commands() -> Iterator[tuple[str, str]]:
                 for part in re.split(r"\s(?:&&|\||;)\s|\$\(|=\$\(", line):
                     if (found := COMMAND.match(part.strip())) is not None:
                         yield str(block), found[0]
-        text = re.sub(r"^ *```.*?^ *```$", "", TEXTS[document.relative_to(ROOT).as_posix()], flags=re.M | re.S)
+        text = re.sub(
+            r"^ *```.*?^ *```$", "", TEXTS[document.relative_to(ROOT).as_posix()], flags=re.M | re.S
+        )
         for code in re.findall(r"`((?:zraft|onyxlog|zraft-bench) [^`]+)`", text):
             yield document.name, code
 
 
 def parse(line: str) -> str | None:
-    """What click says is wrong with a command line, None if nothing is. Arguments that are left out, or stand for others, are not."""
+    """Which command or option of a command line is not there; None if all are. Arguments are not looked at."""
     words = shlex.split(line.rstrip(" &)"), comments=True)
     for number, word in enumerate(words):
         if word.startswith((">", "<", "&")):
@@ -222,7 +229,11 @@ def parse(line: str) -> str | None:
             return f"{command.name} has no command {rest[0]!r}"
         command, rest = found, rest[1:]
         context = click.Context(command, info_name=command.name, parent=context)
-    known = {option for parameter in command.get_params(context) for option in (*parameter.opts, *parameter.secondary_opts)}
+    known = {
+        option
+        for parameter in command.get_params(context)
+        for option in (*parameter.opts, *parameter.secondary_opts)
+    }
     if isinstance(command, click.Group) or command.ignore_unknown_options:
         return None
     unknown = [word for word in rest if word.startswith("--") and word.partition("=")[0] not in known]
@@ -236,7 +247,11 @@ NO_COMMANDS: Final = {"zraft deliveries of group N"}
 def test_every_command_in_a_document_exists_with_its_options() -> None:
     found = list(commands())
     assert len(found) > 150
-    wrong = [(place, line, said) for place, line in found if line not in NO_COMMANDS and (said := parse(line)) is not None]
+    wrong = [
+        (place, line, said)
+        for place, line in found
+        if line not in NO_COMMANDS and (said := parse(line)) is not None
+    ]
     assert wrong == []
 
 
@@ -249,7 +264,9 @@ def test_a_command_that_is_not_there_is_found(line: str) -> None:
 
 def test_a_block_without_a_language_has_no_commands() -> None:
     """Or it would be neither run nor excused."""
-    starts = re.compile(r"^(?:zraft|onyxlog|zraft-bench|python|pip|docker|openssl|export|\.ci/\w+) ", re.MULTILINE)
+    starts = re.compile(
+        r"^(?:zraft|onyxlog|zraft-bench|python|pip|docker|openssl|export|\.ci/\w+) ", re.MULTILINE
+    )
     found = [
         str(block)
         for document in DOCUMENTS

@@ -10,7 +10,14 @@ import pytest
 
 from tests.packaging.modules import ROOTS, imported, names_used_of, sources
 
-SHARED: Final = ("zraft.errors", "zraft.frozen", "zraft.ids", "zraft.nearest", "zraft.__version__")
+SHARED: Final = (
+    "zraft.errors",
+    "zraft.frozen",
+    "zraft.ids",
+    "zraft.messagepack",
+    "zraft.nearest",
+    "zraft.__version__",
+)
 STATE: Final = ("zraft.raft", "zraft.tree")
 EDGES: Final = ("zraft.wire", "zraft.storage", "zraft.transport")
 SETTINGS: Final = (
@@ -27,6 +34,7 @@ ALLOWED: Final[dict[str, tuple[str, ...]]] = {
     "zraft.errors": (),
     "zraft.frozen": (),
     "zraft.ids": (),
+    "zraft.messagepack": ("zraft.errors",),
     "zraft.nearest": (),
     "zraft.raft": SHARED,
     # group 0's share of topics is part of its state
@@ -67,9 +75,11 @@ ALLOWED: Final[dict[str, tuple[str, ...]]] = {
     "zraft.zoo_source": (*SHARED, "zraft.properties", "zraft.zoo_cfg", "zraft.zoo_env"),
     "zraft.knobs": (*SHARED, *SETTINGS, "zraft.zoo_cfg", "zraft.zoo_source"),
     "zraft.logs": (*SHARED, *SETTINGS),
-    "zraft.http_service": (*SHARED, *SETTINGS),
+    "zraft.limited_log": SHARED,
+    "zraft.http_places": (),
+    "zraft.http_service": (*SHARED, *SETTINGS, "zraft.http_places", "zraft.limited_log"),
     # values, and what is made of them; a server hands in where they come from
-    "zraft.admin": (*SHARED, "zraft.wire"),
+    "zraft.admin": (*SHARED, "zraft.http_places", "zraft.wire"),
     "zraft.admin.http": (*SHARED, *SETTINGS, "zraft.http_service", "zraft.wire", "zraft.admin"),
     # values and bytes; the client of it is outside of a server
     "zraft.operator": SHARED,
@@ -77,7 +87,7 @@ ALLOWED: Final[dict[str, tuple[str, ...]]] = {
     "zraft.server": (
         *(*SHARED, *SETTINGS, *STATE, *EDGES, "zraft.admin"),
         *("zraft.claims", "zraft.groups", "zraft.topics"),
-        *("zraft.operator.protocol", "zraft.operator.requests"),
+        *("zraft.limited_log", "zraft.operator.protocol", "zraft.operator.requests"),
     ),
     "zraft.testing": (
         *(*SHARED, *SETTINGS, *STATE, *EDGES),
@@ -172,7 +182,7 @@ ALLOWED: Final[dict[str, tuple[str, ...]]] = {
     "onyxlog.errors": SHARED,
     "onyxlog.ids": (),
     "onyxlog.scheduling": ("onyxlog.ids", "onyxlog.errors"),
-    "onyxlog.replica": ("onyxlog.ids", "onyxlog.errors", "onyxlog.scheduling"),
+    "onyxlog.replica": ("onyxlog.ids", "onyxlog.errors", "onyxlog.scheduling", "zraft.messagepack"),
     "onyxlog.gossip": (*SHARED, "onyxlog.ids", "onyxlog.errors", "onyxlog.replica.pool"),
     "onyxlog.jobs": (*SHARED, "onyxlog.ids", "onyxlog.errors", "onyxlog.scheduling"),
     "onyxlog.plugins": (
@@ -184,7 +194,8 @@ ALLOWED: Final[dict[str, tuple[str, ...]]] = {
         "zraft_client",
     ),
     "onyxlog.tasks": (
-        *(*SHARED, *SETTINGS, "zraft.transport", "onyxlog.ids", "onyxlog.errors", "onyxlog.jobs"),
+        *(*SHARED, *SETTINGS, "zraft.limited_log", "zraft.transport"),
+        *("onyxlog.ids", "onyxlog.errors", "onyxlog.jobs"),
         *(
             "onyxlog.access",
             "onyxlog.plugins",
@@ -277,7 +288,7 @@ ALLOWED: Final[dict[str, tuple[str, ...]]] = {
         *(*SHARED, "zraft.address", "zraft.claims", "zraft.topics", "zraft.wire", "zraft_client"),
     ),
     "zraft_client.kafkalite": (*SHARED, "zraft.address", "zraft_client"),
-    "zraft_client.claims": (*SHARED, "zraft.claims", "zraft_client.errors"),
+    "zraft_client.claims": (*SHARED, "zraft.claims", "zraft_client.errors", "zraft_client.line"),
     "zraft_bench": (
         *(*SHARED, *SETTINGS, "zraft.command_group", "zraft.reaching", "zraft.status", "zraft_client"),
         "onyxlog.gossip",
@@ -308,7 +319,7 @@ PURE: Final = (
     ),
     *("onyxlog.jobs.triggers", "onyxlog.jobs.validation", "onyxlog.jobs.windows", "onyxlog.jobs.workflow"),
     *("zraft.groups", "zraft.raft", "zraft.topics", "zraft.tree", "zraft.claims", "zraft.wire"),
-    *("zraft.properties", "zraft.zoo_cfg", "zraft.zoo_env"),
+    *("zraft.messagepack", "zraft.properties", "zraft.zoo_cfg", "zraft.zoo_env"),
     *("zraft.operator.requests", "zraft.operator.protocol"),
     *("zraft.log_report", "zraft.group_log_report", "zraft.offline.founders", "zraft.offline.walking"),
     *("zraft.admin.commands", "zraft.admin.metrics", "zraft.admin.status", "zraft.admin.summary"),

@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import importlib
 import socket
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from types import ModuleType
 from typing import TYPE_CHECKING, Any, Final
@@ -43,9 +43,15 @@ class AdminListener:
     """One admin address from the process's start to its end. `open`, then `stop`."""
 
     def __init__(
-        self, address: Address, reports: AdminReports, on_failed: Callable[[Exception], None]
+        self,
+        address: Address,
+        reports: AdminReports,
+        on_failed: Callable[[Exception], None],
+        hosts: Iterable[str] = (),
     ) -> None:
+        """`hosts`: names under which browsers may ask for pages (`admin.hosts`)."""
         self._address = address
+        self._hosts = tuple(hosts)
         self._reports = reports
         self._on_failed = on_failed
         self._early = EarlyConnections(reports)
@@ -77,7 +83,7 @@ class AdminListener:
                     break
                 await asyncio.sleep(POLL_S)
             module: Any = await asyncio.to_thread(load_module, "zraft.admin.http")
-            server: AdminServer = module.AdminServer(self._reports)
+            server: AdminServer = module.AdminServer(self._reports, self._hosts)
             await server.prepare()
             self._server = server
             self._early.hand_over(server.connection)

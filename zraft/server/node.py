@@ -26,6 +26,7 @@ import uvloop
 from zraft.config import ServerConfig
 from zraft.errors import ConfigError, ZraftError
 from zraft.ids import COORDINATION_GROUP
+from zraft.limited_log import LimitedLog, kind_of
 from zraft.listening import cannot_listen
 from zraft.operator.requests import OperatorReply, OperatorRequest
 from zraft.raft.role import Role
@@ -35,7 +36,6 @@ from zraft.server.announcements import Announcements
 from zraft.server.audit import AuditTap, server_line
 from zraft.server.audit_file import AuditFile
 from zraft.server.certificates import utc_now
-from zraft.server.client_connection import ClientConnection
 from zraft.server.client_protocol import ClientProtocol
 from zraft.server.client_tls import ClientTls
 from zraft.server.cluster_keys import cluster_keys
@@ -118,7 +118,6 @@ class Node:
             StorageError: the data directory cannot be used.
         """
         self.config = config
-        self.output_bytes_max = config.client.output_bytes_max
         self._started = now_ms()
         self._sockets = sockets
         self._process = ProcessStatistics()
@@ -212,8 +211,15 @@ class Node:
         self._collector = Collector()
         self._last_tick = time.monotonic()
         self._role = self.driver.role
+        self._limited = LimitedLog(time.monotonic)
         self._announcements = Announcements(
-            self.driver, config, directory, self._process, self._peers.set_members, self._last_tick
+            self.driver,
+            config,
+            directory,
+            self._process,
+            self._peers.set_members,
+            self._limited,
+            self._last_tick,
         )
         self._wal_thread = WalThread(
             wal,
@@ -311,7 +317,7 @@ class Node:
             servers.append(await self._listen("tls.address", one, plain=False))
         admin = None
         if config.admin is not None:
-            admin = AdminListener(config.admin, self.report, self._fail)
+            admin = AdminListener(config.admin, self.report, self._fail, config.admin_hosts)
             await admin.open(self._sockets.admin)
         for number in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(number, self._on_stop_signal)
@@ -532,7 +538,10 @@ class Node:
         error = context.get("exception")
         if error is None or isinstance(error, OSError):
             # Trouble of one socket, already closed by the loop.
-            loop.default_exception_handler(context)
+            message = str(context.get("message", ""))
+            self._limited.warn(
+                "trouble of a socket", kind=kind_of(message), message=message, error=repr(error)
+            )
         else:
             self._fail(error)
 
@@ -595,16 +604,12 @@ class Node:
             self._audit.reopen()
 
     def on_too_many_connections(self, address: str) -> None:
-        log.warning(
-            f"connection refused, {self.driver.clients.full_knob} is reached",
+        knob = self.driver.clients.full_knob
+        self._limited.warn(
+            f"connection refused, {knob} is reached",
+            kind=knob,
             address=address,
             connections=len(self.driver.clients),
-        )
-
-    def on_output_overflow(self, connection: ClientConnection | None) -> None:
-        log.warning(
-            "connection closed, its client leaves more unread than client.output_bytes_max",
-            address=connection.address if connection is not None else None,
         )
 
     # -- what operators see

@@ -9,6 +9,7 @@ import asyncio
 import os
 import socket
 from collections.abc import Callable, Sequence
+from typing import Final
 
 import structlog
 
@@ -17,6 +18,7 @@ from zraft.address import parse_address
 from zraft.config import ServerConfig
 from zraft.errors import ConfigError, ZraftError
 from zraft.ids import ServerId
+from zraft.limited_log import LimitedLog
 from zraft.raft.membership import Membership
 from zraft.server.addresses import PeerAddresses, Strangers
 from zraft.server.bulk import BulkStreams
@@ -31,6 +33,9 @@ from zraft.transport.messages import PeerMessage, Sender
 from zraft.transport.packing import UnsendableError
 from zraft.transport.udp import Address, UdpEndpoint, UdpStatistics, discard_waiting
 from zraft.wire.statistics import Metric
+
+HEAR_AGAIN_MS: Final = 1_000
+"""A peer whose datagrams come from another address each time keeps the socket it has for so long."""
 
 log = structlog.get_logger()
 
@@ -77,7 +82,7 @@ class Peers:
             insecure=self._keys_in_force is None,
         )
         loop = asyncio.get_running_loop()
-        self._rejections = Rejections("datagram", loop.time)
+        self._rejections = Rejections("datagram", LimitedLog(loop.time))
         self._strangers = Strangers(loop.time)
         self._streams = BulkStreams(
             me=me,
@@ -91,6 +96,7 @@ class Peers:
         )
         self._endpoint: UdpEndpoint | None = None
         self._addresses: PeerAddresses | None = None
+        self._heard_at: dict[ServerId, int] = {}
         self._lossy: set[ServerId] = set()
         """Peers whose path loses so many datagrams that larger messages go by a stream (D-22)."""
         self._met: dict[ServerId, tuple[ListenAddress, ...]] = {
@@ -168,6 +174,8 @@ class Peers:
             sender = received.sender
             if sender is not None and self._addresses is not None:
                 self._addresses.heard(sender.server, source)
+                if self._endpoint is not None and self._endpoint.sources.get(sender.server) != source:
+                    self._hear(sender.server, source, now)
             for to, reply in received.replies:
                 address = self._addresses.answer_to(to, source) if self._addresses is not None else None
                 if address is not None and address != source:
@@ -184,6 +192,12 @@ class Peers:
                     return
         if self._driver.wants_turn:
             self._on_arrived()
+
+    def _hear(self, server: ServerId, source: Address, now: int) -> None:
+        """Datagrams of a peer come from there, of whom that was not known; a moved peer is followed now and then."""
+        if self._endpoint is not None and now - self._heard_at.get(server, -HEAR_AGAIN_MS) >= HEAR_AGAIN_MS:
+            self._heard_at[server] = now
+            self._endpoint.hear(server, source)
 
     def _on_messages(self, sender: Sender, messages: list[PeerMessage]) -> None:
         """By a stream."""
