@@ -1,8 +1,8 @@
 """A network of its own with the machines of the documents' examples, 10.0.0.1 and on, on this machine.
 
-`inside` puts a program into new namespaces: nothing outside can be reached, taken or left behind there. Ports are free, `/var`
-and `/run` are empty, the names of the examples lead to their machines, and all processes end with the first. Each machine has
-an address, ports, `/var` and `/run` of its own; all other files are shared.
+`inside` puts a program into new namespaces: nothing outside can be reached, taken or left behind there. Ports are free,
+`/var` and `/run` are empty, the names of the examples lead to their machines, and all processes end with the first. Each
+machine has an address, ports, `/var` and `/run` of its own; all other files are shared.
 """
 
 from __future__ import annotations
