@@ -9,7 +9,6 @@ Each document has a network of its own, `tests.documents.machines`, in which its
 from __future__ import annotations
 
 import os
-import shlex
 import subprocess
 import sys
 import tempfile
@@ -18,7 +17,7 @@ from typing import Final
 
 import click
 
-from tests.documents.blocks import DOCUMENTS, ROOT, Block, Way, blocks_of
+from tests.documents.blocks import DOCUMENTS, ROOT, blocks_of
 from tests.documents.machines import cannot, inside
 from tests.documents.rounds import ROUNDS, FailedError, Reader
 
@@ -43,15 +42,6 @@ def run_document(document: Path, directory: Path) -> int:
     words = inside(*command)
     variables = environment(directory / "home")
     return subprocess.run(words, cwd=ROOT, env=variables, check=False).returncode
-
-
-def excused(blocks: tuple[Block, ...]) -> list[str]:
-    """A line for each block that is not run."""
-    return [
-        f"{block}: {block.detail}: {shlex.join(block.text.splitlines()[:1])}"
-        for block in blocks
-        if block.way is Way.NOT_RUN
-    ]
 
 
 @click.command()

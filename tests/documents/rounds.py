@@ -67,7 +67,9 @@ class Reader:
                     printed = self._read(block, printed)
                 except FailedError as error:
                     raise FailedError(f"{block}, round {number}: {error}\n{self._logs()}") from error
-                if block.way not in (Way.FORM, Way.NOT_RUN):
+                if block.way is Way.NOT_RUN:
+                    print(f"{block} not run: {block.detail}", flush=True)
+                elif block.way is not Way.FORM:
                     print(f"{block} round {number}: {time.monotonic() - begun:.1f} s", flush=True)
 
     def _read(self, block: Block, printed: str) -> str:

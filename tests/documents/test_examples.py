@@ -29,7 +29,7 @@ def with_examples() -> list[object]:
 
 
 @pytest.mark.processes
-@pytest.mark.timeout(600)
+@pytest.mark.timeout(1_200)
 @pytest.mark.parametrize("document", with_examples())
 def test_examples_do_what_the_document_says_and_do_it_again(
     document: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
