@@ -236,6 +236,8 @@ class TopicConnection(FakeConnection):
         self.server = server
         self.topics = ConnectionTopics(self)  # type: ignore[arg-type]
         self._due = False
+        self.due_bytes = 0
+        self.wants_flush = False  # what is answered is written at once
 
     # what ConnectionTopics needs of a connection
 
