@@ -152,7 +152,7 @@ class UdpEndpoint:
             return cls(sock, asyncio.get_running_loop(), on_datagrams)
         except OSError as error:
             sock.close()
-            raise AddressError(f"{where}: cannot listen for datagrams: {cannot_listen(error)}") from error
+            raise AddressError(f"cannot listen at {where} for datagrams: {cannot_listen(error)}") from error
 
     def numeric(self, host: str, port: int) -> Address | None:
         """A host that is an address already, as `send` takes it; None for a name, or an address of the other family."""

@@ -317,7 +317,7 @@ def test_a_port_in_use_and_a_name_without_address_say_so() -> None:
         endpoint = await UdpEndpoint.open("127.0.0.1", 0, Ear(1))
         port = endpoint.address[1]
         with pytest.raises(
-            AddressError, match=f"127.0.0.1:{port}: cannot listen for datagrams: Address already"
+            AddressError, match=f"cannot listen at 127.0.0.1:{port} for datagrams: Address already"
         ):
             await UdpEndpoint.open("127.0.0.1", port, Ear(1))
         with pytest.raises(AddressError, match="this machine has no such address") as elsewhere:
