@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-import re
+import shutil
 import urllib.request
 from collections import Counter
 from collections.abc import Iterator
@@ -61,12 +61,9 @@ def client_of(hosts: list[str]) -> KazooClient:
 
 
 def write_the_job_of_the_document(jobs: Path) -> None:
-    """job.toml and words.py as docs/ONYXLOG.md has them, and a text to count."""
-    text = (REPOSITORY / "docs" / "ONYXLOG.md").read_text(encoding="utf-8")
+    """The job of docs/ONYXLOG.md, and another text to count."""
     for name in ("job.toml", "words.py"):
-        block = re.search(rf"```\w+\n(# {re.escape(name)}.*?)```", text, re.DOTALL)
-        assert block is not None, name
-        (jobs / name).write_text(block[1])
+        shutil.copy(REPOSITORY / "examples" / "words" / name, jobs)
     (jobs / "words.txt").write_text(WORDS)
 
 

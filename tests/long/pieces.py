@@ -35,6 +35,7 @@ FOLDERS: Final = {
     "servers": ("tests/processes",),
     "peers": ("tests/onyxlog",),
     "audits": ("tests/onyxlog/audits",),
+    "documents": ("tests/documents",),
     "other-tests": ("tests",),
 }
 """Which piece has the long tests of which folders: the longest name that a path begins with decides."""
@@ -157,6 +158,13 @@ def pieces(python: str, seed: int, out: Path) -> tuple[Piece, ...]:
             "Long tests of audits on Spark.",
             (tests(*long_tests_of("audits")),),
             8 * MINUTE,
+        ),
+        Piece(
+            "documents",
+            "The examples of all documents run as they stand, twice, on one cluster.",
+            (tests(*long_tests_of("documents")),),
+            15 * MINUTE,
+            needs_root=True,
         ),
         Piece(
             "other-tests",

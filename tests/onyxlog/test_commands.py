@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import re
-import shlex
 import subprocess
 import sys
 import urllib.error
@@ -152,46 +150,6 @@ def test_a_job_from_a_file_runs_on_peers_and_everything_can_be_seen(
             "the first to have left, at once",
             deadline_s=9,  # its session would take 10 s to expire
         )
-
-
-def test_the_first_steps_of_the_documentation_work_as_they_are_written(
-    start_cluster: StartCluster, tmp_path: Path
-) -> None:
-    text = (ROOT / "docs" / "ONYXLOG.md").read_text(encoding="utf-8")
-    steps = re.findall(r"```sh\n(.*?)```", text, re.DOTALL)[0].splitlines()
-    prepare, peer, submit, watch, gc = (shlex.split(step, comments=True) for step in steps)
-    (tmp_path / "job.toml").write_text(re.findall(r"```toml\n(# job.toml.*?)```", text, re.DOTALL)[0])
-    (tmp_path / "words.py").write_text(re.findall(r"```python\n(# words.py.*?)```", text, re.DOTALL)[0])
-    assert (prepare[0], prepare[2]) == ("echo", ">")
-    (tmp_path / prepare[3]).write_text(prepare[1] + "\n")
-    assert {command[0] for command in (peer, submit, watch, gc)} == {"onyxlog"}
-
-    cluster = start_cluster(servers=1)
-    onyxlog = Console(tmp_path, cluster.hosts())
-    running = subprocess.Popen([*INSTALLED, *peer[1:]], env=environment(cluster.hosts()), cwd=tmp_path)
-    try:
-        wait_until(lambda: onyxlog.succeeds("status") or None, "the peer to begin the log")
-        assert "words-1: completed" in onyxlog(*submit[1:])
-        counted = [
-            json.loads(line)
-            for file in (tmp_path / "counts").iterdir()
-            for line in file.read_text().splitlines()
-        ]
-        assert {row["group"]: row["result"] for row in counted} == {"to": 2, "be": 2, "or": 1, "not": 1}
-        watching = subprocess.Popen(
-            [*INSTALLED, *watch[1:]], env=environment(cluster.hosts()), stdout=subprocess.PIPE, text=True
-        )
-        try:
-            assert watching.stdout is not None
-            shown = [watching.stdout.readline() for _ in range(12)]
-        finally:
-            watching.kill()
-            watching.communicate()
-        assert sum("1 groups   4 virtual peers" in line for line in shown) >= 2, shown
-        assert "1 jobs forgotten" in onyxlog(*gc[1:])
-    finally:
-        running.terminate()
-        assert running.wait(30) == 0
 
 
 def test_peers_with_other_parameters_are_refused_and_say_which(

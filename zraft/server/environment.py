@@ -11,15 +11,15 @@ from pathlib import Path
 from typing import Final
 
 from zraft import __version__
-from zraft.wire.statistics import FULL_VERSION
+from zraft.wire.statistics import VERSION_LINE
 
 MEGABYTE: Final = 1024 * 1024
 
 
-def environment(built_on: str) -> tuple[tuple[str, str], ...]:
+def environment() -> tuple[tuple[str, str], ...]:
     """(name, value); the version first, because clients read it. Looks at the machine, so ask once per start."""
     return (
-        ("zookeeper.version", f"{FULL_VERSION}, built on {built_on}"),
+        ("zookeeper.version", VERSION_LINE),
         ("host.name", socket.gethostname()),
         ("zraft.version", __version__),
         ("python.version", platform.python_version()),

@@ -60,8 +60,6 @@ from zraft.wire.statistics import (
 DIGEST_ITEMS_MAX: Final = 2_000
 """About 8 ms of hashing; a server without load has fewer left after a few ticks."""
 
-BUILT_ON: Final = "2026-11-21 00:00 UTC"
-
 ROLE_NAMES: Final = {
     Role.FOLLOWER: "follower",
     Role.PRE_CANDIDATE: "pre-candidate",
@@ -105,7 +103,7 @@ class Report:
         self._wall_now = wall_now
         self._traffic = traffic
         self._further_metrics = further_metrics
-        self._environment = environment(BUILT_ON)
+        self._environment = environment()
         self._trace_mask = TRACE_MASK_AT_START
 
     # -- values of the four-letter words
@@ -149,7 +147,6 @@ class Report:
         observed = [one for one in (writes, reads) if one.count]
         count = writes.count + reads.count
         return ServerStatistics(
-            built_on=BUILT_ON,
             mode=mode,
             latency_min_ms=round(min((one.smallest for one in observed), default=0.0) * 1000),
             latency_avg_ms=(writes.total + reads.total) / count * 1000 if count else 0.0,

@@ -18,6 +18,9 @@ ZOOKEEPER_VERSION: Final = "3.9.5"
 
 FULL_VERSION: Final = f"{ZOOKEEPER_VERSION}-zraft-{__version__}"
 
+VERSION_LINE: Final = f"{FULL_VERSION}, built on unknown"
+"""As ZooKeeper's tools read it. An installed package does not say when it was built, so neither do we."""
+
 LISTED_MAX: Final = 3_000
 """Lines of one list: with the text made of them about 20 ms, less than a tenth of the default election timeout."""
 
@@ -141,11 +144,10 @@ class LeaderStatistics:
 class ServerStatistics:
     """A server's numbers at one moment.
 
-    Latencies in ms, uptime in ms, data size in bytes; `built_on` as a tool would show it ("2026-08-01 12:00
-    UTC"). `leader` is set exactly on a leader. `metrics` is what else `mntr` lists, names without `zk_`.
+    Latencies in ms, uptime in ms, data size in bytes. `leader` is set exactly on a leader. `metrics` is what else
+    `mntr` lists, names without `zk_`.
     """
 
-    built_on: str
     mode: Mode
     latency_min_ms: int
     latency_avg_ms: float
@@ -171,7 +173,7 @@ class ServerStatistics:
 
     @property
     def version(self) -> str:
-        return f"{FULL_VERSION}, built on {self.built_on}"
+        return VERSION_LINE
 
     @property
     def average_latency_ms(self) -> float:

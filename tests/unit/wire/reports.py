@@ -22,7 +22,6 @@ from zraft.wire.statistics import (
 )
 
 FOLLOWER = ServerStatistics(
-    built_on="2026-08-01 12:00 UTC",
     mode=Mode.FOLLOWER,
     latency_min_ms=0,
     latency_avg_ms=0.123456,

@@ -27,7 +27,7 @@ from zraft.wire.framing import FOUR_LETTER_WORDS
 from zraft.wire.monitor import summary_values
 from zraft.wire.statistics import LISTED_MAX, Listing, Mode, SessionExpiries
 
-VERSION = f"3.9.5-zraft-{__version__}, built on 2026-08-01 12:00 UTC"
+VERSION = f"3.9.5-zraft-{__version__}, built on unknown"
 
 TAIL = """\
 Latency min/avg/max: 0/0.1235/17

@@ -30,6 +30,7 @@ class Recorded:
     begun: list[Message]
     voids: list[MessageId]
     other: Partition
+    rounds: list[MessageId]
 
     def replica(self) -> tuple[Partition, list[Delivery]]:
         return self.other, self.delivered
@@ -47,6 +48,7 @@ def recorded(cluster: Cluster, group: GroupId) -> HostedGroup:
         [entry.message for batch in applied for entry in batch.begun],
         [mid for batch in applied for mid in batch.failed],
         other,
+        [mid for batch in applied for mid, _ in batch.released],
     )
     return cast(HostedGroup, found)
 
