@@ -14,7 +14,7 @@ RULES: Final = ROOT / "deploy" / "prometheus" / "zraft.rules.yml"
 
 
 def find_tool(name: str) -> str:
-    """The program `name`, of this virtual environment or of the system; skips the test, with what to do, if there is none."""
+    """The program `name`, of this environment or of the system; skips the test, with what to do, if there is none."""
     beside = Path(sys.executable).with_name(name)
     found = str(beside) if beside.exists() else shutil.which(name)
     if found is None:

@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final
 
-from tests.processes.cluster import DEADLINE_S, HOST, Cluster, free_ports, wait_until
+from tests.processes.cluster import DEADLINE_S, HOST, free_ports, wait_until
 from tests.processes.disks import FaultyCluster
 from tests.prometheus_tools import RULES, find_tool
 from zraft.address import Address
@@ -51,6 +51,13 @@ class ScrapedCluster(FaultyCluster):
             command[command.index("--key") + 1] = str(self.keys[number])
         return [*self.before.get(number, ()), *command, *self.more.get(number, ())]
 
+    def give_key(self, number: int) -> Path:
+        """From its next start on, server `number` has a copy of the cluster's key, as on a machine of its own."""
+        self.keys[number] = copy = self.directory / f"cluster-{number}.key"
+        copy.touch(0o600)
+        copy.write_bytes(self._key.read_bytes())
+        return copy
+
     @property
     def targets(self) -> dict[Address, str]:
         """Whom Prometheus scrapes, by the names that `Prometheus.firing` gives them."""
@@ -60,7 +67,7 @@ class ScrapedCluster(FaultyCluster):
 class Prometheus:
     """Scrapes `targets` (address: name) as one job, every second. Use as a context manager.
 
-    The shipped rules are in force but for `for`, which is a few seconds: expressions, windows and thresholds are as they are.
+    The shipped rules are in force but for `for`, which is seconds: expressions, windows and thresholds are as they are.
     """
 
     def __init__(self, directory: Path, targets: Mapping[Address, str]) -> None:
@@ -161,6 +168,6 @@ class Prometheus:
         )
 
 
-def watch(cluster: Cluster, targets: Mapping[Address, str]) -> Prometheus:
-    """A Prometheus beside the files of `cluster`."""
-    return Prometheus(cluster.directory / "prometheus", targets)
+def watch(cluster: ScrapedCluster, more: Mapping[Address, str] | None = None) -> Prometheus:
+    """A Prometheus that scrapes all servers of `cluster`, and `more`."""
+    return Prometheus(cluster.directory / "prometheus", cluster.targets | dict(more or {}))
