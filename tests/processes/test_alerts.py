@@ -150,10 +150,11 @@ def test_a_disk_that_is_slow_or_full_raises_alerts(start_cluster: StartCluster, 
         "ZRAFT_SNAPSHOT__LOG_BYTES_MIN": str(1 << 30),
     }
     cluster = scraped(start_cluster, **env)
-    with watch(cluster) as prometheus, written_to(cluster, open_sessions(cluster)):
+    with watch(cluster) as prometheus, ExitStack() as writing:
         prometheus.wait_calm()
         slow = wait_until(cluster.leader, "a leader")
         cluster.order(slow, "slow 400")
+        writing.enter_context(written_to(cluster, open_sessions(cluster)))
         prometheus.wait_firing(("ZraftFsyncSlow", slow), ("ZraftLeadershipHandedOn", slow))
         cluster.order(slow, "")
         full = next(n for n in cluster.servers if n != slow)
@@ -168,7 +169,8 @@ def test_a_disk_that_is_slow_or_full_raises_alerts(start_cluster: StartCluster, 
 def test_writes_that_wait_for_slow_disks_raise_an_alert_before_they_reach_their_bound(
     start_cluster: StartCluster, open_sessions: Open
 ) -> None:
-    cluster = scraped(start_cluster, servers=1, ZRAFT_CLIENT__OUTSTANDING_BYTES_MAX="65536")
+    bounds = {"ZRAFT_CLIENT__OUTSTANDING_BYTES_MAX": "65536", "ZRAFT_CLIENT__JUTE_MAXBUFFER": "32768"}
+    cluster = scraped(start_cluster, servers=1, **bounds)
     client = open_sessions(cluster).open(timeout_s=40.0)
     client.create("/written", b"")
     with watch(cluster) as prometheus:
@@ -228,7 +230,7 @@ def test_clients_that_are_refused_too_many_files_and_lost_audit_lines_raise_aler
 
 @pytest.mark.long
 def test_sessions_that_expire_together_raise_an_alert(start_cluster: StartCluster) -> None:
-    cluster = scraped(start_cluster, servers=1, ZRAFT_TICK_TIME_MS="200")
+    cluster = scraped(start_cluster, servers=1, ZRAFT_TICK_TIME_MS="1000")
     address = cluster.servers[1].address
     with watch(cluster) as prometheus, ExitStack() as connections:
         prometheus.wait_calm()
@@ -236,7 +238,7 @@ def test_sessions_that_expire_together_raise_an_alert(start_cluster: StartCluste
             one = connections.enter_context(
                 socket.create_connection((address.host, address.port), timeout=10)
             )
-            one.sendall(ZkClientCodec().connect(timeout_ms=400))
+            one.sendall(ZkClientCodec().connect(timeout_ms=2_000))
         prometheus.wait_firing(("ZraftSessionsExpire", ""))
 
 
@@ -270,11 +272,17 @@ def test_two_clusters_scraped_as_one_raise_an_alert(start_cluster: StartCluster,
 
 
 @pytest.mark.long
-def test_partitions_without_a_quorum_raise_an_alert(start_cluster: StartCluster) -> None:
-    cluster = scraped(start_cluster)
+def test_partitions_without_a_quorum_raise_an_alert_while_the_cluster_has_one(
+    start_cluster: StartCluster,
+) -> None:
+    """Who does not serve shows no numbers of partitions: with the cluster's quorum lost, ZraftNoLeader is the alert."""
+    cluster = scraped(start_cluster, servers=5)
     with watch(cluster) as prometheus:
-        command(cluster, "topic", "create", "orders", "--partitions", "4")
+        command(cluster, "topic", "create", "orders", "--partitions", "20")
         prometheus.wait_calm()
         for number in (1, 2):
             cluster.kill(number)
-        prometheus.wait_firing(("ZraftGroupsLeaderless", 3), ("ZraftNoLeader", ""))
+        wait_until(
+            lambda: [alert for alert, _ in prometheus.firing() if alert == "ZraftGroupsLeaderless"],
+            "partitions with two of three replicas on killed servers to have no leader",
+        )
