@@ -1,9 +1,9 @@
-# A zraft server as its image's service. Alone, or configured by ZRAFT_… (docs/CONFIGURATION.md) or by the ZOO_… variables of
-# ZooKeeper's official image (docs/MIGRATION.md):
+# The image starts a zraft server, which is configured by ZRAFT_… (docs/CONFIGURATION.md) or by the ZOO_… variables of ZooKeeper's
+# official image (docs/MIGRATION.md). The commands onyxlog and zraft-bench are in it as well:
 #
 #   docker build -t zraft .
 #   docker run -p 2181:2181 -v zraft:/data zraft
-#   docker compose up            # three servers, compose.yaml
+#   docker compose up            # three servers, and peers if wanted: compose.yaml
 #
 # The first stage has what building takes; only its virtual environment goes on.
 FROM python:3.11-slim AS build
@@ -11,8 +11,10 @@ FROM python:3.11-slim AS build
 ARG EXTRAS=""
 WORKDIR /src
 RUN python -m venv /opt/zraft
+# What is copied must be enough to build: `.ci/run` builds its wheel from exactly these files.
 COPY setup.cfg pyproject.toml README.md LICENSE ./
 COPY zraft zraft
+COPY onyxlog onyxlog
 COPY client client
 COPY bench bench
 RUN /opt/zraft/bin/pip install --no-cache-dir --disable-pip-version-check ".${EXTRAS:+[$EXTRAS]}"
@@ -21,7 +23,7 @@ RUN /opt/zraft/bin/python -m compileall -q /opt/zraft/lib
 FROM python:3.11-slim
 COPY --from=build /opt/zraft /opt/zraft
 # A number, not a name: a cluster's policy can see that it is not root. The directories are its own, and so are volumes put there.
-RUN mkdir -p /data /keys /results && chown 10001:10001 /data /keys /results && chmod 700 /data /keys
+RUN mkdir -p /data /keys /jobs /results && chown 10001:10001 /data /keys /jobs /results && chmod 700 /data /keys
 USER 10001:10001
 WORKDIR /data
 # The ZOO_ name, because a ZRAFT_ one would win over what a user of ZooKeeper's image sets.

@@ -139,17 +139,20 @@ def _audit(
     rules = tuple(rules_named(_split(names)))  # before a JVM is started for a typing error
     from rich.console import Console
 
+    from onyxlog.audits.places import check_place
     from onyxlog.audits.report.files import write
     from onyxlog.audits.report.findings import as_json
     from onyxlog.audits.report.terminal import show
-    from onyxlog.audits.running import Asked, run
+    from onyxlog.audits.running import Asked, look, run
     from onyxlog.audits.session import SessionSettings, close_session, open_session
 
     asked = Asked(paths=paths, rules=rules, results=results, tables=tables, costs=costs, one_copy=one_copy)
+    check_place(out, "--out")
+    measurements = look(asked)
     with _bar() as progress, ExitStack() as stack:
         spark = open_session(SessionSettings(master=master, memory=memory))
         stack.callback(close_session, spark)
-        findings = run(spark, asked, now=lambda: datetime.now(UTC), progress=progress)
+        findings = run(spark, asked, measurements, now=lambda: datetime.now(UTC), progress=progress)
     write(findings, out)
     if as_json_text:
         click.echo(json.dumps(as_json(findings), indent=1))

@@ -71,13 +71,17 @@ def audit_follow(
 def _follow(
     paths: tuple[str, ...], checkpoint: Path, interval: float, once: bool, master: str, memory: str
 ) -> bool:
-    from pyspark.errors import StreamingQueryException
-
     from onyxlog.audits.errors import AuditError
     from onyxlog.audits.followed import OPEN_ROWS_MAX
     from onyxlog.audits.session import SessionSettings, close_session, open_session
     from onyxlog.audits.source.directories import find
-    from onyxlog.audits.streaming import Live, follow, followed_tables, violations_so_far
+    from onyxlog.audits.streaming import (
+        Live,
+        check_checkpoint,
+        follow,
+        followed_tables,
+        violations_so_far,
+    )
 
     found = find(paths, damaged_too=True)
     tables = followed_tables(len(found.servers), len(found.recordings))
@@ -89,6 +93,8 @@ def _follow(
         raise AuditError(
             f"{', '.join(paths)}: histories of clients only; expected directories of servers or recordings"
         )
+
+    check_checkpoint(checkpoint, paths)
 
     def alarm(violations: list[Violation]) -> None:
         for one in violations:
@@ -108,6 +114,8 @@ def _follow(
             )
 
     spark = open_session(SessionSettings(master=master, memory=memory))
+    from pyspark.errors import StreamingQueryException
+
     try:
         live = Live(
             paths=paths,

@@ -17,6 +17,7 @@ from onyxlog.errors import OnyxlogError
 from onyxlog.peer.log_port import OpenPort
 from onyxlog.peer.opening import SESSION_TIMEOUT_S, Service, opener
 from zraft.address import parse_address
+from zraft.reaching import nobody_listens
 
 R = TypeVar("R")
 CONNECT: Final = "127.0.0.1:2181"
@@ -33,13 +34,25 @@ class LogService:
     tenancy: str
     service: Service
     access: Access
+    patient: bool = False
+    """Whether servers that nobody has started yet are waited for."""
 
     def opener(self, *, session_timeout_s: float = SESSION_TIMEOUT_S) -> OpenPort:
-        """Raises as `onyxlog.peer.opening.opener`, and ConfigError for what is no address."""
+        """What opens ports there. Blocks for a look whether anybody listens, unless it is `patient`.
+
+        Raises:
+            ConfigError: as `onyxlog.peer.opening.opener`, or --connect is no address.
+            OnyxlogError: nobody listens at any address.
+        """
         hosts = tuple(parse_address(part, "--connect") for part in self.hosts.split(","))
-        return opener(
+        found = opener(
             self.service, hosts, self.tenancy, session_timeout_s=session_timeout_s, access=self.access
         )
+        if not self.patient and (reasons := nobody_listens(hosts)) is not None:
+            raise OnyxlogError(
+                f"{reasons}; --connect names the servers, --wait-for-connection waits until they are there"
+            )
+        return found
 
 
 def service_options(command: Command) -> Command:
@@ -55,6 +68,7 @@ def service_options(command: Command) -> Command:
         tls_ca: Path | None,
         tls_certificate: Path | None,
         tls_key: Path | None,
+        wait_for_connection: bool,
         **others: Any,
     ) -> Any:
         files = TlsFiles(tls_ca, tls_certificate, tls_key)
@@ -62,7 +76,8 @@ def service_options(command: Command) -> Command:
             auth=() if auth_file is None else read_auth(auth_file),
             tls=files if tls or files != TlsFiles() else None,
         )
-        return command(log=LogService(connect, tenancy, Service(service), access), **others)
+        log = LogService(connect, tenancy, Service(service), access, wait_for_connection)
+        return command(log=log, **others)
 
     file = click.Path(dir_okay=False, path_type=Path)
     options = (
@@ -120,6 +135,12 @@ def service_options(command: Command) -> Command:
             type=file,
             envvar="ONYXLOG_TLS_KEY",
             help="Its private key.  [default: in the same file]",
+        ),
+        click.option(
+            "--wait-for-connection",
+            is_flag=True,
+            help="Go on trying while nobody listens there, instead of saying so at once: `peer` as long as it takes, "
+            "the others for 30 seconds.",
         ),
     )
     for option in reversed(options):

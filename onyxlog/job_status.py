@@ -8,6 +8,8 @@ from attrs import frozen
 
 from onyxlog.ids import JobId, PeerId, Position, TaskName
 from onyxlog.replica.replica import Replica
+from onyxlog.replica.rescheduling import problem
+from onyxlog.scheduling.waiting import reasons_to_wait
 
 
 class JobState(StrEnum):
@@ -24,13 +26,15 @@ class JobState(StrEnum):
 
 @frozen
 class JobStatus:
-    """`workers`: of each task. `since`: the position at which it was submitted, or came to its end."""
+    """`workers`: of each task. `since`: the position at which it was submitted, or came to its end. `reason`: of a job that
+    waits, what it waits for, in words."""
 
     job: JobId
     state: JobState
     since: Position | None = None
     workers: tuple[tuple[TaskName, tuple[PeerId, ...]], ...] = ()
     coordinator: PeerId | None = None
+    reason: str = ""
 
 
 def job_status(replica: Replica, job: JobId) -> JobStatus:
@@ -45,11 +49,7 @@ def job_status(replica: Replica, job: JobId) -> JobStatus:
     workers = tuple(
         (task.name, replica.allocations.get((job, task.name), ())) for task in known.requirements.tasks
     )
-    running = any(peers for _, peers in workers)
-    return JobStatus(
-        job,
-        JobState.RUNNING if running else JobState.WAITING,
-        known.submitted,
-        workers,
-        replica.coordinators.get(job),
-    )
+    if not any(peers for _, peers in workers):
+        reason = reasons_to_wait(problem(replica)).get(job, "")
+        return JobStatus(job, JobState.WAITING, known.submitted, workers, reason=reason)
+    return JobStatus(job, JobState.RUNNING, known.submitted, workers, replica.coordinators.get(job))

@@ -86,6 +86,9 @@ def submit_job(
     async def run(client: Client) -> None:
         position = await client.submit_job(job, importing=importing)
         click.echo(f"{job.id}: submitted at position {position}")
+        status = await client.job_state(job.id)
+        if status.reason:
+            click.echo(f"{job.id}: {status.state.value}: {status.reason}")
         if wait:
             await _wait(client, job.id, timeout)
 
@@ -120,7 +123,10 @@ async def _wait(client: Client, job: JobId, timeout_s: float | None) -> None:
         async with asyncio.timeout(timeout_s):
             state = await client.await_job_completion(job)
     except TimeoutError:
-        raise OnyxlogError(f"job {job}: not over after {timeout_s:g} s (--timeout)") from None
+        reason = (await client.job_state(job)).reason
+        raise OnyxlogError(
+            f"job {job}: not over after {timeout_s:g} s (--timeout){f'; it waits: {reason}' if reason else ''}"
+        ) from None
     click.echo(f"{job}: {state.value}")
     if state is not JobState.COMPLETED:
         reason = client.reason_of(job)

@@ -35,7 +35,8 @@ class Observer:
         """As of everything that the log had when this was called."""
         bounds = await self._client.port.bounds()
         replica = await self._client.caught_up()
-        return picture(replica, bounds, await self._client.digests(), self._chains)
+        silences = await self._client.port.silences()
+        return picture(replica, bounds, await self._client.digests(), self._chains, silences)
 
     async def follow(self) -> AsyncIterator[FleetStatus]:
         """For ever: soon after each change, and now and then without one."""

@@ -21,6 +21,7 @@ from onyxlog.command_options import (
 from onyxlog.peer.opening import SESSION_TIMEOUT_S, Service
 from zraft.address import Address, parse_address
 from zraft.errors import ConfigError
+from zraft.listening import cannot_listen
 
 if TYPE_CHECKING:
     from onyxlog.peer.fleet import Fleet
@@ -164,7 +165,6 @@ def peer(
         )
     except ValueError as error:
         raise ConfigError(f"--name: found {name!r}, expected 1 to 64 of A-Z a-z 0-9 _ . : -") from error
-    open_port = log.opener(session_timeout_s=session_timeout)
     if log.service is Service.ZOOKEEPER and join == "direct":
         raise ConfigError("--join: found direct with --service zookeeper, which has no wills; expected ring")
     site = _site(address)
@@ -193,6 +193,7 @@ def peer(
         recordings=recordings,
     )
     import_from_directory(import_from)
+    open_port = log.opener(session_timeout_s=session_timeout)
 
     async def run() -> None:
         await _run_fleet(
@@ -214,7 +215,7 @@ async def _run_fleet(fleet: Fleet, settings: GroupSettings, groups: int, listen:
         try:
             await monitoring.start()
         except OSError as error:
-            raise ConfigError(f"--metrics: cannot listen at {listen}: {error.strerror or error}") from error
+            raise ConfigError(f"--metrics: cannot listen at {listen}: {cannot_listen(error)}") from error
     stop = asyncio.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         asyncio.get_running_loop().add_signal_handler(number, stop.set)

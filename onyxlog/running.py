@@ -38,6 +38,11 @@ def runner_factory(
         raise ConfigError(
             f"--address: found port {address.port} for {groups} groups, expected port 0: each listens for itself"
         )
+    if groups > 1 and advertise is not None and advertise.port:
+        raise ConfigError(
+            f"--advertise: found {advertise} for {groups} groups, expected {advertise.host} without a port: each listens "
+            f"at a port of its own"
+        )
     from onyxlog.tasks.runner import RunnerSettings, runner_of
 
     return runner_of(

@@ -4,15 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from enum import StrEnum
-from typing import Any
+from types import MappingProxyType
+from typing import Any, Final
 
-from attrs import frozen
+from attrs import evolve, frozen
 
 from onyxlog.ids import GroupId, JobId, PeerId, Position, Site, TaskName
-from onyxlog.job_status import JobState, job_status
-from onyxlog.peer.log_port import LogBounds
+from onyxlog.job_status import JobState
+from onyxlog.peer.log_port import LogBounds, Silence
 from onyxlog.peer.publishing import Published
 from onyxlog.replica.replica import JoinMode, PeerState, Replica
+from onyxlog.replica.rescheduling import problem
+from onyxlog.scheduling.waiting import reasons_to_wait
 
 
 class Agreement(StrEnum):
@@ -25,9 +28,15 @@ class Agreement(StrEnum):
     """It has published nothing yet, or at a position that this program has not played."""
 
 
+SILENT: Final = 2 / 3
+"""Of its session's timeout: a group that lives is heard of twice meanwhile. Whoever is silent longer may be dead."""
+
+
 @frozen
 class GroupRow:
-    """`watches`: whose pulse it looks after. `behind`: entries between what it published and the log's end."""
+    """`watches`: whose pulse it looks after. `behind`: entries between what it published and the log's end. `silence`: how
+    long the service has heard nothing of it; None where the service does not tell.
+    """
 
     group: GroupId
     watches: GroupId | None
@@ -38,6 +47,17 @@ class GroupRow:
     chain: bytes | None
     behind: int | None
     agreement: Agreement
+    silence: Silence | None = None
+
+    @property
+    def silent(self) -> bool:
+        """Whether it may be dead, although its session goes on."""
+        silence = self.silence
+        return (
+            silence is not None
+            and silence.silent_s is not None
+            and silence.silent_s > SILENT * silence.timeout_s
+        )
 
 
 @frozen
@@ -49,11 +69,14 @@ class TaskRow:
 
 @frozen
 class JobRow:
+    """`reason`: of a job that waits, what it waits for."""
+
     job: JobId
     state: JobState
     since: Position
     coordinator: PeerId | None
     tasks: tuple[TaskRow, ...]
+    reason: str = ""
 
 
 @frozen
@@ -99,9 +122,13 @@ def is_closed(replica: Replica) -> bool:
 
 
 def picture(
-    replica: Replica, bounds: LogBounds, published: Iterable[Published], chains: Mapping[Position, bytes]
+    replica: Replica,
+    bounds: LogBounds,
+    published: Iterable[Published],
+    chains: Mapping[Position, bytes],
+    silences: Mapping[GroupId, Silence] = MappingProxyType({}),
 ) -> FleetStatus:
-    """`chains`: the digest chain's value at positions that this program has played."""
+    """`chains`: the digest chain's value at positions that this program has played. `silences`: as far as they are told."""
     shown = {one.group: one for one in published}
     groups = [*ring_of(replica)] if replica.pairs else []
     groups += [group for group in replica.groups if group not in set(groups)]
@@ -116,7 +143,12 @@ def picture(
         end=bounds.end,
         chain=chains.get(replica.version, b""),
         groups=tuple(
-            _group_row(replica, group, peers_of.get(group, []), working, shown.get(group), bounds, chains)
+            evolve(
+                _group_row(
+                    replica, group, peers_of.get(group, []), working, shown.get(group), bounds, chains
+                ),
+                silence=silences.get(group),
+            )
             for group in groups
         ),
         ring_closed=is_closed(replica),
@@ -156,6 +188,7 @@ def _group_row(
 
 def _job_rows(replica: Replica) -> tuple[JobRow, ...]:
     rows = []
+    reasons = reasons_to_wait(problem(replica))
     for job, known in replica.jobs.items():
         tasks = tuple(
             TaskRow(
@@ -171,9 +204,9 @@ def _job_rows(replica: Replica) -> tuple[JobRow, ...]:
             )
             for task in known.requirements.tasks
         )
-        rows.append(
-            JobRow(job, job_status(replica, job).state, known.submitted, replica.coordinators.get(job), tasks)
-        )
+        state = JobState.RUNNING if any(task.workers for task in tasks) else JobState.WAITING
+        reason = reasons.get(job, "")
+        rows.append(JobRow(job, state, known.submitted, replica.coordinators.get(job), tasks, reason))
     rows.sort(key=lambda row: row.since)
     rows += [JobRow(job, JobState.COMPLETED, at, None, ()) for job, at in replica.completed.items()]
     rows += [JobRow(job, JobState.KILLED, at, None, ()) for job, at in replica.killed.items()]
@@ -201,6 +234,9 @@ def as_json(status: FleetStatus) -> dict[str, Any]:
                 "chain": None if row.chain is None else row.chain.hex(),
                 "behind": row.behind,
                 "agreement": row.agreement.value,
+                "heard_s_ago": None if row.silence is None else row.silence.silent_s,
+                "session_timeout_s": None if row.silence is None else row.silence.timeout_s,
+                "silent": row.silent,
             }
             for row in status.groups
         ],
@@ -208,6 +244,7 @@ def as_json(status: FleetStatus) -> dict[str, Any]:
             {
                 "job": row.job,
                 "state": row.state.value,
+                "reason": row.reason,
                 "since": row.since,
                 "coordinator": row.coordinator,
                 "tasks": {

@@ -9,7 +9,7 @@ from rich.table import Table
 from rich.text import Text
 
 from onyxlog.replica.replica import JoinMode
-from onyxlog.status import Agreement, FleetStatus, JobRow
+from onyxlog.status import Agreement, FleetStatus, GroupRow, JobRow
 
 GROUPS_SHOWN: Final = 60
 WORKERS_SHOWN: Final = 6
@@ -37,6 +37,9 @@ def _head(status: FleetStatus) -> Text:
     text.append(f"   {status.peers} virtual peers, {status.idle} idle")
     if status.orphans:
         text.append(f", {status.orphans} orphans", style="yellow")
+    silent = sum(row.silent for row in status.groups)
+    if silent:
+        text.append(f"   {silent} silent", style="bold yellow")
     if not status.agreed:
         text.append("   REPLICAS DIFFER", style="bold red")
     return text
@@ -44,13 +47,14 @@ def _head(status: FleetStatus) -> Text:
 
 def _groups(status: FleetStatus) -> Table:
     table = Table(box=None, pad_edge=False)
-    for name in ("GROUP", "WATCHES", "PEERS", "WORKING", "POSITION", "BEHIND", "DIGEST", "SITES"):
+    for name in ("GROUP", "HEARD", "WATCHES", "PEERS", "WORKING", "POSITION", "BEHIND", "DIGEST", "SITES"):
         table.add_column(
             name, justify="right" if name in ("PEERS", "WORKING", "POSITION", "BEHIND") else "left"
         )
     for row in status.groups[:GROUPS_SHOWN]:
         table.add_row(
             row.group,
+            _heard(row),
             row.watches or "-",
             str(row.peers),
             str(row.working),
@@ -64,12 +68,26 @@ def _groups(status: FleetStatus) -> Table:
     return table
 
 
+def _heard(row: GroupRow) -> Text:
+    """When the service heard of it last, and if that is long ago, after how long it is out."""
+    silence = row.silence
+    if silence is None or silence.silent_s is None:
+        return Text("-")
+    text = f"{silence.silent_s:.1f} s ago"
+    return (
+        Text(f"{text} (timeout {silence.timeout_s:g} s)", style="bold yellow") if row.silent else Text(text)
+    )
+
+
 def _jobs(status: FleetStatus) -> Table:
     table = Table(box=None, pad_edge=False)
     for name in ("JOB", "STATE", "SINCE", "TASK", "WORKERS"):
         table.add_column(name, justify="right" if name == "SINCE" else "left")
     for row in status.jobs:
         first = (row.job, row.state, str(row.since))
+        if row.reason:
+            table.add_row(*first, "-", Text(row.reason, style="yellow"))
+            continue
         if not row.tasks:
             table.add_row(*first, "-", "-")
         for number, task in enumerate(row.tasks):

@@ -161,10 +161,37 @@ class ClientConfig:
         "Longest list of children; a longer one is refused. Java clients read no more than their jute.maxbuffer.",
     )
     output_bytes_max: int = count(
-        67_108_864,
+        16_777_216,
         65_536,
         4_294_967_296,
         "Replies and events one connection may leave unread before it is closed.",
+    )
+    output_bytes_per_address_max: int = count(
+        33_554_432,
+        65_536,
+        68_719_476_736,
+        "The same of all connections of one address; at half of it large replies wait, beyond it the largest are closed.",
+    )
+    output_bytes_sum_max: int = count(
+        67_108_864, 65_536, 68_719_476_736, "The same of all connections of this server."
+    )
+    input_bytes_per_address_max: int = count(
+        16_777_216,
+        65_536,
+        68_719_476_736,
+        "Requests of one address that were read and wait; at half of it no more are read from those who have some.",
+    )
+    input_bytes_sum_max: int = count(
+        33_554_432, 65_536, 68_719_476_736, "The same of all connections of this server."
+    )
+    unfinished_bytes_per_address_max: int = count(
+        16_777_216,
+        65_536,
+        68_719_476_736,
+        "Beginnings of requests of one address; at half of it new ones wait, beyond it the longest are closed.",
+    )
+    unfinished_bytes_sum_max: int = count(
+        33_554_432, 65_536, 68_719_476_736, "The same of all connections of this server."
     )
     handshake_timeout_ms: int = count(
         10_000,
@@ -390,6 +417,7 @@ class ServerConfig:
     insecure_peers: bool = False
     founds: bool = True
     admin: Address | None = None
+    admin_hosts: tuple[str, ...] = ()
     tick_time_ms: int = count(
         2_000,
         20,
@@ -448,6 +476,10 @@ SECTIONS: Final[Mapping[str, type[Any]]] = {
 }
 
 
+KNOBS_OF_FIELDS: Final = {"key_files": "key", "admin_hosts": "admin.hosts"}
+"""Of `ServerConfig`: those that are not named as their fields."""
+
+
 def settings_in_force(config: ServerConfig) -> tuple[tuple[str, str], ...]:
     """(knob, value as an operator would write it) for all knobs. For who may see the admin pages: of keys it holds the
     names of their files only, of passwords not even the hashes."""
@@ -467,7 +499,7 @@ def settings_in_force(config: ServerConfig) -> tuple[tuple[str, str], ...]:
                 for inner in fields(SECTIONS[attribute.name])
             ]
         else:
-            found.append(("key" if attribute.name == "key_files" else attribute.name, _written(value)))
+            found.append((KNOBS_OF_FIELDS.get(attribute.name, attribute.name), _written(value)))
     return tuple(found)
 
 
@@ -552,6 +584,10 @@ def validate(config: ServerConfig) -> None:
             "copy it to every server and pass --key FILE, set ZRAFT_KEY, or write zraft.key=FILE into a zoo.cfg (or, where "
             "nobody else can reach the network, --insecure-peers)"
         )
+    if config.admin_hosts and config.admin is None:
+        raise ConfigError(
+            f"admin.hosts: found {', '.join(config.admin_hosts)}, but admin is not set, so nothing is served under them"
+        )
     if config.admin is not None and config.admin == config.address:
         raise ConfigError(f"admin: {config.admin} is also address; the admin server needs a port of its own")
     raft = config.raft
@@ -582,6 +618,7 @@ def validate(config: ServerConfig) -> None:
             f"client.outstanding_bytes_max: found {config.client.outstanding_bytes_max}, expected at least "
             f"client.jute_maxbuffer ({config.client.jute_maxbuffer}), or the largest request could never be taken"
         )
+    _validate_sums(config.client)
     if raft.inflight_bytes_max < raft.append_bytes_max:
         raise ConfigError(
             f"raft.inflight_bytes_max: found {raft.inflight_bytes_max}, expected at least "
@@ -589,6 +626,27 @@ def validate(config: ServerConfig) -> None:
         )
     _validate_tls(config)
     _validate_auth(config)
+
+
+def _validate_sums(client: ClientConfig) -> None:
+    """Each bound leaves room for the largest thing within it."""
+    for name, floor, least in (
+        ("output_bytes_max", "reply_bytes_max", client.reply_bytes_max),
+        ("output_bytes_per_address_max", "output_bytes_max", client.output_bytes_max),
+        ("output_bytes_sum_max", "output_bytes_per_address_max", client.output_bytes_per_address_max),
+        ("input_bytes_per_address_max", "jute_maxbuffer", client.jute_maxbuffer),
+        ("input_bytes_sum_max", "input_bytes_per_address_max", client.input_bytes_per_address_max),
+        # A message of the native protocol is held twice until it is complete.
+        ("unfinished_bytes_per_address_max", "jute_maxbuffer, twice", 2 * client.jute_maxbuffer),
+        (
+            "unfinished_bytes_sum_max",
+            "unfinished_bytes_per_address_max",
+            client.unfinished_bytes_per_address_max,
+        ),
+    ):
+        found = getattr(client, name)
+        if found < least:
+            raise ConfigError(f"client.{name}: found {found}, expected at least client.{floor} ({least})")
 
 
 def _validate_tls(config: ServerConfig) -> None:

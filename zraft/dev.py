@@ -20,7 +20,9 @@ from pathlib import Path
 from typing import Final
 
 from zraft.address import Address
+from zraft.dev_clusters import DevCluster, announced
 from zraft.errors import ConfigError, ZraftError
+from zraft.listening import cannot_listen
 from zraft.status import LEADING_MODES, UnreachableError, ask, server_status
 
 HOST: Final = "127.0.0.1"
@@ -155,9 +157,9 @@ def run_dev(
     addresses = {server: Address(host, port + server - 1) for server in range(1, servers + 1)}
     admins = _admin_addresses(addresses, port, admin_port)
     data = data.absolute()
-    _prepare_data(data, servers)
     for address in addresses.values():
         _require_free(address)
+    _prepare_data(data, servers)
     key_file = None
     if servers > 1:
         key_file = data / "cluster.key"
@@ -167,7 +169,8 @@ def run_dev(
             create_key_file(key_file)
 
     children: list[Child] = []
-    with _signals() as woken:
+    cluster_made = DevCluster(tuple(addresses.values()), data, key_file)
+    with announced(cluster_made, os.environ, _say), _signals() as woken:
         try:
             cluster = ",".join(f"{server}={address}" for server, address in addresses.items())
             for server, address in addresses.items():
@@ -237,7 +240,7 @@ def _admin_addresses(
         if taken is None:
             continue
         if admin_port is not None:
-            raise ConfigError(f"--admin-port: cannot listen on {admin}: {taken}; choose other ports")
+            raise ConfigError(f"--admin-port: cannot listen on {admin}: {taken}")
         _say(f"server {server} goes without an admin server, {admin} is taken; choose with --admin-port")
         del admins[server]
     return admins
@@ -247,10 +250,7 @@ def _require_free(address: Address) -> None:
     for kind, name in ((socket.SOCK_STREAM, "tcp"), (socket.SOCK_DGRAM, "udp")):
         taken = _taken(address, kind)
         if taken is not None:
-            raise ConfigError(
-                f"--port: cannot listen on {address} ({name}): {taken}; "
-                "is another cluster running? Choose other ports with --port"
-            )
+            raise ConfigError(f"--port: cannot listen on {address} ({name}): {taken}")
 
 
 def _taken(address: Address, kind: socket.SocketKind) -> str | None:
@@ -262,7 +262,7 @@ def _taken(address: Address, kind: socket.SocketKind) -> str | None:
         try:
             probe.bind((address.host, address.port))
         except OSError as error:
-            return error.strerror or str(error)
+            return cannot_listen(error)
     return None
 
 

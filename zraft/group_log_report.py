@@ -13,7 +13,7 @@ from attrs import asdict
 
 from zraft.claims.commands import Command as ClaimCommand
 from zraft.server.partition_entries import BatchEntry, decode_entry
-from zraft.topics.commands import Advance, Command, Remote, Seek, Settled, Start, ViewChanged
+from zraft.topics.commands import Advance, Command, Remote, Seek, Settled, Stage, Start, ViewChanged
 from zraft.topics.message import Message
 from zraft.topics.view import AnyView, View
 
@@ -44,9 +44,9 @@ def group_entry_value(payload: bytes, *, data: bool) -> dict[str, Any]:
 
 def _command_value(command: Command, *, data: bool) -> dict[str, Any]:
     match command:
-        case Start(message, floor, epoch):
+        case Start(message, floor, epoch) | Stage(message, floor, epoch):
             return {
-                "command": "start",
+                "command": "stage" if isinstance(command, Stage) else "start",
                 **_message_value(message, data=data),
                 "floor": floor,
                 "epoch": epoch,
@@ -87,6 +87,8 @@ def _message_value(message: Message, *, data: bool) -> dict[str, Any]:
         found["depends"] = message.depends
     if message.partitions is not None:
         found["partitions"] = list(message.partitions)
+    if message.round is not None:
+        found["round"] = [message.round.first, message.round.upto]
     return found
 
 

@@ -108,14 +108,17 @@ def import_(
     fs = RealFileSystem()
     directory = place.path
     wall_ms = time.time_ns() // 1_000_000
-    with claimed(fs, directory):
+    # The source comes first: if nobody is there, no directory is made.
+    with (
+        Source(servers, auths, timeout_s=timeout, tls=tls) as opened,
+        claimed(fs, directory),
+    ):
         check_empty(fs, directory)
         walk = Walk(exclude=exclude, skip_unreadable=skip_unreadable, wall_ms=wall_ms)
-        with Source(servers, auths, timeout_s=timeout, tls=tls) as opened:
-            with progress("reading") as advance:
-                opened.read(walk, advance)
-            opened.close()
-            server = opened.server
+        with progress("reading") as advance:
+            opened.read(walk, advance)
+        opened.close()
+        server = opened.server
         machine = walk.finish()
         _check_rest(walk, while_written)
         with progress("writing") as advance:

@@ -7,7 +7,6 @@ The result is handed down from `main`; nothing in zraft reads the environment or
 
 from __future__ import annotations
 
-import difflib
 import os
 import re
 from collections.abc import Callable, Iterable, Mapping
@@ -18,6 +17,7 @@ from attrs import Attribute, evolve, fields, frozen
 
 from zraft.address import Address, parse_address
 from zraft.config import (
+    KNOBS_OF_FIELDS,
     LOG_FORMATS,
     LOG_LEVELS,
     OBSERVER_MARK,
@@ -28,6 +28,7 @@ from zraft.config import (
 )
 from zraft.errors import ConfigError
 from zraft.ids import SERVER_ID_MAX, SERVER_ID_MIN, ServerId
+from zraft.nearest import nearest
 from zraft.zoo_cfg import Note, is_zoo_cfg
 from zraft.zoo_source import default_file, holds_zookeeper, read_zoo
 
@@ -52,6 +53,8 @@ class Knob:
         """Its environment variable: `wal.segment_bytes_max` is ZRAFT_WAL__SEGMENT_BYTES_MAX."""
         return ENVIRONMENT_PREFIX + self.name.upper().replace(".", "__")
 
+
+_FIELDS: Final = {knob: field for field, knob in KNOBS_OF_FIELDS.items()}
 
 ENVIRONMENT_PREFIX: Final = "ZRAFT_"
 CONFIG_FILE_VARIABLE: Final = "ZRAFT_CONFIG"
@@ -189,6 +192,24 @@ def _parse_words(found: object, label: str) -> tuple[str, ...]:
     return tuple(dict.fromkeys(words))
 
 
+def _parse_hosts(found: object, label: str) -> tuple[str, ...]:
+    """Host names without ports: a TOML array, or text with commas between them."""
+    expected = "host names without ports, such as zk1.example.org, separated by commas"
+    parts = found.split(",") if isinstance(found, str) else found
+    if not isinstance(parts, list | tuple):
+        _refuse(label, found, expected)
+    hosts = []
+    for part in parts:
+        host = part.strip().lower().removesuffix(".") if isinstance(part, str) else ""
+        if not _HOST_NAME.fullmatch(host):
+            _refuse(label, found, expected)
+        hosts.append(host)
+    return tuple(dict.fromkeys(hosts))
+
+
+_HOST_NAME: Final = re.compile(r"[a-z0-9_]([a-z0-9_-]*[a-z0-9_])?(\.[a-z0-9_]([a-z0-9_-]*[a-z0-9_])?)*")
+
+
 def _count_of(attribute: Attribute[Any]) -> Parser:
     return _parse_count(attribute.metadata["lowest"], attribute.metadata["highest"])
 
@@ -259,6 +280,12 @@ def _knobs() -> Iterable[Knob]:
         "true; false beside ZooKeeper's data (`version-2`)",
     )
     yield Knob("admin", _parse_address, "Where the admin HTTP server listens.", "none")
+    yield Knob(
+        "admin.hosts",
+        _parse_hosts,
+        "Names under which browsers may ask it for pages and resets, beside IP addresses and localhost.",
+        "none",
+    )
     tick_time = getattr(fields(ServerConfig), "tick_time_ms")  # noqa: B009  (attrs' namedtuple is untyped)
     yield Knob("tick_time_ms", _count_of(tick_time), tick_time.metadata["help"], str(tick_time.default))
     yield Knob(
@@ -353,7 +380,12 @@ def _from_toml(file: Path, text: str) -> dict[str, Any]:
         raise ConfigError(f"config: {file} is not TOML: {error}") from error
     values: dict[str, Any] = {}
     for name, found in content.items():
-        if name in SECTIONS:
+        if name == "admin" and isinstance(found, dict):
+            # A table where there is more to say than the address.
+            for inner, inner_found in found.items():
+                knob = name if inner == "address" else f"{name}.{inner}"
+                values.update(_parsed(knob, inner_found, f"in {file}"))
+        elif name in SECTIONS:
             if not isinstance(found, dict):
                 _refuse(f"{name} (in {file})", found, f"a table, [{name}]")
             for inner, inner_found in found.items():
@@ -404,16 +436,11 @@ def _parsed(name: str, found: object, source: str) -> dict[str, Any]:
 def _nearest(name: str, known: Iterable[str]) -> str:
     """`; did you mean …?` The last part alone also counts, for a key put into the wrong section or none."""
     known = list(known)
-    near = difflib.get_close_matches(name, known, n=1, cutoff=0.5)
-    if not near:
-        by_last_part = {candidate.rpartition(".")[2]: candidate for candidate in known}
-        near = [
-            by_last_part[part]
-            for part in difflib.get_close_matches(
-                name.rpartition(".")[2], list(by_last_part), n=1, cutoff=0.7
-            )
-        ]
-    return f"; did you mean {near[0]}?" if near else f"; known are {', '.join(sorted(known))}"
+    by_last_part = {candidate.rpartition(".")[2]: candidate for candidate in known}
+    near = nearest(name, known, cutoff=0.5)
+    if near is None and (part := nearest(name.rpartition(".")[2], by_last_part, cutoff=0.7)) is not None:
+        near = by_last_part[part]
+    return f"; did you mean {near}?" if near is not None else f"; known are {', '.join(sorted(known))}"
 
 
 def _assemble(values: Mapping[str, Any]) -> ServerConfig:
@@ -423,7 +450,9 @@ def _assemble(values: Mapping[str, Any]) -> ServerConfig:
             raise ConfigError(
                 f"{name}: not set; pass --{name}, set {knob.variable} or put it into --config FILE"
             )
-    top = {"key_files" if name == "key" else name: value for name, value in values.items() if "." not in name}
+    top = {
+        _FIELDS.get(name, name): value for name, value in values.items() if "." not in name or name in _FIELDS
+    }
     sections: dict[str, Any] = {}
     for section, section_class in SECTIONS.items():
         prefix = section + "."

@@ -275,6 +275,13 @@ def status(connect: str, tls_ca: Path | None, tls_certificate: Path | None, tls_
     help="How long a command waits for a connection.",
 )
 @click.option(
+    "wait_for_connection",
+    "--wait-for-connection",
+    "-waitforconnection",
+    is_flag=True,
+    help="Wait that long also while nobody listens there, instead of saying so at once.",
+)
+@click.option(
     "--session-timeout",
     metavar="MS",
     default=30_000,
@@ -296,6 +303,7 @@ def status(connect: str, tls_ca: Path | None, tls_certificate: Path | None, tls_
 def shell(
     connect: str,
     timeout: float,
+    wait_for_connection: bool,
     session_timeout: int,
     tls: bool,
     tls_ca: Path | None,
@@ -326,7 +334,8 @@ def shell(
         from zraft.shell.secure import client_context
 
         context = client_context(ca=tls_ca, certificate=tls_certificate, key=tls_key)
-    settings = Settings(parse_target(connect, "--connect"), session_timeout, timeout, context)
+    target = parse_target(connect, "--connect")
+    settings = Settings(target, session_timeout, timeout, context, patient=wait_for_connection)
     sys.exit(run_shell(settings, command, Manner(json=as_json, ends_at_error=stop_on_error)))
 
 

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import functools
+import os
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import click
 
-from zraft.address import parse_address
+from zraft.address import Address, parse_address
+from zraft.dev_clusters import DevCluster, Note, notes, running_at, touched_by
 from zraft.errors import ConfigError
 from zraft.ids import SERVER_ID_MAX, SERVER_ID_MIN
 
@@ -50,7 +52,8 @@ def asks_cluster(command: F) -> F:
         "--key",
         metavar="FILE",
         envvar="ZRAFT_KEY",
-        help="The cluster key; left out for servers without one.  [env: ZRAFT_KEY]",
+        help="The cluster key; left out for servers without one, and for those of a running `zraft dev`, whose key is "
+        "found.  [env: ZRAFT_KEY]",
     )
     @click.option(
         "--timeout",
@@ -64,7 +67,9 @@ def asks_cluster(command: F) -> F:
     def with_client(connect: str, key: str | None, timeout: float, **arguments: Any) -> Any:
         from zraft.operator.errors import UncertainError
 
-        with make_client(connect, key, timeout) as client:
+        source = click.get_current_context().get_parameter_source("connect")
+        chosen = source is not click.core.ParameterSource.DEFAULT
+        with make_client(connect, key, timeout, chosen=chosen) as client:
             try:
                 return command(client=client, **arguments)
             except UncertainError as error:
@@ -89,8 +94,11 @@ def wait_done(client: OperatorClient, unfinished: Callable[[], str]) -> None:
         time.sleep(LOOK_S)
 
 
-def make_client(connect: str, key: str | None, timeout_s: float) -> OperatorClient:
-    """A client for these servers.
+def make_client(connect: str, key: str | None, timeout_s: float, *, chosen: bool) -> OperatorClient:
+    """A client for these servers, with the key that was given, else with that of a `zraft dev` that runs them.
+
+    Args:
+        chosen: whether the user named the servers. If not, those of a smaller `zraft dev` are asked alone.
 
     Raises:
         ConfigError: an address or the key file cannot be used.
@@ -98,12 +106,62 @@ def make_client(connect: str, key: str | None, timeout_s: float) -> OperatorClie
     from zraft.operator.client import OperatorClient
     from zraft.transport.keys import key_ring, read_keys
 
-    addresses = [parse_address(part, "--connect") for part in connect.split(",")]
-    if key is not None and not key.strip():
-        raise ConfigError("--key: found nothing, expected the name of a file")
-    # A server's setting may name two files while the key is changed; both are good, the first one seals.
-    keys = read_keys([Path(part.strip()) for part in key.split(",")]) if key is not None else None
-    return OperatorClient(addresses, key_ring(keys, keys is None), timeout_s=timeout_s)
+    addresses: Sequence[Address] = [parse_address(part, "--connect") for part in connect.split(",")]
+    known = notes(os.environ)
+    if key is not None:
+        if not key.strip():
+            raise ConfigError("--key: found nothing, expected the name of a file")
+        # A server's setting may name two files while the key is changed; both are good, the first one seals.
+        keys = read_keys([Path(part.strip()) for part in key.split(",")])
+        return OperatorClient(
+            addresses,
+            key_ring(keys, False),
+            timeout_s=timeout_s,
+            key_hint=f"The key is that of {key} (--key, ZRAFT_KEY){_elsewhere(addresses, known, key)}.",
+        )
+    addresses, cluster = servers_and_cluster(addresses, known, chosen=chosen)
+    if cluster is None or cluster.key is None:
+        return OperatorClient(
+            addresses,
+            key_ring(None, True),
+            timeout_s=timeout_s,
+            key_hint=f"Give the file of the key with --key or ZRAFT_KEY{_elsewhere(addresses, known) or _AS_SERVERS}.",
+        )
+    try:
+        keys = read_keys([cluster.key])
+    except ConfigError as error:
+        raise ConfigError(
+            f"{error}; `zraft dev` made it for the servers asked, --key names another"
+        ) from error
+    hint = f"The key is that of {cluster.key}, which `zraft dev` made for these servers."
+    return OperatorClient(addresses, key_ring(keys, False), timeout_s=timeout_s, key_hint=hint)
+
+
+def servers_and_cluster(
+    addresses: Sequence[Address], known: Sequence[Note], *, chosen: bool
+) -> tuple[Sequence[Address], DevCluster | None]:
+    """Whom to ask, and the running `zraft dev` that all of them belong to, if there is one.
+
+    Servers that the user did not choose are those of a usual `zraft dev`; of one with fewer servers, only these are asked.
+    """
+    cluster = running_at(addresses, known)
+    if cluster is None and not chosen:
+        smaller = running_at(addresses[:1], known)
+        if smaller is not None and {*smaller.servers} <= {*addresses}:
+            return smaller.servers, smaller
+    return addresses, cluster
+
+
+_AS_SERVERS: Final = ": a copy of the one that the servers were started with (their --key)"
+
+
+def _elsewhere(addresses: Sequence[Address], known: Sequence[Note], given: str = "") -> str:
+    """Where the right key probably is, as the end of a sentence; empty if nobody knows better than what was `given`."""
+    cluster = touched_by(addresses, known)
+    if cluster is None or cluster.key is None or str(cluster.key) == given:
+        return ""
+    servers = ",".join(map(str, cluster.servers))
+    return f"; it is probably {cluster.key}, which `zraft dev` made for {servers}"
 
 
 def console() -> Console:

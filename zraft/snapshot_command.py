@@ -20,6 +20,7 @@ from zraft.ids import COORDINATION_GROUP
 from zraft.log_report import membership_value
 from zraft.offline_options import Place, founds_cluster, progress, tell_founded
 from zraft.operator_options import asks_cluster
+from zraft.storage.errors import CorruptionError, NoSnapshotError, UnknownFormatError
 from zraft.storage.filesystem import ReadOnlyFileSystem
 from zraft.storage.snapshot_format import SnapshotFile
 
@@ -55,7 +56,7 @@ def inspect(file: Path, as_json: bool) -> None:
     """
     size = blocks = 0
     said = time.monotonic()
-    with SnapshotFile(ReadOnlyFileSystem(), str(file)) as opened:
+    with _opened(file, _COPY) as opened:
         for block in opened.blocks():
             blocks += 1
             size += len(block)
@@ -121,7 +122,7 @@ def save(client: OperatorClient, file: Path) -> None:
                 done += len(part)
                 advance(done, offered.size)
             os.fsync(descriptor)
-        with SnapshotFile(ReadOnlyFileSystem(), str(temporary)) as opened:
+        with _opened(temporary, _SAVED) as opened:
             for _ in opened.verify():
                 pass
             info = opened.info
@@ -159,9 +160,10 @@ def restore(file: Path, place: Place) -> None:
 
     fs = RealFileSystem()
     path = place.path
-    with claimed(fs, path):
+    # The file comes first: for one that is no snapshot, no directory is made.
+    with _opened(file, _COPY) as opened, claimed(fs, path):
         check_empty(fs, path)
-        with SnapshotFile(ReadOnlyFileSystem(), str(file)) as opened, progress("reading") as advance:
+        with progress("reading") as advance:
             info = opened.info
             if info.header.group != COORDINATION_GROUP:
                 raise ConfigError(
@@ -185,6 +187,44 @@ def restore(file: Path, place: Place) -> None:
     taken = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(info.header.wall_time_ms / 1000))
     click.echo(f"from:      {file}, taken {taken} at zxid {info.zxid:#x}")
     tell_founded(founded, place)
+
+
+_COPY: Final = (
+    "the file was changed, or copied in part: use another copy of it (what is wrong with a whole data directory says "
+    "`zraft log verify DIR`)"
+)
+_SAVED: Final = "nothing was saved; try again, and if that goes on, save to another disk"
+
+
+@contextmanager
+def _opened(file: Path, advice: str) -> Iterator[SnapshotFile]:
+    """A snapshot that the user named: what is wrong with it is no server's trouble, and need not be the disk's.
+
+    Raises:
+        ConfigError: it is no snapshot.
+        StorageError: it is damaged, or cannot be read; with `advice`.
+    """
+    try:
+        with SnapshotFile(ReadOnlyFileSystem(), str(file)) as opened:
+            yield opened
+    except CorruptionError as error:
+        if error.path != str(file):
+            raise  # of another file, that of a server
+        raise _blamed(error, advice) from error
+
+
+def _blamed(error: CorruptionError, advice: str) -> ConfigError | StorageError:
+    path = error.path
+    match error:
+        case NoSnapshotError():
+            return ConfigError(
+                f"{path}: is no snapshot of zraft, it does not begin as one; expected a file that `zraft snapshot save` "
+                "made, or one of a data directory (groups/0/snap/*.snap)"
+            )
+        case UnknownFormatError():
+            return StorageError(f"{path}: {error.found}; use the zraft of the release that wrote it")
+        case _:
+            return StorageError(f"{path}: damaged at offset {error.offset}: {error.found}; {advice}")
 
 
 @contextmanager

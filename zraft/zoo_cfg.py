@@ -9,7 +9,6 @@ Source: ZooKeeper's administrator's guide, "Configuration Parameters"; docs/MIGR
 
 from __future__ import annotations
 
-import difflib
 import re
 from collections.abc import Iterable, Mapping
 from enum import Enum
@@ -21,6 +20,7 @@ from zraft.address import Address, parse_address
 from zraft.config import ClientConfig, ClusterList
 from zraft.errors import ConfigError
 from zraft.ids import SERVER_ID_MAX, SERVER_ID_MIN, ServerId
+from zraft.nearest import did_you_mean
 
 KNOB_PREFIX: Final = "zraft."
 """`zraft.key=FILE` in a zoo.cfg is the knob `key`: what ZooKeeper has no key for can stand in the same file."""
@@ -280,8 +280,7 @@ def known_key(name: str) -> Key | None:
 
 def nearest_key(name: str, known: Iterable[str] | None = None) -> str:
     """`; did you mean …?`, or nothing if no key is near."""
-    near = difflib.get_close_matches(name, KEYS if known is None else known, n=1, cutoff=0.7)
-    return f"; did you mean {near[0]}?" if near else ""
+    return did_you_mean(name, KEYS if known is None else known, cutoff=0.7)
 
 
 @frozen

@@ -10,7 +10,8 @@ from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Final, Protocol, TypeVar
 
-from zraft.address import Address
+from zraft.address import Address, parse_address
+from zraft.reaching import nobody_listens
 from zraft.status import sole_leader
 from zraft_bench.processes import HOST, ServerError, ServerProcess, end_all, free_ports, total_cpu_s
 
@@ -168,6 +169,18 @@ class LocalCluster:
 
     def stop(self) -> None:
         end_all(list(self.processes.values()))
+
+
+def given_servers(hosts: str, knob: str) -> GivenServers:
+    """Servers that run already. Blocks for a look whether anybody listens there.
+
+    Raises:
+        ConfigError: `hosts` is not HOST:PORT,…; names `knob`.
+        ServerError: nobody listens at any of them.
+    """
+    if (reasons := nobody_listens([parse_address(part, knob) for part in hosts.split(",")])) is not None:
+        raise ServerError(f"{knob}: {reasons}; expected servers that run already")
+    return GivenServers(hosts)
 
 
 class GivenServers:

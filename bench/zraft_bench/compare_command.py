@@ -13,7 +13,7 @@ from attrs import evolve
 from rich.console import Console
 
 from zraft.errors import ConfigError
-from zraft_bench.cluster import GivenServers, LocalCluster, Servers
+from zraft_bench.cluster import GivenServers, LocalCluster, Servers, given_servers
 from zraft_bench.measure import Side, Spread, run_tests
 from zraft_bench.options import (
     comment_option,
@@ -33,7 +33,6 @@ from zraft_bench.schedule import schedule as tests_of
 from zraft_bench.show import Display, new_console, result_table
 from zraft_bench.workload import Workload
 from zraft_bench.zookeeper_servers import ZooKeeperServers, installed, require_installed
-from zraft_bench.zookeeper_target import check_hosts
 
 SYSTEMS: Final = ("zraft", "zraft-zookeeper", "zookeeper", "pysyncobj")
 
@@ -92,6 +91,7 @@ def compare(
     tests = tests_of(schedule, workload_of(workers, workload))
     chosen = systems or SYSTEMS
     spread = spread_of(processes, connections)
+    given = given_servers(zookeeper, "--zookeeper") if zookeeper is not None else None
     console = new_console()
     run = evolve(
         new_run("compare", title=schedule or "compare", settings={"set": " ".join(settings)}), comment=comment
@@ -99,7 +99,7 @@ def compare(
     file = ResultFile(out, run)
     with tempfile.TemporaryDirectory(prefix="zraft-bench-") as name:
         sides, started, missing = _sides(
-            Path(name), chosen, servers, settings, zookeeper, spread, must=bool(systems)
+            Path(name), chosen, servers, settings, given, spread, must=bool(systems)
         )
         for text in missing:
             console.print(text, highlight=False)
@@ -113,7 +113,7 @@ def _sides(
     chosen: Sequence[str],
     servers: int,
     settings: Sequence[str],
-    zookeeper: str | None,
+    zookeeper: GivenServers | None,
     spread: Spread,
     *,
     must: bool,
@@ -128,7 +128,7 @@ def _sides(
         sides += [Side(one, ours, spread) for one in ("zraft", "zraft-zookeeper") if one in chosen]
     if "zookeeper" in chosen:
         if zookeeper is not None:
-            sides.append(Side("zookeeper", GivenServers(check_hosts(zookeeper, "--zookeeper")), spread))
+            sides.append(Side("zookeeper", zookeeper, spread))
         elif must or installed() is not None:
             jars, version = require_installed()
             theirs = ZooKeeperServers(directory, servers, jars, version)

@@ -15,7 +15,7 @@ from rich.console import Console
 from zraft.address import Address, parse_address
 from zraft.errors import ConfigError
 from zraft_bench.client_agent import ClientAgent
-from zraft_bench.cluster import new_key
+from zraft_bench.cluster import given_servers, new_key
 from zraft_bench.head import Head, Plan
 from zraft_bench.membership import HEAD, Cluster, gather_servers, restart_servers
 from zraft_bench.messages import Membership
@@ -39,7 +39,10 @@ from zraft_bench.zraft_board import ZraftBoard
 RESTART_TIMEOUT_S: Final = 180.0
 
 head_option = click.option(
-    "--head", required=True, metavar="HOST:PORT", help="The head's address; it tells the rest."
+    "--head",
+    required=True,
+    metavar="HOST:PORT",
+    help="The head's address, which is waited for up to a minute; it tells the rest.",
 )
 
 
@@ -132,6 +135,8 @@ def head(
         supervised=supervised,
         status_every_s=status_every,
     )
+    if connect is not None:
+        given_servers(connect, "--connect")
     run = evolve(
         new_run("distributed", title=schedule or "distributed", settings={"set": " ".join(settings)}),
         comment=comment,

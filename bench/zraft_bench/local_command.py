@@ -13,7 +13,7 @@ from attrs import evolve
 from rich.console import Console
 
 from zraft.errors import ConfigError
-from zraft_bench.cluster import GivenServers, LocalCluster, Servers
+from zraft_bench.cluster import LocalCluster, Servers, given_servers
 from zraft_bench.measure import Side, Spread, run_tests
 from zraft_bench.options import (
     comment_option,
@@ -90,10 +90,11 @@ def local(
             "--connect: servers that run already are not started: drop --docker, --set and --restart"
         )
     tests = tests_of(schedule, workload_of(workers, workload))
+    given = given_servers(connect, "--connect") if connect is not None else None
     with tempfile.TemporaryDirectory(prefix="zraft-bench-") as directory:
         running: Servers
-        if connect is not None:
-            running = GivenServers(connect)
+        if given is not None:
+            running = given
         elif docker:
             from zraft_bench.containers import ContainerCluster, engine
 

@@ -1,9 +1,9 @@
 """Judges what consumers of a cell read, so that no figure is one of a broken run. Pure; memory grows by a byte per message.
 
 `LogCheck` follows one place's log: dense offsets, ascending stamps, every message once, unchanged, where it was sent to,
-and in the producer's order if it went there alone. Logs of different places are compared by chains of digests over what
-they have in common: equal chains mean the same messages, in the same order, with the same stamps. A stamp that is the
-same everywhere and ascends in every log leaves no room for a cycle.
+and in the producer's order if it went there alone, or if the cell's order is of all messages. Logs of different places are
+compared by chains of digests over what they have in common: equal chains mean the same messages, in the same order, with
+the same stamps. A stamp that is the same everywhere and ascends in every log leaves no room for a cycle.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from attrs import field, frozen
 
 from zraft.errors import ZraftError
 from zraft_bench.multicast_plan import Cell, Deck, Payloads
+from zraft_client.topics.options import Order
 
 MARK_EVERY: Final = 1024
 """Common messages between digests that are kept, to tell about where two logs begin to differ."""
@@ -112,6 +113,8 @@ class LogCheck:
         self._seen = [bytearray() for _ in self._decks]
         self._ids: list[int | None] = [None] * cell.producers
         self._last_single = [-1] * cell.producers
+        self._last = [-1] * cell.producers
+        self._ordered = cell.order is not Order.PARTITION
         self._last_stamp: Stamp | None = None
         self._chains, self._chains_of = self._make_chains()
 
@@ -168,6 +171,12 @@ class LogCheck:
                 raise BrokenOrderError(f"{where}: it was sent to {destinations}")
             self._once(producer, number, where)
             self._ids[producer] = read.id[0]
+            if self._ordered:
+                if read.id[1] <= self._last[producer]:
+                    raise BrokenOrderError(
+                        f"{where}: its producer's {read.id[1]}th came behind the {self._last[producer]}th"
+                    )
+                self._last[producer] = read.id[1]
             if len(destinations) == 1:
                 if read.id[1] <= self._last_single[producer]:
                     raise BrokenOrderError(

@@ -77,7 +77,7 @@ class TopicsClient:
     async def sender(self) -> AsyncIterator[TopicSender]:
         """A producer. Raises TopicError."""
         with _told("register a producer"):
-            producer = self._topics.producer(window=self._cell.window)
+            producer = self._topics.producer(window=self._cell.window, order=self._cell.order)
             await producer.open()
         try:
             yield TopicSender(producer, self._place_names())

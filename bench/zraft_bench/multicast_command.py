@@ -15,7 +15,7 @@ from rich.table import Table as RichTable
 
 from zraft.errors import ConfigError
 from zraft_bench import multicast_plan as plan
-from zraft_bench.cluster import GivenServers, LocalCluster, Servers
+from zraft_bench.cluster import LocalCluster, Servers, given_servers
 from zraft_bench.multicast_genuine import run_genuine
 from zraft_bench.multicast_plan import Cell, Singles
 from zraft_bench.multicast_results import CellResult, GenuineResult, MulticastResults, StreamResult
@@ -27,7 +27,7 @@ from zraft_bench.processes import ServerError
 from zraft_bench.result_files import ResultFile, new_run
 from zraft_bench.show import Display, new_console
 
-PARTS: Final = ("thesis", "latency", "genuine", "streams")
+PARTS: Final = ("thesis", "latency", "genuine", "streams", "orders")
 GENUINE_SERVERS: Final = 5
 
 
@@ -137,6 +137,7 @@ def multicast(
     latency  one message at a time, to 1, 2 and all topics
     genuine  messages to 1, 2 and 5 of 10 topics: whom they touch (5 servers of its own, topics replicated once)
     streams  one topic, 100 B and 1 KB, 1 and 8 partitions, beside a log of znodes
+    orders   one producer to four partitions, in order PARTITION, FIFO and CAUSAL
     Every log is read in full and compared with the others: a cell that breaks a promise fails, and has no figures.
     """
     if connect is not None and settings:
@@ -160,14 +161,13 @@ def multicast(
         sleep_ms=plan.THESIS_SLEEP_MS if sleep else 0.0,
         seed=seed,
     )
+    given = given_servers(connect, "--connect") if connect is not None else None
     title = ", ".join(chosen) + (", with 5 ms sleep" if sleep else "")
     run = evolve(new_run("multicast", title=title, settings={"set": " ".join(settings)}), comment=comment)
     file = ResultFile(out, run)
     with tempfile.TemporaryDirectory(prefix="zraft-bench-") as directory:
         running: Servers = (
-            GivenServers(connect)
-            if connect is not None
-            else LocalCluster(Path(directory) / "a", servers, settings)
+            given if given is not None else LocalCluster(Path(directory) / "a", servers, settings)
         )
         aside = LocalCluster(Path(directory) / "b", GENUINE_SERVERS, (*settings, "topics.replication=1"))
         work = _Run(base, chosen, shares, processes or default_processes(), file, new_console())
@@ -198,6 +198,8 @@ class _Run:
             self._cells += mixes or plan.thesis_cells(base)
         if "latency" in parts:
             self._cells += plan.latency_cells(base)
+        if "orders" in parts:
+            self._cells += plan.order_cells(base)
         self._results = MulticastResults()
 
     async def all(self, servers: Servers, aside: LocalCluster) -> bool:

@@ -15,6 +15,7 @@ from typing import Final
 from attrs import evolve, field, frozen, validators
 
 from zraft.errors import ZraftError
+from zraft_client.topics.options import Order
 
 PERIOD: Final = 1000
 """Shares of messages are exact over so many, so that no cell depends on luck."""
@@ -50,6 +51,7 @@ class Cell:
         messages: each producer sends at least so many.
         seconds: and goes on so long, unless `messages_max` of all producers together were sent before.
         window: messages of one producer that may be undecided: the loop is closed.
+        order: what the messages of one producer promise among each other.
         sleep_ms: after each message; then rates say nothing, and only latency is compared.
         deadline_s: for the last messages to arrive once everything was sent.
     """
@@ -65,6 +67,7 @@ class Cell:
     seconds: float = field(default=20.0, validator=validators.ge(0.0))
     messages_max: int = field(default=MESSAGES_MAX, validator=validators.ge(1))
     window: int = field(default=256, validator=[validators.ge(1), validators.le(65_536)])
+    order: Order = Order.PARTITION
     value_bytes: int = field(default=100, validator=[validators.ge(HEADER.size), validators.le(900_000)])
     sleep_ms: float = field(default=0.0, validator=validators.ge(0.0))
     deadline_s: float = field(default=60.0, validator=validators.gt(0.0))
@@ -215,4 +218,26 @@ def stream_cells(base: Cell) -> list[Cell]:
         )
         for value_bytes in STREAM_BYTES
         for partitions in STREAM_PARTITIONS
+    ]
+
+
+ORDER_PARTITIONS: Final = 4
+ORDER_RUNS: Final = 3
+
+
+def order_cells(base: Cell) -> list[Cell]:
+    """One producer to each of four partitions in turn, under every order; these in turn, too, so that noise meets all."""
+    return [
+        evolve(
+            base,
+            name=f"{order.value}, {run + 1}",
+            share=0.0,
+            fanout=1,
+            topics=1,
+            partitions=ORDER_PARTITIONS,
+            producers=1,
+            order=order,
+        )
+        for run in range(ORDER_RUNS)
+        for order in Order
     ]

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from statistics import median
 from typing import Final
 
-from attrs import frozen
+from attrs import evolve, frozen
 
 from zraft_bench import multicast_thesis as thesis
 from zraft_bench.histogram import Summary
-from zraft_bench.multicast_plan import Singles
+from zraft_bench.multicast_plan import Cell, Singles
 from zraft_bench.multicast_results import CellResult, GenuineResult, MulticastResults, StreamResult
+from zraft_client.topics.options import Order
 
 NONE: Final = "-"
 
@@ -40,7 +42,7 @@ def tables_of(results: MulticastResults) -> Iterator[Table]:
         table = make(cells)
         if table.rows:
             yield table
-    for table in (steps(results), genuineness(results), streams(results)):
+    for table in (orders(results.cells), steps(results), genuineness(results), streams(results)):
         if table.rows:
             yield table
 
@@ -122,6 +124,30 @@ def beside_thesis(cells: Sequence[CellResult]) -> Table:
     )
     head = ("cell", "table", "topic", "thesis, deliveries/s", "here", "ratio")
     return Table("Beside the AtomicKafka thesis", head, tuple(rows), (0, 1, 2), notes)
+
+
+def orders(cells: Sequence[CellResult]) -> Table:
+    """The median rate under each order beside that of PARTITION; for loads that were tried under several."""
+    found: dict[Cell, dict[Order, list[CellResult]]] = {}
+    for one in cells:
+        load = evolve(one.cell, name="", order=Order.PARTITION)
+        found.setdefault(load, {}).setdefault(one.cell.order, []).append(one)
+    rows = []
+    for load, by_order in found.items():
+        plain = [one.per_second for one in by_order.get(Order.PARTITION, ()) if one.ok]
+        for order, ones in by_order.items():
+            rate = median([one.per_second for one in ones if one.ok] or [0.0])
+            ratio = f"{rate / median(plain):.2f}x" if rate and plain else NONE
+            reasons = "; ".join(one.reason for one in ones if not one.ok)
+            if len(by_order) > 1:
+                rows.append(
+                    (
+                        *(order.value, f"{load.partitions}", f"{load.window}", f"{len(ones)}"),
+                        *(f"{rate:,.0f}" if rate else NONE, ratio, _state(reasons)),
+                    )
+                )
+    head = ("order", "partitions", "window", "runs", "messages/s, median", "to PARTITION", "state")
+    return Table("Orders of one producer", head, tuple(rows), (0, len(head) - 1))
 
 
 def latencies(cells: Sequence[CellResult]) -> Table:

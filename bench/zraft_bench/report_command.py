@@ -36,11 +36,11 @@ def report(files: tuple[Path, ...], out: Path) -> None:
     Without matplotlib (pip install 'zraft[bench]') the page has tables only, and says so.
     """
     console = new_console()
+    loaded = [(path, load_run(path)) for path in files]
     runs = []
     try:
         out.mkdir(parents=True, exist_ok=True)
-        for path in files:
-            run = load_run(path)
+        for path, run in loaded:
             drawn = plots.plots_of(run) if plots.available() else []
             for plot in drawn:
                 (out / f"{path.stem}-{plot.name}.png").write_bytes(plot.png)

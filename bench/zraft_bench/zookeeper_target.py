@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from typing import Any, Final, cast
 
 from zraft.address import Address, parse_address
-from zraft.errors import Code, ConfigError, ProtocolError
+from zraft.errors import Code, ProtocolError
 from zraft.wire.client import Pong, Reply, WatchEvent, ZkClientCodec
 from zraft.wire.client_requests import CloseSession, Create, GetData, Request, SetData, Sync
 from zraft_bench.targets import RequestFailedError, in_turn
@@ -196,16 +196,3 @@ class ZooKeeperTarget(asyncio.Protocol):
 def _expect(reply: Reply) -> None:
     if reply.code:
         raise RequestFailedError(reply.code.name)
-
-
-def check_hosts(hosts: str, name: str) -> str:
-    """`hosts` if it is HOST:PORT,…
-
-    Raises:
-        ConfigError: it is not; names the option `name`.
-    """
-    if not hosts:
-        raise ConfigError(f"{name}: found nothing, expected HOST:PORT,…")
-    for part in hosts.split(","):
-        parse_address(part, name)
-    return hosts

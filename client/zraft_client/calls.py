@@ -88,6 +88,9 @@ class Sink(Protocol):
     def refused(self, error: ClientError) -> None:
         """The server ended the subscription."""
 
+    def unreadable(self, error: ClientError) -> None:
+        """What was pushed cannot be held: end the subscription, and let the server know."""
+
 
 Settled = tuple[Call, Any, ClientError | None]
 """A call with its answer, or with the error it ended in."""

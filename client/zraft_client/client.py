@@ -383,6 +383,8 @@ class Client(AsyncCalls):
         """Nobody waits for this call any more; it may have happened, and once later writes did, it will not."""
         if not call.settled:
             self._calls.give_up(call)
+            self._calls.pump()
+            self._flush_soon()
 
     async def _prompt(self, request: Request[T]) -> T:
         """A request that belongs to this connection: hello, auth, ping, close."""

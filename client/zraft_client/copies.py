@@ -4,10 +4,41 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from typing import Any
+from collections.abc import Iterable
+from typing import Any, TypeVar
 
+from zraft.errors import Code, MarshallingError, ProtocolError
+from zraft.messagepack import dict_of
+from zraft.wire.dictionary import normalised, pack
+from zraft_client.errors import ClientError, FailedError
 from zraft_client.subscriptions import CREDIT_BYTES, Changes, DictionarySubscription, Subscriber
 from zraft_client.values import Receipt, Versioned
+
+T = TypeVar("T")
+
+_Entries = dict[str | bytes, tuple[Any, Versioned[Any]]]
+"""By what `_mark_of` makes of their keys."""
+
+
+def _mark_of(key: Any) -> str | bytes:
+    """What stands for a key: its hash cannot be known to others, who choose the keys and could choose such that hash alike.
+
+    Raises:
+        MarshallingError: no dictionary has such a key.
+    """
+    return key if key.__class__ is str else pack(normalised(key))
+
+
+def held(pairs: Iterable[tuple[Any, T]], dictionary: str) -> dict[Any, T]:
+    """The entries of a dictionary as a dict.
+
+    Raises:
+        FailedError: their keys were made to take long in a dict, `Code.DATA_INCONSISTENCY`.
+    """
+    try:
+        return dict_of(pairs)
+    except ProtocolError as error:
+        raise FailedError(f"dictionary {dictionary!r}: {error}", Code.DATA_INCONSISTENCY) from error
 
 
 class DictionaryCopy(DictionarySubscription):
@@ -20,8 +51,8 @@ class DictionaryCopy(DictionarySubscription):
         self.pushes = 0
         self.complete = threading.Event()
         """Set once the first whole state is here."""
-        self._entries: dict[Any, Versioned[Any]] = {}
-        self._coming: dict[Any, Versioned[Any]] | None = None
+        self._entries: _Entries = {}
+        self._coming: _Entries | None = None
         self._mutex = threading.Lock()
         self._waiters: list[asyncio.Future[None]] = []
 
@@ -32,20 +63,31 @@ class DictionaryCopy(DictionarySubscription):
         self.consumed(size)
         if message.complete:
             self.complete.set()
-            waiters, self._waiters = self._waiters, []
-            for waiter in waiters:
-                if not waiter.done():
-                    waiter.set_result(None)
+            for waiter in self._woken():
+                waiter.set_result(None)
+
+    def refused(self, error: ClientError) -> None:
+        super().refused(error)
+        for waiter in self._woken():
+            waiter.set_exception(error)
+
+    def _woken(self) -> list[asyncio.Future[None]]:
+        waiters, self._waiters = self._waiters, []
+        return [waiter for waiter in waiters if not waiter.done()]
 
     def _apply(self, message: Changes) -> None:
         if message.restarted:
             self._coming = {}
         target = self._entries if self._coming is None else self._coming
         for change in message.changes:
+            try:
+                mark = _mark_of(change.key)
+            except MarshallingError:
+                continue  # anybody may write into the directory by other means
             if change.entry is None:
-                target.pop(change.key, None)
+                target.pop(mark, None)
             else:
-                target[change.key] = change.entry
+                target[mark] = change.key, change.entry
         if message.complete:
             self.zxid = message.zxid
             if self._coming is not None:
@@ -54,21 +96,33 @@ class DictionaryCopy(DictionarySubscription):
     def wrote(self, key: Any, value: Any, receipt: Receipt) -> None:
         """The client's own acknowledged write (`receipt.version` None: a removal), in case its push is still to come."""
         with self._mutex:
-            known = self._entries.get(key)
-            if self.zxid >= receipt.zxid or (known is not None and known.mzxid >= receipt.zxid):
+            mark = _mark_of(key)
+            known = self._entries.get(mark)
+            if self.zxid >= receipt.zxid or (known is not None and known[1].mzxid >= receipt.zxid):
                 return
             if receipt.version is None:
-                self._entries.pop(key, None)
+                self._entries.pop(mark, None)
             else:
-                self._entries[key] = Versioned(value, receipt.version, receipt.mzxid or receipt.zxid)
+                entry = Versioned(value, receipt.version, receipt.mzxid or receipt.zxid)
+                self._entries[mark] = key, entry
 
     def get(self, key: Any) -> Versioned[Any] | None:
-        return self._entries.get(key)
+        """The entry of a key; None if there is none."""
+        try:
+            found = self._entries.get(_mark_of(key))
+        except MarshallingError:
+            return None  # no dictionary has such a key
+        return None if found is None else found[1]
 
     def entries(self) -> dict[Any, Versioned[Any]]:
-        """All of it, at one moment."""
+        """All of it, at one moment.
+
+        Raises:
+            FailedError: its keys were made to take long in a dict, `Code.DATA_INCONSISTENCY`.
+        """
         with self._mutex:
-            return dict(self._entries)
+            pairs = list(self._entries.values())
+        return held(pairs, self.dictionary)
 
     def __len__(self) -> int:
         return len(self._entries)

@@ -25,7 +25,7 @@ from zraft_client import requests
 from zraft_client.blocking import BlockingClient
 from zraft_client.calls import Answer, Request
 from zraft_client.client import Hosts
-from zraft_client.copies import DictionaryCopy
+from zraft_client.copies import DictionaryCopy, held
 from zraft_client.errors import (
     BadVersionError,
     DeadlineError,
@@ -409,13 +409,13 @@ class DistributedDict(AbstractClient, MutableMapping[Any, Any]):
         except FailedError as error:
             if error.code is not TOO_LARGE:
                 raise
-        found: dict[Any, Any] = {}
+        found: list[tuple[Any, Any]] = []
         after: Any = None
         while True:
             page = self._client.items(dictionary=self.name, after=after, limit=ITEMS_PER_PAGE)
-            found |= {key: entry.value for key, entry in page.items}
+            found += [(key, entry.value) for key, entry in page.items]
             if page.next is None:
-                return found
+                return held(found, self.name)
             after = page.next
 
     def _watch(self) -> DictionaryCopy:

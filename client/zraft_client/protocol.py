@@ -21,11 +21,13 @@ import msgpack
 from attrs import define, field
 
 from zraft.errors import Code
+from zraft.messagepack import Decoder, RefusedValueError, shown
 from zraft_client.calls import Answer, Call, Kind, Place, Request, Settled, Sink
 from zraft_client.errors import (
     ClientError,
     DeadlineError,
     EncodingError,
+    FailedError,
     NotSentError,
     SessionExpiredError,
     StreamRefusedError,
@@ -88,22 +90,14 @@ class Calls:
     _sinks: dict[int, Sink] = field(factory=dict, init=False)
     _out: list[bytes] = field(factory=list, init=False)
     _packer: Any = field(init=False)
-    _unpacker: Any = field(init=False)
-    _told: int = field(default=0, init=False)
+    _decoder: Decoder = field(init=False)
+    _end: int = field(default=0, init=False)
+    """Where the answer begins that has not come whole."""
     _given_up_pending: int = field(default=0, init=False)
 
     def __attrs_post_init__(self) -> None:
         self._packer = msgpack.Packer()
-        self._fresh_unpacker()
-
-    def _fresh_unpacker(self) -> None:
-        self._told = 0
-        self._unpacker = msgpack.Unpacker(
-            # arrays as tuples, so that they can be keys of maps
-            use_list=False,
-            strict_map_key=False,
-            max_buffer_size=ANSWER_BYTES_MAX,
-        )
+        self._decoder = _fresh_decoder()
 
     # -- asking
 
@@ -226,28 +220,44 @@ class Calls:
 
     # -- answers
 
-    def receive(self, data: Any, now: float) -> list[Settled]:
+    def receive(self, data: bytes | memoryview, now: float) -> list[Settled]:
         """What these bytes settle. Pushes go to their sinks at once, in order.
 
         If they do not follow the protocol, `failure` says why afterwards: the connection is of no use any more. What
         was answered in front of that is settled all the same.
         """
         settled: list[Settled] = []
-        told = 0
         call: Call | None = None
-        unpacker = self._unpacker
+        decoder = self._decoder
+        values = decoder.values
         flying = self._flying
+        end = self._end
         try:
-            unpacker.feed(data)
-            for message in unpacker:
+            decoder.feed(bytes(data))
+            while True:
+                begin = end
+                try:
+                    message = next(values)
+                except StopIteration:
+                    break
+                except RefusedValueError as error:
+                    self.answers += 1
+                    end = values.tell()
+                    self._cannot_hold(error.known, str(error), settled)
+                    continue
+                except (ValueError, TypeError):
+                    if not decoder.look_closer(begin):
+                        raise
+                    values = decoder.values
+                    end = 0
+                    continue
                 self.answers += 1
-                if self._sinks:
-                    told, self._told = self._told, unpacker.tell()
+                end = values.tell()
                 if "id" not in message:
-                    raise StreamRefusedError(str(message.get("error", message))[:ERROR_CHARACTERS_MAX])
+                    raise StreamRefusedError(_text_of(message))
                 call = flying.pop(message["id"], None)
                 if call is None:
-                    self._push(message, self._told - told if self._sinks else 0)
+                    self._push(message, end - begin)
                     continue
                 zxid = message.get("zxid", 0)
                 if zxid > self.last_zxid:
@@ -257,9 +267,7 @@ class Calls:
                     settled.append((call, message, None))
                 else:
                     self._refused(call, message, now, settled)
-            if not self._sinks:
-                # With any it is told message by message: this one counts what has come of an unfinished one, too.
-                self._told = unpacker.tell()
+            self._end = decoder.forget(end)
         except WireError as error:
             self.failure = error
         except (KeyError, TypeError, ValueError, AttributeError, msgpack.exceptions.UnpackException) as error:
@@ -270,6 +278,22 @@ class Calls:
         elif self._pending:
             self.pump()
         return settled
+
+    def _cannot_hold(self, message: Answer, why: str, settled: list[Settled]) -> None:
+        """A value that somebody stored is no value for Python: this concerns whoever asked for it, and nobody else."""
+        number = message.get("id")
+        call = self._flying.get(number) if type(number) is int else None
+        if call is None:
+            sink = self._sinks.get(number) if type(number) is int else None
+            if sink is not None:
+                sink.unreadable(FailedError(f"what is pushed is {why}", Code.DATA_INCONSISTENCY))
+        elif call.kind is Kind.READ:
+            del self._flying[call.id]
+            self._settle(call)
+            error = FailedError(f"{call.what}: the answer is {why}", Code.DATA_INCONSISTENCY)
+            settled.append((call, None, error))
+        else:
+            raise WireError(f"a server sent what is no answer to {call.what}: {why}")
 
     def _push(self, message: Answer, size: int) -> None:
         zxid = message.get("zxid", 0)
@@ -287,7 +311,7 @@ class Calls:
     def _refused(self, call: Call, message: Answer, now: float, settled: list[Settled]) -> None:
         if message["type"] != "error":
             raise WireError(
-                f"{call.what}: expected an answer of type result or error, found {message!r:.200}"
+                f"{call.what}: expected an answer of type result or error, found {shown(message.get('type'))}"
             )
         unknown = bool(message.get("unknown"))
         retriable = bool(message.get("retriable"))
@@ -405,7 +429,8 @@ class Calls:
 
     def connection_made(self) -> None:
         """A fresh connection: `submit_now` the hello, then `begin`."""
-        self._fresh_unpacker()
+        self._decoder = _fresh_decoder()
+        self._end = 0
         self._writable = True
         self.failure = None
 
@@ -475,6 +500,16 @@ class Calls:
     @property
     def unsettled(self) -> int:
         return len(self._unsettled())
+
+
+def _text_of(message: Answer) -> str:
+    """Why a server closes the connection, in its words."""
+    text = message.get("error")
+    return text[:ERROR_CHARACTERS_MAX] if isinstance(text, str) else shown(message)
+
+
+def _fresh_decoder() -> Decoder:
+    return Decoder(hashes=True, bytes_max=ANSWER_BYTES_MAX)
 
 
 def _is_deeper_than(levels: int, value: Any) -> bool:

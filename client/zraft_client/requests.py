@@ -19,6 +19,8 @@ from zraft_client.values import (
     ItemsPage,
     LogPage,
     Member,
+    Owner,
+    Owners,
     Receipt,
     Stat,
     Versioned,
@@ -368,6 +370,21 @@ def addresses_of(answer: Answer) -> tuple[Address, ...]:
         with suppress(ConfigError):
             found.append(parse_address(member.address, "members"))
     return tuple(found)
+
+
+def owners(path: str) -> Request[Owners]:
+    """Whose the ephemeral children of a znode are, and how long nothing was heard of them."""
+    return Request({"type": "owners", "path": path}, Kind.READ, _owners)
+
+
+def _owners(answer: Answer) -> Owners:
+    return Owners(
+        {
+            name: Owner(session, None if silent_ms is None else silent_ms / 1000, timeout_ms / 1000)
+            for name, session, silent_ms, timeout_ms in answer["owners"]
+        },
+        answer["leads"],
+    )
 
 
 def config(action: str, address: str, port: int, server: int | None = None) -> Request[Answer]:

@@ -132,6 +132,11 @@ class Subscription(ABC, Generic[M]):
             self._started.set_exception(error)
         self._arrival.set()
 
+    def unreadable(self, error: ClientError) -> None:
+        """What was pushed cannot be held, and would be pushed again on every connection."""
+        self.refused(error)
+        self._client.forget(self)
+
     # -- called by its user
 
     @property

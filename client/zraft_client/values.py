@@ -134,6 +134,25 @@ class Member:
 
 
 @frozen
+class Owner:
+    """A session that owns an ephemeral znode. `silent_s`: since anything of it was received, None if the server does not
+    know."""
+
+    session: int
+    silent_s: float | None
+    timeout_s: float
+
+
+@frozen
+class Owners:
+    """Of a znode's ephemeral children, by name. `leads`: the server that answered hears of all sessions; others only of
+    those that are connected to them."""
+
+    by_name: Mapping[str, Owner]
+    leads: bool
+
+
+@frozen
 class Check:
     """Part of a `multi`: the znode must be of this version."""
 
@@ -160,11 +179,23 @@ def stat_of(fields: Mapping[str, int]) -> Stat:
 
 def listed(value: Any) -> Any:
     """A decoded value with lists where MessagePack has arrays; keys of maps stay tuples, which can be hashed."""
-    if type(value) is tuple:
-        return [listed(one) for one in value]
-    if type(value) is dict:
-        return {key: listed(one) for key, one in value.items()}
-    return value
+    if type(value) is not tuple and type(value) is not dict:
+        return value
+    whole = [value]
+    # Not by a call per level: values are nested more deeply than Python allows calls to be.
+    left: list[list[Any] | dict[Any, Any]] = [whole]
+    while left:
+        one = left.pop()
+        for place, part in enumerate(one) if type(one) is list else one.items():  # type: ignore[union-attr]
+            if type(part) is tuple:
+                part = list(part)
+            elif type(part) is dict:
+                part = dict(part)
+            else:
+                continue
+            one[place] = part
+            left.append(part)
+    return whole[0]
 
 
 def entries_of(rows: Sequence[Sequence[Any]]) -> tuple[LogEntry, ...]:

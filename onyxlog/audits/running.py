@@ -17,9 +17,11 @@ from onyxlog.audits.figures import figures_of
 from onyxlog.audits.jobs.auditing import VIOLATIONS_MAX, Progress, audit, no_progress
 from onyxlog.audits.jobs.loading import load
 from onyxlog.audits.measurements import Measurements, read_measurements
+from onyxlog.audits.places import check_place
 from onyxlog.audits.report.findings import Findings, rule_results
 from onyxlog.audits.rules.catalogue import RULES
 from onyxlog.audits.rules.check import Rule
+from onyxlog.audits.source.directories import find
 from onyxlog.audits.thesis_tables import thesis_tables
 from zraft import __version__
 
@@ -48,17 +50,30 @@ class Asked:
     one_copy: bool = False
 
 
+def look(asked: Asked) -> Measurements:
+    """What can be read and refused without Spark: the measurements that are asked about.
+
+    Raises:
+        AuditError: a path is not there, or holds nothing that can be audited; or a place cannot be written to.
+    """
+    if asked.paths:
+        find(asked.paths, damaged_too=True)
+    if asked.tables is not None:
+        check_place(asked.tables, "--tables")
+    return read_measurements(asked.results) if asked.results else Measurements()
+
+
 def run(
     spark: SparkSession,
     asked: Asked,
+    measurements: Measurements,
     *,
     now: Callable[[], datetime],
     progress: Progress = no_progress,
     clock: Callable[[], float] = time.perf_counter,
 ) -> Findings:
-    """Raises AuditError: a path is not there, or holds nothing that can be audited."""
+    """`measurements` are those of `look`. Raises AuditError: what was there then is there no more."""
     began, started = clock(), now()
-    measurements = read_measurements(asked.results) if asked.results else Measurements()
     with ExitStack() as stack:
         directory = asked.tables or Path(
             stack.enter_context(tempfile.TemporaryDirectory(prefix="onyxlog-audit-"))

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import importlib.util
 import os
+import re
 import shutil
 import sys
 import tempfile
@@ -24,6 +25,8 @@ from attrs import Factory, frozen
 from onyxlog.audits.errors import AuditError
 from onyxlog.audits.java import find_java
 from onyxlog.audits.source import register
+from zraft.address import parse_address
+from zraft.reaching import nobody_listens
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -65,14 +68,40 @@ class SessionSettings:
     more: Mapping[str, str] = Factory(dict)
 
 
+_LOCAL: Final = re.compile(r"local(\[(\*|[1-9][0-9]*)(,\s*[0-9]+)?\])?")
+_STANDALONE: Final = "spark://"
+_OTHERS: Final = ("yarn", "k8s://", "local-cluster[")
+_MEMORY: Final = re.compile(r"[1-9][0-9]*[kmgtKMGT]")
+
+
+def check_settings(settings: SessionSettings) -> None:
+    """What can be said of them without Spark, which takes long to start and to give up.
+
+    Raises:
+        AuditError: one cannot be used, or nobody listens where the master is said to be.
+    """
+    if not _MEMORY.fullmatch(settings.memory):
+        raise AuditError(f"--memory: found {settings.memory!r}, expected a size such as 2g or 800m")
+    master = settings.master
+    if master.startswith(_STANDALONE):
+        hosts = [parse_address(part, "--master") for part in master.removeprefix(_STANDALONE).split(",")]
+        if (reasons := nobody_listens(hosts)) is not None:
+            raise AuditError(f"--master: {reasons}; start the master of Spark there, or name another")
+    elif not (_LOCAL.fullmatch(master) or master.startswith(_OTHERS)):
+        raise AuditError(f"--master: found {master!r}, expected local[CORES] or spark://HOST:PORT")
+
+
 def open_session(settings: SessionSettings) -> SparkSession:
     """A session; stop it with `close_session`.
 
     Raises:
-        AuditError: Spark is not installed, or there is no Java for it.
+        AuditError: as `check_settings`; Spark is not installed, there is no Java for it, or it does not start.
     """
+    check_settings(settings)
     try:
         import pyspark
+        from py4j.protocol import Py4JError  # type: ignore[import-untyped]
+        from pyspark.errors import PySparkException
         from pyspark.sql import SparkSession
     except ImportError as error:
         raise AuditError(
@@ -118,8 +147,16 @@ def open_session(settings: SessionSettings) -> SparkSession:
     builder = SparkSession.builder
     for key, value in found.items():
         builder = builder.config(key, value)
-    with _quiet_start():
-        spark: SparkSession = builder.getOrCreate()
+    try:
+        with _quiet_start():
+            spark: SparkSession = builder.getOrCreate()
+    except (PySparkException, Py4JError) as error:
+        shutil.rmtree(scratch, ignore_errors=True)
+        lines = str(error).splitlines() or [type(error).__name__]
+        why = next((line for line in lines if "Exception:" in line), lines[0]).strip(": ")
+        raise AuditError(
+            f"Spark did not start (--master {settings.master}, --memory {settings.memory}): {why}"
+        ) from error
     if not local:
         spark.sparkContext.addPyFile(str(packed(Path(scratch))))
     register(spark)

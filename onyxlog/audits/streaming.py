@@ -19,6 +19,7 @@ from attrs import field, frozen
 from onyxlog.audits.batch_files import BatchFiles, OpenFiles, read_rows
 from onyxlog.audits.errors import AuditError
 from onyxlog.audits.followed import FOLLOWED, OPEN_ROWS_MAX, Followed, OpenRows, identity, violations_in
+from onyxlog.audits.places import check_place
 from onyxlog.audits.rules.violation import COLUMNS, Violation
 from onyxlog.audits.tables import TABLES
 
@@ -30,6 +31,7 @@ VIOLATIONS: Final = "violations"
 INTERVAL_S: Final = 1.0
 STARTS_MAX: Final = 5
 BEGIN_POLL_S: Final = 0.1
+_ABOUT: Final = "paths.json"
 _WAITS: Final = "Waiting for"
 _TOO_SLOW: Final = "failed to connect back"
 
@@ -68,7 +70,7 @@ def follow(spark: SparkSession, live: Live, *, servers: int, recordings: int = 0
     Raises:
         AuditError: nothing is there to be followed, or the checkpoint is of other paths.
     """
-    _check_checkpoint(live)
+    _begin_checkpoint(live)
     # One after the other: each brings a process of its own, which on a busy machine takes long to begin.
     return [_begun(spark, live, one, recordings if one.teller == "peer" else servers) for one in live.tables]
 
@@ -96,18 +98,31 @@ def violations_so_far(checkpoint: Path) -> list[Violation]:
     return found
 
 
-def _check_checkpoint(live: Live) -> None:
-    live.checkpoint.mkdir(parents=True, exist_ok=True)
-    about = live.checkpoint / "paths.json"
-    wanted = sorted(live.paths)
-    if not about.exists():
-        about.write_text(json.dumps(wanted))
-    found = json.loads(about.read_text())
+def check_checkpoint(checkpoint: Path, paths: Iterable[str]) -> None:
+    """Look whether an audit of these paths can go on there, or begin. Makes nothing.
+
+    Raises:
+        AuditError: it is the checkpoint of an audit of other paths, or cannot be used.
+    """
+    check_place(checkpoint, "--checkpoint")
+    wanted = sorted(paths)
+    try:
+        found = json.loads((checkpoint / _ABOUT).read_text())
+    except FileNotFoundError:
+        return
+    except (OSError, ValueError) as error:
+        raise AuditError(f"{checkpoint / _ABOUT}: cannot be read: {error}; use another directory") from error
     if found != wanted:
         raise AuditError(
-            f"{live.checkpoint}: is the checkpoint of an audit of {', '.join(found)}, asked for was one of "
+            f"{checkpoint}: is the checkpoint of an audit of {', '.join(map(str, found))}, asked for was one of "
             f"{', '.join(wanted)}; use another directory"
         )
+
+
+def _begin_checkpoint(live: Live) -> None:
+    check_checkpoint(live.checkpoint, live.paths)
+    live.checkpoint.mkdir(parents=True, exist_ok=True)
+    (live.checkpoint / _ABOUT).write_text(json.dumps(sorted(live.paths)))
 
 
 def _query(spark: SparkSession, live: Live, followed: Followed, tellers: int) -> StreamingQuery:

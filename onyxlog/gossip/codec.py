@@ -17,6 +17,8 @@ from crc32c import crc32c
 
 from onyxlog.errors import EntryError
 from onyxlog.gossip import messages as m
+from zraft.errors import ProtocolError
+from zraft.messagepack import shown, unpack
 
 FORMAT: Final = 1
 _HEADER: Final = struct.Struct(">BB8s")
@@ -61,9 +63,9 @@ def decode(datagram: bytes, tag: bytes) -> m.Message:
     if found != tag:
         raise DatagramError("datagram of another tenancy: give each tenancy's peers ports of their own")
     try:
-        values = msgpack.unpackb(datagram[_HEADER.size : -_CRC.size], use_list=False)
-    except (ValueError, msgpack.UnpackException) as error:
-        raise DatagramError(f"datagram of kind {kind}: not MessagePack: {error}") from error
+        values = unpack(datagram[_HEADER.size : -_CRC.size])
+    except ProtocolError as error:
+        raise DatagramError(f"datagram of kind {kind}: {error}") from error
     message: m.Message = _built(_KINDS[kind], values)
     return message
 
@@ -72,7 +74,7 @@ def _built(cls: Any, values: object) -> Any:
     """An instance of a message's class of a tuple of plain values."""
     shape = fields(cls)
     if not isinstance(values, tuple) or len(values) != len(shape):
-        raise DatagramError(f"{cls.__name__}: expected {len(shape)} fields, found {values!r:.80}")
+        raise DatagramError(f"{cls.__name__}: expected {len(shape)} fields, found {shown(values)}")
     built = []
     for attribute, value in zip(shape, values, strict=True):
         read = _READ[attribute.type]
@@ -80,7 +82,7 @@ def _built(cls: Any, values: object) -> Any:
             built.append(read(value))
         except TypeError:
             raise DatagramError(
-                f"{cls.__name__}.{attribute.name}: expected {attribute.type}, found {value!r:.80}"
+                f"{cls.__name__}.{attribute.name}: expected {attribute.type}, found {shown(value)}"
             ) from None
     return cls(*built)
 

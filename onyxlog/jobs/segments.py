@@ -7,6 +7,8 @@ from typing import Any, Final
 
 import msgpack
 
+from zraft.messagepack import unpack
+
 Segment = Mapping[str, Any]
 """What flows between tasks: names to plain values. Nobody changes one that he was given; a function makes a new one.
 
@@ -31,10 +33,7 @@ def canonical(value: Any) -> bytes:
 
 def decoded(data: bytes) -> Any:
     """What `canonical` made; lists for tuples. Raises ValueError on anything else."""
-    try:
-        return msgpack.unpackb(data, raw=False, strict_map_key=False)
-    except (msgpack.UnpackException, ValueError) as error:
-        raise ValueError(f"not MessagePack: {error or type(error).__name__}") from error
+    return unpack(data, lists=True, any_keys=True)
 
 
 def _sorted(value: Any) -> Any:

@@ -8,6 +8,7 @@ from math import inf
 from typing import Final, Protocol
 
 from zraft.address import Address
+from zraft.errors import ConfigError
 from zraft.transport.udp import MAPPED, AddressError, UdpEndpoint
 from zraft.transport.udp import Address as SocketAddress
 
@@ -112,7 +113,10 @@ def open_udp(address: Address, advertise: Address | None = None) -> OpenLink:
 
     async def opened(received: Received) -> Link:
         link = UdpLink(received)
-        await link.open(address, advertise)
+        try:
+            await link.open(address, advertise)
+        except AddressError as error:
+            raise ConfigError(f"--address: {error}") from error
         return link
 
     return opened

@@ -194,10 +194,10 @@ class Incarnation:
 
     async def _show_life(self, core: GroupCore) -> None:
         """What tells the others when this group is gone stands before anybody is told that it is there."""
-        if core.replica.parameters.join is JoinMode.RING:
-            await self._port.show_pulse(self._group)
-        else:
+        if core.replica.parameters.join is JoinMode.DIRECT:
             await self._port.set_will(Record(GroupLeave(self._group), self._group, None, _now_ms()))
+        # By the ring, its end is the group's; in any case it is how others see when the group was heard of.
+        await self._port.show_pulse(self._group)
 
     async def leave(self) -> None:
         """Go on purpose: stop the tasks, tell the log, end. Bounded by `leave_timeout_s`; then whoever watches will tell."""

@@ -12,6 +12,7 @@ from onyxlog.ids import GroupId, JobId, Position
 from onyxlog.replica.replica import JoinMode, Parameters
 from onyxlog.scheduling.requirements import JobScheduler
 from zraft.errors import ConfigError
+from zraft.messagepack import shown
 
 TOP: Final = "/onyx"
 ENTRY_PREFIX: Final = "entry-"
@@ -78,8 +79,12 @@ class Layout:
         """Of an entry, from its path or name."""
         return int(path[-DIGITS:])
 
+    @property
+    def pulses(self) -> str:
+        return f"{self.root}/pulse"
+
     def pulse(self, group: GroupId) -> str:
-        return f"{self.root}/pulse/{checked_name(group, 'group')}"
+        return f"{self.pulses}/{checked_name(group, 'group')}"
 
     def job(self, job: JobId) -> str:
         return f"{self.root}/jobs/{checked_name(job, 'job')}"
@@ -113,12 +118,12 @@ def decode_parameters(data: bytes, where: str) -> Parameters:
     """Raises ParametersError, EntryError."""
     try:
         found = json.loads(data)
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:  # nested too deeply
         raise EntryError(f"{where}: found {data[:100]!r}, expected the log's parameters as JSON") from error
     known = fields_dict(Parameters)
     if type(found) is not dict or found.keys() != known.keys():
         raise ParametersError(
-            f"{where}: found {str(found)[:200]}, expected a map of {', '.join(sorted(known))}; "
+            f"{where}: found {shown(found)}, expected a map of {', '.join(sorted(known))}; "
             "the log was begun by another version"
         )
     try:

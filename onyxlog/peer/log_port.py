@@ -7,7 +7,7 @@ in memory, for tests (`onyxlog.testing.memory_log`).
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from typing import Protocol
 
 from attrs import fields_dict, frozen
@@ -53,6 +53,14 @@ class LogBounds:
     first: Position
     end: Position
     """The position that the next entry gets."""
+
+
+@frozen
+class Silence:
+    """How long the service has heard nothing of a group's session, if it knows, and after how long the group is gone."""
+
+    silent_s: float | None
+    timeout_s: float
 
 
 @frozen
@@ -120,6 +128,10 @@ class LogPort(Protocol):
         ...
 
     async def is_alive(self, group: GroupId) -> bool: ...
+
+    async def silences(self) -> Mapping[GroupId, Silence]:
+        """Of each group that shows a pulse; none where the service does not tell."""
+        ...
 
     async def watch_pulse(self, group: GroupId, gone: Callable[[], None]) -> Callable[[], None]:
         """Call `gone` once when the pulse is gone, soon if it is already; returns what ends the watch.

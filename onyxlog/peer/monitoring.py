@@ -30,7 +30,8 @@ class Monitoring:
                 "/livez": self._livez,
                 "/readyz": self._readyz,
                 "/status.json": self._status,
-            }
+            },
+            checks=("/livez", "/readyz"),
         )
 
     async def start(self) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any, Final, TypeVar
 
@@ -11,12 +11,13 @@ from onyxlog.access import NOBODY, Access, Acl
 from onyxlog.ids import GroupId, Position
 from onyxlog.peer.layout import ENTRY_PREFIX, TOP, Layout
 from onyxlog.peer.log_entries import overtaken
-from onyxlog.peer.log_port import LogBounds, OpenPort
+from onyxlog.peer.log_port import LogBounds, OpenPort, Silence
 from onyxlog.peer.parts import PART_BYTES, Head, encode_head
 from onyxlog.peer.stored_log import Counters, StoredLog
 from onyxlog.replica.codec import encode_record
 from onyxlog.replica.commands import Entry, Record
-from zraft.errors import Code
+from zraft.address import parse_address
+from zraft.errors import Code, ConfigError
 from zraft_client import requests
 from zraft_client.client import Client, Hosts
 from zraft_client.errors import (
@@ -24,17 +25,22 @@ from zraft_client.errors import (
     ClientError,
     ClosedError,
     DeadlineError,
+    FailedError,
     NoNodeError,
     SessionExpiredError,
 )
 from zraft_client.subscriptions import RESUBSCRIBED, Subscription
-from zraft_client.values import ConnectionState, Created, LogEntry, Stat, Znode
+from zraft_client.values import ConnectionState, Created, LogEntry, Owners, Stat, Znode
 
 S = TypeVar("S", bound=Subscription[Any])
 
 SESSION_TIMEOUT_S: Final = 10.0
 PAGE_ENTRIES: Final = 1_000
 RETRY_S: Final = 0.2
+LEADER_TIMEOUT_S: Final = 2.0
+"""To ask the leader itself, whose address may mean nothing from here."""
+_NOT_TOLD: Final = (Code.NO_NODE, Code.BAD_ARGUMENTS, Code.MARSHALLING_ERROR)
+"""There are no pulses, more than a server looks at for this, or its release does not know the request."""
 
 
 class NativeLog(StoredLog):
@@ -136,6 +142,36 @@ class NativeLog(StoredLog):
         stat = await self._znodes.exists(path)
         session = self._client.session
         return stat is not None and session is not None and stat.ephemeral_owner == session.id
+
+    async def silences(self) -> Mapping[GroupId, Silence]:
+        path = self.layout.pulses
+        self._counters.reads += 1
+        try:
+            found = await self._client.ask(requests.owners(path))
+        except FailedError as error:
+            if error.code in _NOT_TOLD:
+                return {}
+            raise
+        if not found.leads:
+            found = await self._told_by_leader(path) or found
+        return {name: Silence(one.silent_s, one.timeout_s) for name, one in found.by_name.items()}
+
+    async def _told_by_leader(self, path: str) -> Owners | None:
+        """None if there is no leader, or none that can be reached from here."""
+        leader = next((member for member in await self._client.members() if member.leader), None)
+        if leader is None:
+            return None
+        try:
+            asked = self._client.sibling(parse_address(leader.address, "members"))
+        except ConfigError:
+            return None  # its address is not known yet
+        try:
+            await asked.connect(LEADER_TIMEOUT_S)
+            return await asked.ask_within(requests.owners(path), LEADER_TIMEOUT_S)
+        except ClientError:
+            return None
+        finally:
+            await asked.close()
 
     async def watch_pulse(self, group: GroupId, gone: Callable[[], None]) -> Callable[[], None]:
         path = self.layout.pulse(group)

@@ -11,12 +11,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from hashlib import blake2b
-from typing import Any, Final
+from typing import Final
 
 import msgpack
 from attrs import frozen
 
 from onyxlog.errors import EntryError
+from zraft.errors import ProtocolError
+from zraft.messagepack import shown, unpack
 
 FORMAT: Final = 1
 PART_BYTES: Final = 512 * 1024
@@ -90,8 +92,8 @@ def encode_head(head: Head) -> bytes:
 def decode_head(data: bytes, where: str) -> Head:
     """Raises EntryError."""
     try:
-        found: Any = msgpack.unpackb(data)
-    except (ValueError, msgpack.UnpackException) as error:
+        found = unpack(data, lists=True)
+    except ProtocolError as error:
         raise EntryError(f"{where}: found {len(data)} bytes that are no MessagePack ({error})") from error
     match found:
         case [int(number), *_] if number != FORMAT:
@@ -100,7 +102,7 @@ def decode_head(data: bytes, where: str) -> Head:
             return Head(order, inline)
         case [_, int(order), None, int(count), int(length), bytes(digest)] if count > 0:
             return Head(order, None, count, length, digest)
-    raise EntryError(f"{where}: found {str(found)[:100]}, expected a head: [format, order, data or parts]")
+    raise EntryError(f"{where}: found {shown(found)}, expected a head: [format, order, data or parts]")
 
 
 def _digest(data: bytes) -> bytes:

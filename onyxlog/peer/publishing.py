@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from typing import Any, Final
+from typing import Final
 
 import msgpack
 import structlog
@@ -12,6 +12,7 @@ from attrs import frozen
 from onyxlog.errors import EntryError
 from onyxlog.ids import GroupId, Position
 from onyxlog.peer.log_port import LogPort
+from zraft.messagepack import shown, unpack
 from zraft_client.errors import FailedError, SessionExpiredError
 
 FORMAT: Final = 1
@@ -41,15 +42,14 @@ def encode(published: Published) -> bytes:
 def decode(data: bytes, path: str) -> Published:
     """Raises EntryError: it is not what `encode` makes."""
     try:
-        found: Any = msgpack.unpackb(data)
-        version, group, position, chain = found
-    except (ValueError, TypeError, msgpack.UnpackException) as error:
+        version, group, position, chain = unpack(data, lists=True)
+    except (ValueError, TypeError) as error:
         raise EntryError(f"{path}: {error}, expected a list of format, group, position and chain") from error
     if version != FORMAT or not (
         isinstance(group, str) and isinstance(position, int) and isinstance(chain, bytes)
     ):
         raise EntryError(
-            f"{path}: found format {version!r}, expected {FORMAT}: another release of onyxlog wrote it"
+            f"{path}: found format {shown(version)}, expected {FORMAT}: another release of onyxlog wrote it"
         )
     return Published(group, position, chain)
 

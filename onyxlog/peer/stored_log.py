@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from attrs import define
 
@@ -13,7 +13,7 @@ from onyxlog.peer.appender import Appender
 from onyxlog.peer.large_znodes import LargeZnodes, Znodes
 from onyxlog.peer.layout import Layout, decode_parameters, encode_parameters
 from onyxlog.peer.log_entries import MissingEntryError, entries_of, overtaken
-from onyxlog.peer.log_port import LogStatistics, Origin, check_parameters, first_origin
+from onyxlog.peer.log_port import LogStatistics, Origin, Silence, check_parameters, first_origin
 from onyxlog.peer.parts import PART_BYTES, Head, encode_head, head_of
 from onyxlog.replica.codec import decode_origin, encode_origin, encode_record
 from onyxlog.replica.commands import Entry, Record
@@ -150,6 +150,9 @@ class StoredLog(ABC):
 
     async def is_alive(self, group: GroupId) -> bool:
         return await self._znodes.exists(self.layout.pulse(group)) is not None
+
+    async def silences(self) -> Mapping[GroupId, Silence]:
+        return {}  # ZooKeeper has no such request
 
     # -- jobs and state
 

@@ -16,12 +16,13 @@ import msgpack
 from onyxlog.errors import WorkflowError
 from onyxlog.plugins.plugin import Chunk, PluginContext, unwritable
 from onyxlog.plugins.service import Service
+from zraft.messagepack import unpack
 from zraft_client import Client
 
 PREFIX: Final = "entry-"
 WRITES_AT_A_TIME: Final = 512
 READERS: Final[dict[str, Callable[[bytes], Any]]] = {
-    "msgpack": lambda data: msgpack.unpackb(data, raw=False, strict_map_key=False),
+    "msgpack": lambda data: unpack(data, lists=True, any_keys=True),
     "json": json.loads,
     "text": lambda data: {"text": data.decode(errors="replace")},
     "bytes": lambda data: {"bytes": data},
@@ -116,7 +117,7 @@ class ZnodesReader:
         source = self._source
         try:
             return source.read(data)
-        except (ValueError, msgpack.UnpackException) as error:
+        except (ValueError, RecursionError) as error:  # JSON nested too deeply
             raise WorkflowError(
                 f"{source.context.where}: {source.path}/{source.prefix}{position:010d}: not in the task's format: {error}"
             ) from error

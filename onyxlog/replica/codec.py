@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final
 
-import msgpack
 from attrs import frozen
 
 from onyxlog.errors import EntryError
@@ -19,6 +18,7 @@ from onyxlog.replica.commands import Command, Record
 from onyxlog.replica.digests import CHAIN_BYTES, digest
 from onyxlog.replica.forms import read, wrong
 from onyxlog.replica.replica import VERSION, Replica
+from zraft.messagepack import shown, unpack
 
 FORMAT: Final = 2
 """Of entries and origins. A peer refuses what has another: it would compute another replica than those who wrote it."""
@@ -117,13 +117,13 @@ def decode_origin(data: bytes, where: str) -> tuple[Replica, bytes]:
 
 def _unpack(data: bytes, where: str) -> Any:
     try:
-        return msgpack.unpackb(data, raw=False)
-    except (ValueError, msgpack.UnpackException) as error:
+        return unpack(data, lists=True)
+    except ValueError as error:
         raise EntryError(f"{where}: found {len(data)} bytes that are no MessagePack ({error})") from error
 
 
 def _check_format(found: Any, where: str) -> None:
     if type(found) is not int or found != FORMAT:
         raise EntryError(
-            f"{where}: found format {found!r}, expected {FORMAT}; all peers must run versions that know it"
+            f"{where}: found format {shown(found)}, expected {FORMAT}; all peers must run versions that know it"
         )

@@ -12,6 +12,7 @@ from collections.abc import Callable
 from enum import Enum
 from functools import cache
 from itertools import pairwise
+from reprlib import Repr
 from types import NoneType, UnionType
 from typing import Any, TypeVar, Union, cast, get_args, get_origin
 
@@ -57,8 +58,12 @@ def reader(kind: Any) -> Read:
     raise TypeError(f"{kind!r} has no canonical form")
 
 
+_short = Repr()
+_short.maxstring = _short.maxother = _short.maxlong = 80
+
+
 def _shown(found: Any) -> str:
-    text = repr(found)
+    text = _short.repr(found)  # `repr` fails for what is nested as deeply as its writer liked
     return text if len(text) <= 80 else f"{text[:77]}..."
 
 

@@ -28,6 +28,8 @@ from onyxlog.jobs.checkpoints import (
     version_path,
 )
 from onyxlog.peer.log_port import LogPort
+from zraft.errors import ProtocolError
+from zraft.messagepack import unpack
 
 LEVEL: Final = 1
 PART_BYTES_MAX: Final = 1 << 30
@@ -96,8 +98,8 @@ class CheckpointStore:
             )
         try:
             packed = zstandard.ZstdDecompressor().decompress(data, max_output_size=PART_BYTES_MAX)
-            return msgpack.unpackb(packed, raw=False, strict_map_key=False)
-        except (zstandard.ZstdError, ValueError, msgpack.UnpackException) as error:
+            return unpack(packed, lists=True, any_keys=True)
+        except (zstandard.ZstdError, ProtocolError) as error:
             raise EntryError(f"state/{path}: not a part of a checkpoint: {error}") from error
 
     async def _newest_before(self, version: Position | None) -> Checkpoint | None:

@@ -10,6 +10,7 @@ import msgpack
 from attrs import define, frozen
 
 from onyxlog.errors import OnyxlogError
+from zraft.messagepack import shown
 
 
 class ChannelError(OnyxlogError):
@@ -158,7 +159,7 @@ def from_wire(fields: list[Any]) -> Item:
             return Finished(epoch)
         case [10, list(roots)]:
             return Retry(roots)
-    raise ChannelError(f"item of a channel: expected one of kinds 0 to 10, found {str(fields)[:80]}")
+    raise ChannelError(f"item of a channel: expected one of kinds 0 to 10, found {shown(fields)}")
 
 
 class Purpose(StrEnum):
@@ -304,4 +305,4 @@ def decode(message: bytes) -> Message:
             return Refuse(channel, version)
         case [6, int(channel)]:
             return Close(channel)
-    raise ChannelError(f"message between groups: expected one of kinds 1 to 6, found {str(fields)[:80]}")
+    raise ChannelError(f"message between groups: expected one of kinds 1 to 6, found {shown(fields)}")

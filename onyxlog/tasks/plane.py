@@ -8,10 +8,9 @@ from __future__ import annotations
 
 import asyncio
 import os
+import time
 from collections.abc import Callable, Sequence
 from typing import Final, Protocol
-
-import structlog
 
 from onyxlog.ids import PeerId, Position, Site
 from onyxlog.peer.task_runner import PlaneStatistics
@@ -36,12 +35,12 @@ from onyxlog.tasks.items import (
 )
 from zraft.address import Address, parse_address
 from zraft.errors import ConfigError
+from zraft.limited_log import LimitedLog
+from zraft.listening import cannot_listen
 from zraft.transport.keys import ClusterKey
 from zraft.transport.packing import MESSAGE_BYTES_MAX
 from zraft.transport.sealing import RejectedError
 from zraft.transport.stream import Stream
-
-log = structlog.get_logger()
 
 BATCH_BYTES_MAX: Final = 256 * 1024
 RETRY_S: Final = 0.05
@@ -167,6 +166,8 @@ class DataPlane:
         self.bytes_sent = 0
         self.reconnects = 0
         self.rejected = 0
+        self.limited = LimitedLog(time.monotonic)
+        """For what strangers can cause any number of times."""
         self._sealed = keys is not None
         self._window = window
         self._site: Site | None = None
@@ -212,7 +213,9 @@ class DataPlane:
                 self._on_connection, address.listening_hosts, address.port
             )
         except OSError as error:
-            raise ConfigError(f"{address}: cannot listen for other groups: {error.strerror}") from error
+            raise ConfigError(
+                f"--address: cannot listen at {address} for other groups: {cannot_listen(error)}"
+            ) from error
         port = self._listener.sockets[0].getsockname()[1]
         told = advertise or address
         self._site = str(Address(told.host, told.port or port))
@@ -451,12 +454,16 @@ class _Dialed:
             self._on(decode(message))
         except ChannelError as error:
             self._plane.rejected += 1
-            log.warning("connection to another group ended", site=self._site, error=str(error))
+            self._plane.limited.warn(
+                "connection to another group ended", kind="to", site=self._site, error=str(error)
+            )
             connection.abort()
 
     def on_rejected(self, connection: Stream, error: RejectedError) -> None:
         self._plane.rejected += 1
-        log.warning("another group was not believed", site=self._site, error=str(error))
+        self._plane.limited.warn(
+            "another group was not believed", kind="dialed", site=self._site, error=str(error)
+        )
 
     def on_lost(self, connection: Stream) -> None:
         self._connection = None
@@ -529,12 +536,16 @@ class _Accepted:
             self._on(decode(message))
         except ChannelError as error:
             self._plane.rejected += 1
-            log.warning("connection of another group ended", address=connection.address, error=str(error))
+            self._plane.limited.warn(
+                "connection of another group ended", kind="of", address=connection.address, error=str(error)
+            )
             connection.abort()
 
     def on_rejected(self, connection: Stream, error: RejectedError) -> None:
         self._plane.rejected += 1
-        log.warning("another group was not believed", address=connection.address, error=str(error))
+        self._plane.limited.warn(
+            "another group was not believed", kind="accepted", address=connection.address, error=str(error)
+        )
 
     def on_lost(self, connection: Stream) -> None:
         self._inlets.clear()

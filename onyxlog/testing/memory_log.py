@@ -7,13 +7,20 @@ cluster does to a client is done by the test: `hold` and `release` (no server is
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Mapping
 
 from attrs import define, field
 
 from onyxlog.errors import EntryError, OvertakenError
 from onyxlog.ids import BEFORE_ALL, GroupId, JobId, Position
-from onyxlog.peer.log_port import LogBounds, LogStatistics, Origin, check_parameters, first_origin
+from onyxlog.peer.log_port import (
+    LogBounds,
+    LogStatistics,
+    Origin,
+    Silence,
+    check_parameters,
+    first_origin,
+)
 from onyxlog.replica.commands import Entry, Record
 from onyxlog.replica.replica import Parameters
 from zraft.errors import Code
@@ -186,6 +193,11 @@ class MemoryPort:
         self._reads += 1
         await self._asked()
         return group in self.log.pulses
+
+    async def silences(self) -> Mapping[GroupId, Silence]:
+        self._reads += 1
+        await self._asked()
+        return dict.fromkeys(self.log.pulses, Silence(0.0, 1.0))
 
     async def watch_pulse(self, group: GroupId, gone: Callable[[], None]) -> Callable[[], None]:
         self._watched += 1

@@ -18,6 +18,7 @@ from zraft_bench.multicast_checks import (
     require_one_order,
 )
 from zraft_bench.multicast_plan import Cell, Deck, Payloads, Singles
+from zraft_client.topics.options import Order
 
 NONCE = 99
 CELL = Cell(name="x", share=0.5, fanout=2, topics=4, singles=Singles.EVEN, value_bytes=40)
@@ -152,6 +153,20 @@ def test_a_broken_log_is_found(breaks: Callable[[list[Read]], None], complaint: 
     breaks(log)
     with pytest.raises(ZraftError, match=complaint):
         judge({0: log})
+
+
+def test_in_fifo_order_also_messages_to_several_are_not_overtaken() -> None:
+    """Without an order of all messages a producer may have them on the way at once."""
+    log = logs_of()[0]
+    places = [n for n, one in enumerate(log) if one.id[0] == 100]
+    several = [n for n in places if len(Deck(CELL, 0).destinations(log[n].id[1] - 1)) > 1]
+    a, b = several[3], several[4]
+    log[a], log[b] = log[b], log[a]
+    log[:] = renumbered(log)
+    LogCheck(CELL, NONCE, 0).take(log)
+    with pytest.raises(BrokenOrderError, match="th came behind"):
+        LogCheck(evolve(CELL, order=Order.FIFO), NONCE, 0).take(log)
+    judge(logs_of(), evolve(CELL, order=Order.CAUSAL))
 
 
 def test_a_message_that_comes_twice_with_ascending_stamps_is_found() -> None:

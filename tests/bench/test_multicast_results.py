@@ -16,7 +16,7 @@ from zraft_bench import multicast_thesis as thesis
 from zraft_bench.main import main
 from zraft_bench.multicast_counts import counts_between
 from zraft_bench.multicast_logs import Footprint, GroupLog, footprint, logs_of, longest
-from zraft_bench.multicast_plan import Cell, latency_cells, stream_cells, thesis_cells
+from zraft_bench.multicast_plan import Cell, latency_cells, order_cells, stream_cells, thesis_cells
 from zraft_bench.multicast_process import LOG, TOPICS
 from zraft_bench.multicast_results import (
     CellResult,
@@ -255,6 +255,28 @@ def test_records_of_the_thesis_stand_beside_what_was_logged_here() -> None:
     assert row[found.head.index("edges")] == "-", "not counted is not 0"
 
 
+def test_each_order_stands_beside_partition_order_by_the_median_of_its_runs() -> None:
+    _, _, measured, _ = run(CELL)
+    rates = {"partition": (100, 300, 200), "fifo": (90, 150, 800), "causal": (100, 10, 20)}
+    cells = [
+        evolve(
+            measured,
+            cell=cell,
+            places=(),
+            messages=rates[cell.order.value][int(cell.name[-1]) - 1],
+            elapsed_s=1.0,
+        )
+        for cell in order_cells(Cell(name="base"))
+    ]
+    found = table("Orders of one producer", MulticastResults(cells=tuple(cells)))
+    ratio = found.head.index("to PARTITION")
+    assert [(row[0], row[ratio]) for row in found.rows] == [
+        ("partition", "1.00x"),
+        ("fifo", "0.75x"),
+        ("causal", "0.10x"),
+    ]
+
+
 def test_streams_are_compared_with_the_log_of_the_same_size() -> None:
     found = table("Streams of one topic")
     assert found.rows[1][found.head.index("to a znode log")] == "2.00x"
@@ -331,7 +353,8 @@ def test_the_command_runs_all_parts_keeps_each_and_fails_if_one_did(
         ran.append(cell.name)
         if broken and cell.name == "30%":
             return failed(cell, 3, "the order differs")
-        return evolve(results().cells[0], cell=cell)
+        found = results().cells[0]
+        return evolve(found, cell=cell, places=found.places[: cell.topics])
 
     async def run_stream(cell: Cell, servers: NoServers, processes: int, target: str) -> StreamResult:
         ran.append(f"{target} {cell.name}")
@@ -346,11 +369,11 @@ def test_the_command_runs_all_parts_keeps_each_and_fails_if_one_did(
     monkeypatch.setattr(multicast_command, "run_genuine", run_genuine)
     done = CliRunner().invoke(main, ["multicast", "--out", str(tmp_path)], catch_exceptions=False)
     assert done.exit_code == (1 if broken else 0), done.output
-    assert len(ran) == 7 + 3 + 6
+    assert len(ran) == 7 + 3 + 6 + 9
     (path,) = tmp_path.glob("result_*_multicast.json")
     kept = load_run(path).multicast
     assert kept is not None
-    assert (len(kept.cells), len(kept.genuine), len(kept.streams)) == (10, 1, 6)
+    assert (len(kept.cells), len(kept.genuine), len(kept.streams)) == (19, 1, 6)
     assert "Beside the AtomicKafka thesis" in done.output
 
 

@@ -383,6 +383,11 @@ class FakeCluster:
             case "children":
                 node = self.checked(message["path"], None)
                 return {"names": sorted(node.children), "stat": node.stat()}
+            case "owners":
+                node = self.checked(message["path"], None)
+                nodes = {name: self.nodes[f"{message['path']}/{name}"] for name in sorted(node.children)}
+                rows = [[name, one.owner, 0, 10_000] for name, one in nodes.items() if one.owner]
+                return {"owners": rows, "leads": True}
             case "log":
                 entries_, following = self.log(message["directory"], message["prefix"], message["first"])
                 limit = message.get("limit", 1000)

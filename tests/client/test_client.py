@@ -255,6 +255,23 @@ def test_a_cancelled_call_is_given_up_and_costs_nobody_else() -> None:
     run(test)
 
 
+def test_a_cancelled_call_gives_its_place_to_who_waits_for_room_at_once() -> None:
+    """Who waited for it went out with the next answer or ping only, seconds later on a quiet connection."""
+
+    async def test(cluster: FakeCluster) -> None:
+        async with client_of(cluster, session_timeout_s=60) as client:
+            cluster.fault("put", *[Fault.SILENCE] * 1_025)
+            first, *others = [asyncio.create_task(client.put(n, n)) for n in range(1_025)]
+            await until(lambda: [one["type"] for one in cluster.requests].count("put") == 1_024)
+            first.cancel()
+            await until(lambda: [one["type"] for one in cluster.requests].count("put") == 1_025)
+            for one in others:
+                one.cancel()
+            await asyncio.gather(first, *others, return_exceptions=True)
+
+    run(test)
+
+
 def test_the_session_moves_to_another_server_when_one_is_lost() -> None:
     async def test(cluster: FakeCluster) -> None:
         states: list[ConnectionState] = []

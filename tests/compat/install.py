@@ -8,6 +8,7 @@ of it is committed, and nothing is installed outside of the directory but the De
 
 from __future__ import annotations
 
+import argparse
 import os
 import shutil
 import subprocess
@@ -112,7 +113,13 @@ def _run(*command: str) -> None:
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    del argv
+    assert __doc__ is not None
+    parser = argparse.ArgumentParser(
+        prog="python -m tests.compat.install",
+        description=__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.parse_args(argv)
     if shutil.which("apt-get") is not None:
         as_root = [] if os.geteuid() == 0 else ["sudo"]
         absent = [

@@ -107,11 +107,22 @@ def test_a_job_from_a_file_runs_on_peers_and_everything_can_be_seen(
             return len(json.loads(onyxlog("status", "--json"))["groups"]) == 2
 
         wait_until(both, "both peers to join")
+        heard = [group["heard_s_ago"] for group in json.loads(onyxlog("status", "--json"))["groups"]]
+        assert all(isinstance(seconds, float) and seconds >= 0 for seconds in heard), heard
+        needy = JOB.replace('id = "double"', 'id = "large"').replace(':double"', ':double"\nmin_peers = 9')
+        (tmp_path / "large.toml").write_text(needy)
+        waits = "needs 11 virtual peers, 4 are there"
+        assert f"large: waiting: {waits}" in onyxlog("submit-job", "large.toml")
+        assert waits in onyxlog("status")
+        (large,) = json.loads(onyxlog("status", "--json"))["jobs"]
+        assert (large["state"], large["reason"]) == ("waiting", waits)
+        assert f"it waits: {waits}" in onyxlog("await-job", "large", "--timeout", "0.1", code=1)
+        onyxlog("kill-job", "large")
         assert "double: completed" in onyxlog("submit-job", "job.toml", "--wait", "--timeout", "100")
         written = "".join(path.read_text() for path in (tmp_path / "out").iterdir())
         assert sorted(json.loads(line)["n"] for line in written.splitlines()) == [2, 4, 6]
         assert "is over" in onyxlog("submit-job", "job.toml", code=1)
-        assert "knows no such job; known are double" in onyxlog("kill-job", "nothing", code=1)
+        assert "knows no such job; known are double, large" in onyxlog("kill-job", "nothing", code=1)
         assert "double: completed" in onyxlog("await-job", "double")
 
         def agreed() -> bool:
@@ -120,14 +131,14 @@ def test_a_job_from_a_file_runs_on_peers_and_everything_can_be_seen(
             return all(group["agreement"] == "same" for group in status["groups"])
 
         wait_until(agreed, "both to publish a digest of what status has played")
-        assert "1 jobs forgotten" in onyxlog("gc")
+        assert "2 jobs forgotten" in onyxlog("gc")
         assert json.loads(onyxlog("status", "--json"))["jobs"] == []
         shown = onyxlog("status")
         assert "2 groups" in shown
         assert "REPLICAS DIFFER" not in shown
 
         metrics = get(f"{url}/metrics")[1]
-        assert 'onyxlog_zookeeper_read_log_entry_total{kind="submit-job"} 1.0' in metrics
+        assert 'onyxlog_zookeeper_read_log_entry_total{kind="submit-job"} 2.0' in metrics
         assert 'onyxlog_zookeeper_write_log_entry_total{kind="join-direct"} 1.0' in metrics
         assert "onyxlog_replica_groups 2.0" in metrics
         (group,) = json.loads(get(f"{url}/status.json")[1])["groups"]

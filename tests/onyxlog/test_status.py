@@ -7,15 +7,18 @@ import sys
 from pathlib import Path
 
 import pytest
+from attrs import evolve
 from click.testing import CliRunner
 from rich.console import Console
 
+from onyxlog.job_status import JobState, job_status
 from onyxlog.main import main
-from onyxlog.peer.log_port import LogBounds
+from onyxlog.peer.log_port import LogBounds, Silence
 from onyxlog.peer.publishing import Published
 from onyxlog.peer_command import _advertised
-from onyxlog.replica.replica import JoinMode, Parameters, Replica, VirtualPeer
+from onyxlog.replica.replica import Job, JoinMode, Parameters, Replica, VirtualPeer
 from onyxlog.replica.table import Table
+from onyxlog.scheduling.requirements import JobRequirements, TaskRequirements
 from onyxlog.status import Agreement, as_json, is_closed, picture, ring_of
 from onyxlog.status_view import view
 from zraft.address import Address
@@ -80,6 +83,40 @@ def test_a_digest_that_differs_is_told_and_one_at_an_unknown_position_is_not_jud
     assert json.loads(json.dumps(as_json(shown)))["groups"][1]["agreement"] == "different"
 
 
+def test_a_group_that_may_be_dead_is_shown_with_when_it_was_heard_of() -> None:
+    silences = {"a": Silence(0.4, 10.0), "b": Silence(7.25, 10.0), "c": Silence(None, 10.0)}
+    shown = picture(a_ring("a", "b", "c", "d"), LogBounds(0, 8), (), {}, silences)
+    assert [row.silent for row in shown.groups] == [False, True, False, False]
+    console = Console(width=160)
+    with console.capture() as captured:
+        console.print(view(shown))
+    lines = {words[0]: " ".join(words) for line in captured.get().splitlines() if (words := line.split())}
+    assert "   1 silent" in captured.get()
+    assert lines["a"].startswith("a 0.4 s ago b ")
+    assert lines["b"].startswith("b 7.2 s ago (timeout 10 s) c ")
+    assert lines["c"].startswith("c - d ")
+    assert lines["d"].startswith("d - a ")
+    rows = as_json(shown)["groups"]
+    assert [row["heard_s_ago"] for row in rows] == [0.4, 7.25, None, None]
+    assert [row["session_timeout_s"] for row in rows] == [10.0, 10.0, 10.0, None]
+    assert [row["silent"] for row in rows] == [False, True, False, False]
+
+
+def test_a_job_that_waits_is_shown_with_what_it_waits_for() -> None:
+    tasks = (TaskRequirements("in", min_peers=2), TaskRequirements("out", min_peers=2))
+    job = Job(JobRequirements("waits", b"", tasks), 5)
+    replica = evolve(a_ring("a", "b", "c"), jobs=Table({"waits": job}))
+    assert job_status(replica, "waits").reason == "needs 4 virtual peers, 3 are there"
+    shown = picture(replica, LogBounds(0, 8), (), {})
+    (row,) = shown.jobs
+    assert (row.state, row.reason) == (JobState.WAITING, "needs 4 virtual peers, 3 are there")
+    console = Console(width=160)
+    with console.capture() as captured:
+        console.print(view(shown))
+    assert "needs 4 virtual peers, 3 are there" in captured.get()
+    assert as_json(shown)["jobs"][0]["reason"] == row.reason
+
+
 @pytest.mark.parametrize(
     ("arguments", "code", "told"),
     [
@@ -89,6 +126,7 @@ def test_a_digest_that_differs_is_told_and_one_at_an_unknown_position_is_not_jud
         (["peer", "--advertise", "fd00::7"], 2, "(an IPv6 address goes in brackets)"),
         (["peer", "--address", "nowhere"], 2, "--address: found 'nowhere'"),
         (["peer", "--groups", "2", "--address", "127.0.0.1:4000"], 2, "expected port 0"),
+        (["peer", "--groups", "2", "--advertise", "zk1:4000"], 2, "expected zk1 without a port"),
         (["peer", "--service", "zookeeper"], 2, "--join: found direct"),
         (["peer", "--key", "/nowhere/key"], 2, "cannot open the key file"),
         (["status", "--tenancy", "a/b"], 2, "tenancy"),

@@ -34,3 +34,17 @@ def test_every_test_that_a_document_names_exists(document: str, form: re.Pattern
         if not re.search(rf"^(async )?def {test}\(", (ROOT / "tests" / file).read_text(), re.MULTILINE)
     ]
     assert missing == []
+
+
+FILE = re.compile(r"\btests/[a-z0-9_/]+\.py\b")
+"""A file of tests, wherever it stands: alone, in a command, in front of a test."""
+
+
+def test_every_file_of_tests_that_a_document_names_exists() -> None:
+    named = {
+        (document.name, file)
+        for document in (ROOT / "README.md", *(ROOT / "docs").glob("*.md"))
+        for file in FILE.findall(document.read_text(encoding="utf-8"))
+    }
+    assert len(named) > 50
+    assert not [(document, file) for document, file in sorted(named) if not (ROOT / file).is_file()]

@@ -10,10 +10,23 @@ import pytest
 
 from tests.packaging.modules import ROOTS, imported, names_used_of, sources
 
-SHARED: Final = ("zraft.errors", "zraft.frozen", "zraft.ids", "zraft.__version__")
+SHARED: Final = (
+    "zraft.errors",
+    "zraft.frozen",
+    "zraft.ids",
+    "zraft.messagepack",
+    "zraft.nearest",
+    "zraft.__version__",
+)
 STATE: Final = ("zraft.raft", "zraft.tree")
 EDGES: Final = ("zraft.wire", "zraft.storage", "zraft.transport")
-SETTINGS: Final = ("zraft.address", "zraft.config", "zraft.config_fields", "zraft.topic_config")
+SETTINGS: Final = (
+    "zraft.address",
+    "zraft.listening",
+    "zraft.config",
+    "zraft.config_fields",
+    "zraft.topic_config",
+)
 
 ALLOWED: Final[dict[str, tuple[str, ...]]] = {
     # the longest matching name decides; a module may always import its own package
@@ -21,6 +34,8 @@ ALLOWED: Final[dict[str, tuple[str, ...]]] = {
     "zraft.errors": (),
     "zraft.frozen": (),
     "zraft.ids": (),
+    "zraft.messagepack": ("zraft.errors",),
+    "zraft.nearest": (),
     "zraft.raft": SHARED,
     # group 0's share of topics is part of its state
     "zraft.tree": (
@@ -44,6 +59,7 @@ ALLOWED: Final[dict[str, tuple[str, ...]]] = {
         "zraft.storage.filesystem",
     ),
     "zraft.transport": (*SHARED, *STATE, "zraft.address"),
+    "zraft.transport.udp": (*SHARED, "zraft.address", "zraft.listening"),
     # many groups of one server; group 0 has its own driver
     "zraft.groups": (
         *(*SHARED, "zraft.raft", "zraft.storage.records", "zraft.storage.recovery"),
@@ -59,17 +75,19 @@ ALLOWED: Final[dict[str, tuple[str, ...]]] = {
     "zraft.zoo_source": (*SHARED, "zraft.properties", "zraft.zoo_cfg", "zraft.zoo_env"),
     "zraft.knobs": (*SHARED, *SETTINGS, "zraft.zoo_cfg", "zraft.zoo_source"),
     "zraft.logs": (*SHARED, *SETTINGS),
-    "zraft.http_service": (*SHARED, *SETTINGS),
+    "zraft.limited_log": SHARED,
+    "zraft.http_places": (),
+    "zraft.http_service": (*SHARED, *SETTINGS, "zraft.http_places", "zraft.limited_log"),
     # values, and what is made of them; a server hands in where they come from
-    "zraft.admin": (*SHARED, "zraft.wire"),
+    "zraft.admin": (*SHARED, "zraft.http_places", "zraft.wire"),
     "zraft.admin.http": (*SHARED, *SETTINGS, "zraft.http_service", "zraft.wire", "zraft.admin"),
     # values and bytes; the client of it is outside of a server
     "zraft.operator": SHARED,
-    "zraft.operator.client": (*SHARED, *SETTINGS, "zraft.operator", "zraft.transport"),
+    "zraft.operator.client": (*SHARED, *SETTINGS, "zraft.operator", "zraft.reaching", "zraft.transport"),
     "zraft.server": (
         *(*SHARED, *SETTINGS, *STATE, *EDGES, "zraft.admin"),
         *("zraft.claims", "zraft.groups", "zraft.topics"),
-        *("zraft.operator.protocol", "zraft.operator.requests"),
+        *("zraft.limited_log", "zraft.operator.protocol", "zraft.operator.requests"),
     ),
     "zraft.testing": (
         *(*SHARED, *SETTINGS, *STATE, *EDGES),
@@ -112,10 +130,16 @@ ALLOWED: Final[dict[str, tuple[str, ...]]] = {
     "zraft.status": (*SHARED, *SETTINGS),
     "zraft.command_group": SHARED,
     "zraft.status_table": (*SHARED, *SETTINGS, "zraft.status"),
-    "zraft.dev": (*SHARED, *SETTINGS, "zraft.status", "zraft.transport.keys"),
+    "zraft.listening": (*SHARED, "zraft.address"),
+    "zraft.reaching": (*SHARED, "zraft.address"),
+    "zraft.state_directory": (),
+    "zraft.dev_clusters": (*SHARED, "zraft.address", "zraft.state_directory"),
+    "zraft.dev": (*SHARED, *SETTINGS, "zraft.dev_clusters", "zraft.status", "zraft.transport.keys"),
     "zraft.shell": (
         *SHARED,
         *SETTINGS,
+        "zraft.reaching",
+        "zraft.state_directory",
         "zraft.tree.acl",
         "zraft.tree.events",
         "zraft.tree.node",
@@ -144,7 +168,9 @@ ALLOWED: Final[dict[str, tuple[str, ...]]] = {
     ),
     # commands: what they need beyond the command line is imported when they run
     "zraft.key_command": (*SHARED, "zraft.transport.keys"),
-    "zraft.operator_options": (*SHARED, *SETTINGS, "zraft.operator", "zraft.transport.keys"),
+    "zraft.operator_options": (
+        *(*SHARED, *SETTINGS, "zraft.dev_clusters", "zraft.operator", "zraft.transport.keys"),
+    ),
     "zraft.member_command": (*SHARED, *SETTINGS, "zraft.operator", "zraft.operator_options"),
     "zraft.settings_command": (*SHARED, "zraft.operator", "zraft.operator_options"),
     "zraft.topic_command": (*SHARED, "zraft.operator", "zraft.operator_options"),
@@ -156,7 +182,7 @@ ALLOWED: Final[dict[str, tuple[str, ...]]] = {
     "onyxlog.errors": SHARED,
     "onyxlog.ids": (),
     "onyxlog.scheduling": ("onyxlog.ids", "onyxlog.errors"),
-    "onyxlog.replica": ("onyxlog.ids", "onyxlog.errors", "onyxlog.scheduling"),
+    "onyxlog.replica": ("onyxlog.ids", "onyxlog.errors", "onyxlog.scheduling", "zraft.messagepack"),
     "onyxlog.gossip": (*SHARED, "onyxlog.ids", "onyxlog.errors", "onyxlog.replica.pool"),
     "onyxlog.jobs": (*SHARED, "onyxlog.ids", "onyxlog.errors", "onyxlog.scheduling"),
     "onyxlog.plugins": (
@@ -168,7 +194,8 @@ ALLOWED: Final[dict[str, tuple[str, ...]]] = {
         "zraft_client",
     ),
     "onyxlog.tasks": (
-        *(*SHARED, *SETTINGS, "zraft.transport", "onyxlog.ids", "onyxlog.errors", "onyxlog.jobs"),
+        *(*SHARED, *SETTINGS, "zraft.limited_log", "zraft.transport"),
+        *("onyxlog.ids", "onyxlog.errors", "onyxlog.jobs"),
         *(
             "onyxlog.access",
             "onyxlog.plugins",
@@ -200,7 +227,7 @@ ALLOWED: Final[dict[str, tuple[str, ...]]] = {
     "onyxlog.audits.generate": ("onyxlog.audits.generating",),
     "onyxlog.audits.errors": ("onyxlog.errors",),
     "onyxlog.audits.java": ("onyxlog.audits.errors",),
-    "onyxlog.audits.session": ("onyxlog.audits",),
+    "onyxlog.audits.session": (*SHARED, "zraft.address", "zraft.reaching", "onyxlog.audits"),
     "onyxlog.audits.tables": ("onyxlog.audits",),
     # what must hold: values in, violations out
     "onyxlog.audits.rules": (
@@ -246,12 +273,12 @@ ALLOWED: Final[dict[str, tuple[str, ...]]] = {
     # what programs and people use of it
     "onyxlog.access": ("zraft.errors", "zraft.shell.secure", "zraft_client"),
     "onyxlog.api": ("zraft_client", "onyxlog"),
-    "onyxlog.job_status": ("onyxlog.ids", "onyxlog.replica"),
+    "onyxlog.job_status": ("onyxlog.ids", "onyxlog.replica", "onyxlog.scheduling.waiting"),
     "onyxlog.observing": ("onyxlog",),
     "onyxlog.running": (*SHARED, *SETTINGS, "zraft.transport.keys", "onyxlog"),
     "onyxlog.status": ("onyxlog",),
     "onyxlog.status_view": ("onyxlog",),
-    "onyxlog.command_options": (*SHARED, *SETTINGS, "onyxlog"),
+    "onyxlog.command_options": (*SHARED, *SETTINGS, "zraft.reaching", "onyxlog"),
     "onyxlog.peer_command": (*SHARED, *SETTINGS, "zraft.logs", "onyxlog"),
     "onyxlog.main": (*SHARED, *SETTINGS, "zraft.command_group", "onyxlog"),
     "onyxlog.__main__": ("onyxlog.main",),
@@ -261,9 +288,9 @@ ALLOWED: Final[dict[str, tuple[str, ...]]] = {
         *(*SHARED, "zraft.address", "zraft.claims", "zraft.topics", "zraft.wire", "zraft_client"),
     ),
     "zraft_client.kafkalite": (*SHARED, "zraft.address", "zraft_client"),
-    "zraft_client.claims": (*SHARED, "zraft.claims", "zraft_client.errors"),
+    "zraft_client.claims": (*SHARED, "zraft.claims", "zraft_client.errors", "zraft_client.line"),
     "zraft_bench": (
-        *(*SHARED, *SETTINGS, "zraft.command_group", "zraft.status", "zraft_client"),
+        *(*SHARED, *SETTINGS, "zraft.command_group", "zraft.reaching", "zraft.status", "zraft_client"),
         "onyxlog.gossip",
     ),
     "zraft_bench.zookeeper_target": (*SHARED, *SETTINGS, "zraft.wire", "zraft_bench"),
@@ -292,7 +319,7 @@ PURE: Final = (
     ),
     *("onyxlog.jobs.triggers", "onyxlog.jobs.validation", "onyxlog.jobs.windows", "onyxlog.jobs.workflow"),
     *("zraft.groups", "zraft.raft", "zraft.topics", "zraft.tree", "zraft.claims", "zraft.wire"),
-    *("zraft.properties", "zraft.zoo_cfg", "zraft.zoo_env"),
+    *("zraft.messagepack", "zraft.properties", "zraft.zoo_cfg", "zraft.zoo_env"),
     *("zraft.operator.requests", "zraft.operator.protocol"),
     *("zraft.log_report", "zraft.group_log_report", "zraft.offline.founders", "zraft.offline.walking"),
     *("zraft.admin.commands", "zraft.admin.metrics", "zraft.admin.status", "zraft.admin.summary"),

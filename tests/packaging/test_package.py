@@ -152,3 +152,14 @@ def test_a_module_that_cannot_be_imported_is_noticed() -> None:
     answer = import_each_alone("zraft.ids", "zraft.no_such_module")
     assert answer.returncode == 1
     assert answer.stderr.endswith("cannot be imported alone: zraft.no_such_module\n")
+
+
+def test_byte_code_is_kept_for_every_process_that_a_test_starts() -> None:
+    """A caller's PYTHONDONTWRITEBYTECODE would double the start of every server, so tests do not inherit it."""
+    answer = subprocess.run(
+        [sys.executable, "-c", "import sys; print(sys.dont_write_bytecode)"],
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert (answer.stdout, sys.dont_write_bytecode) == ("False\n", False)

@@ -33,6 +33,20 @@ PORTS: Final = (10_000, 32_000)
 """Below the range that Linux takes client ports from: nobody's outgoing connection may sit on a stopped server's port."""
 
 
+def ports_of(worker: str, workers: int) -> range:
+    """The ports of one of the workers that run tests at the same time ("gw0", …; empty: the only one).
+
+    Each has its own, or one worker's server would sit on the port of another's that is stopped for a while.
+    """
+    share = (PORTS[1] - PORTS[0]) // workers
+    first = PORTS[0] + share * int(worker.removeprefix("gw") or 0)
+    return range(first, first + share)
+
+
+OWN_PORTS: Final = ports_of(
+    os.environ.get("PYTEST_XDIST_WORKER", ""), int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", "1"))
+)
+
 T = TypeVar("T")
 
 
@@ -54,13 +68,13 @@ def wait_until(condition: Callable[[], T | None], what: str, deadline_s: float =
 
 
 def free_ports(count: int, host: str = HOST) -> list[int]:
-    """Ports that are free for TCP and UDP now; another process may still take one before its server does."""
+    """Ports of ours that are free for TCP and UDP now; another program may still take one before its server does."""
     rng = random.SystemRandom()
     held: list[socket.socket] = []
     ports: list[int] = []
     try:
         while len(ports) < count:
-            port = rng.randrange(*PORTS)
+            port = rng.choice(OWN_PORTS)
             family = socket.AF_INET6 if ":" in host else socket.AF_INET
             pair = [socket.socket(family, kind) for kind in (socket.SOCK_STREAM, socket.SOCK_DGRAM)]
             held += pair

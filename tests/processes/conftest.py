@@ -18,11 +18,18 @@ StartCluster = Callable[..., Cluster]
 _CLUSTERS = pytest.StashKey[list[Cluster]]()
 
 
+def _clusters_of(item: pytest.Item) -> list[Cluster]:
+    """Those that the test started, and those that it shares with others of its module."""
+    given = getattr(item, "funcargs", {}).values()
+    started = item.stash.get(_CLUSTERS, [])
+    return [*started, *(one for one in given if isinstance(one, Cluster) and one not in started)]
+
+
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_makereport(item: pytest.Item) -> Any:
     report = yield
     if report.failed:
-        for cluster in item.stash.get(_CLUSTERS, []):
+        for cluster in _clusters_of(item):
             for server in cluster.servers.values():
                 report.sections.append((f"end of {server.log}", server.log_tail()))
     return report

@@ -10,6 +10,7 @@ from zraft.errors import Code
 from zraft.tree.txn import Command
 from zraft.wire.client import Received, Reply, ZkClientCodec
 from zraft.wire.connect import NO_PASSWORD, ConnectResponse
+from zraft.wire.opcodes import Opcode
 
 
 class QuietClient:
@@ -36,10 +37,18 @@ class QuietClient:
     def write(self, command: Command) -> Reply:
         """Send one write and wait for its reply, which must be a success."""
         _, request = self._codec.write(command)
+        return self._answer(request, command)
+
+    def read(self, opcode: Opcode, path: str) -> Reply:
+        """Send one read and wait for its reply, which must be a success."""
+        _, request = self._codec.read(opcode, path)
+        return self._answer(request, (opcode, path))
+
+    def _answer(self, request: bytes, asked: Command) -> Reply:
         self.socket.sendall(request)
         reply = self._next()
         assert isinstance(reply, Reply), f"expected a reply, got {reply}"
-        assert reply.code == Code.OK, f"{command} was answered with {reply}"
+        assert reply.code == Code.OK, f"{asked} was answered with {reply}"
         return reply
 
     def _next(self) -> Received:

@@ -7,7 +7,7 @@ import signal
 import subprocess
 import sys
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -38,6 +38,14 @@ class KeyPerServer(Cluster):
         command = super().command(number, data=data)
         command[command.index("--key") + 1] = str(self.key_of(number))
         return command
+
+
+@pytest.fixture(scope="module")
+def unchanged(tmp_path_factory: pytest.TempPathFactory) -> Iterator[KeyPerServer]:
+    """Three servers whose tests leave members, data and keys as they found them."""
+    with KeyPerServer(tmp_path_factory.mktemp("keys")) as cluster:
+        cluster.start_all()
+        yield cluster
 
 
 def zraft_key(*arguments: object) -> None:
@@ -110,15 +118,17 @@ def test_the_key_is_changed_on_running_servers_without_a_failed_write_or_an_elec
         assert not [key for key in (old, new) if key.secret.hex() in text], f"server {number} logged a key"
 
 
-def test_a_server_keeps_its_keys_when_the_file_cannot_be_used(start_cluster: StartCluster) -> None:
-    cluster = start_cluster(kind=KeyPerServer)
-    assert isinstance(cluster, KeyPerServer)
-    cluster.key_of(1).chmod(0o644)
-    cluster._signal(1, signal.SIGHUP)
-    wait_until(lambda: (cluster.mntr(1) or {}).get("cluster_key_reloads_failed_total") == "1", "the reload")
-    cluster.servers[1].wait_says("reload failed", "mode 0644")
-    assert sealing(cluster, 1)[1] == "1"
-    cluster.wait_ready()
+def test_a_server_keeps_its_keys_when_the_file_cannot_be_used(unchanged: KeyPerServer) -> None:
+    unchanged.key_of(1).chmod(0o644)
+    try:
+        unchanged._signal(1, signal.SIGHUP)
+        failed = "cluster_key_reloads_failed_total"
+        wait_until(lambda: (unchanged.mntr(1) or {}).get(failed) == "1", "the reload")
+        unchanged.servers[1].wait_says("reload failed", "mode 0644")
+    finally:
+        unchanged.key_of(1).chmod(0o600)
+    assert sealing(unchanged, 1)[1] == "1"
+    unchanged.wait_ready()
 
 
 def test_a_znode_of_a_megabyte_reaches_all_servers_over_small_datagrams(
@@ -141,21 +151,19 @@ def test_a_znode_of_a_megabyte_reaches_all_servers_over_small_datagrams(
 
 
 def test_no_secret_is_in_the_arguments_of_a_process_nor_in_a_file_others_can_read(
-    start_cluster: StartCluster,
+    unchanged: KeyPerServer,
 ) -> None:
-    cluster = start_cluster(kind=KeyPerServer)
-    assert isinstance(cluster, KeyPerServer)
-    secret = read_key_file(cluster.key_of(1))[0].secret
-    for server in cluster.servers.values():
+    secret = read_key_file(unchanged.key_of(1))[0].secret
+    for server in unchanged.servers.values():
         assert server.process is not None
         arguments = Path(f"/proc/{server.process.pid}/cmdline").read_bytes()
         assert secret.hex().encode() not in arguments
-    for path in cluster.directory.rglob("*"):
+    for path in unchanged.directory.rglob("*"):
         if path.is_file() and path.stat().st_mode & 0o077:
             content = path.read_bytes()
             assert secret not in content, path
             assert secret.hex().encode() not in content, path
-    for server in cluster.servers.values():
+    for server in unchanged.servers.values():
         open_to_others = [path for path in server.data.rglob("*") if path.stat().st_mode & 0o077]
         assert not open_to_others, "what clients store is nobody else's business"
         assert not server.data.stat().st_mode & 0o077
@@ -166,13 +174,12 @@ def run(*arguments: str) -> Result:
 
 
 def test_an_operator_with_a_wrong_key_is_told_what_it_reached(
-    start_cluster: StartCluster, tmp_path: Path
+    unchanged: KeyPerServer, tmp_path: Path
 ) -> None:
-    cluster = start_cluster(kind=KeyPerServer)
     wrong = tmp_path / "wrong.key"
     zraft_key("new", wrong)
-    result = run("member", "list", "--connect", str(cluster.servers[1].address), "--key", str(wrong))
+    result = run("member", "list", "--connect", str(unchanged.servers[1].address), "--key", str(wrong))
     assert result.exit_code == 1
     assert "a zraft server" in result.output
     assert read_key_file(wrong)[0].key_id.hex() in result.output
-    cluster.servers[1].wait_says("stream refused", "unknown_key")
+    unchanged.servers[1].wait_says("stream refused", "unknown_key")

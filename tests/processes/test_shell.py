@@ -82,7 +82,11 @@ def test_exit_codes_tell_a_refusal_from_a_misuse(running: Cluster) -> None:
     for words in (["ls"], ["nonsense"], ["ls", "a"], ["get", '"open']):
         assert shell(running, *words).returncode == 2, words
     assert b"usage: ls [-s] [-w] [-R] path" in shell(running, "ls").stderr
-    nobody = shell(running, "--connect", "127.0.0.1:1", "--timeout", "0.2", "ls", "/")
+    nobody = shell(running, "--connect", "127.0.0.1:1", "ls", "/")
+    assert nobody.returncode == 1
+    assert nobody.stderr.startswith(b"Not connected: 127.0.0.1:1: Connection refused; ")
+    patience = ("--timeout", "0.2", "-waitforconnection")
+    nobody = shell(running, "--connect", "127.0.0.1:1", *patience, "ls", "/")
     assert nobody.returncode == 1
     assert nobody.stderr.startswith(b"Not connected: waited 0.2 s for 127.0.0.1:1 (127.0.0.1:1: ")
     assert shell(running, "--connect", "a:x", "ls", "/").returncode == 2

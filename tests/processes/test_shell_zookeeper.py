@@ -181,7 +181,7 @@ def said(command: list[str]) -> tuple[list[str], list[str]]:
 def _masked(line: str) -> str:
     """Times, and what our errors say behind zkCli's."""
     line = re.sub(r"^([cm]time) = .*", r"\1 = …", line)
-    return re.sub(r"^(.+ : /\S*|Not connected) \(.*\)$", r"\1", line)
+    return re.sub(r"^(.+: ?/\S*|Not connected) \(.*\)$", r"\1", line)
 
 
 def test_our_shell_and_zookeepers_say_the_same_of_a_real_zookeeper(tmp_path: Path) -> None:

@@ -20,7 +20,6 @@ import pytest
 from tests.processes.cluster import ROOT, Cluster, wait_until
 from tests.processes.reachable import Reachable
 from tests.processes.topics import PATIENT_S, Producers, created, groups_of, wait_count
-from zraft.claims.commands import Configure
 from zraft.claims.values import Mode
 from zraft.ids import GroupId
 from zraft.raft.messages import Entry
@@ -38,7 +37,6 @@ StartCluster = Callable[..., Cluster]
 
 GROUP: Final = "billing"
 TOPIC: Final = "orders"
-HEARTBEAT_MS: Final = 2_000
 QUEUE_MAX: Final = 50
 
 
@@ -171,13 +169,6 @@ class Crowd:
                 consumer.require_running()
 
 
-async def configure(cluster: Reachable, partitions: int) -> None:
-    async with Client(cluster.hosts(), timeout_s=PATIENT_S) as client, Topics(client) as topics:
-        port = topics.claims_port()
-        for number in range(partitions):
-            await port.submit(TOPIC, number, Configure(HEARTBEAT_MS))
-
-
 def logs_of(cluster: Cluster, groups: Mapping[int, GroupId]) -> dict[int, list[Entry]]:
     """The whole log of each partition, of the server that has most of it. No server may run."""
     logs: dict[int, list[Entry]] = {}
@@ -199,6 +190,10 @@ def logs_of(cluster: Cluster, groups: Mapping[int, GroupId]) -> dict[int, list[E
     return logs
 
 
+def durable(one: ConsumerProcess) -> int:
+    return sum(handed.durable_ns is not None for handed in one.handed())
+
+
 def processed(journals: list[Handed]) -> int:
     return len({(one.partition, one.offset) for one in journals if one.done_ns is not None})
 
@@ -215,7 +210,6 @@ def run(
 ) -> ClaimsJudged:
     places = groups_of(asyncio.run(created(cluster, {TOPIC: partitions})))
     groups = {number: group for (_, number), group in places.items()}
-    asyncio.run(configure(cluster, partitions))
     with (
         Producers(cluster, directory) as producers,
         Crowd(cluster, directory, partitions, consumers, mode) as crowd,
@@ -282,6 +276,47 @@ def test_a_few_consumers_share_a_topic_through_kills_stops_and_ends(
     assert found.ended.get("expiry", 0) >= 1
     assert found.ended.get("release", 0) >= 1
     assert found.claims > 4
+
+
+def test_what_a_killed_consumer_had_is_taken_over_in_seconds_and_no_durable_commit_comes_again(
+    start_cluster: StartCluster, tmp_path: Path
+) -> None:
+    """It stood still for two minutes; how long at most is told in time that jumps, `tests/client/claims/test_crash.py`."""
+    cluster, partitions = start_cluster(), 4
+    places = groups_of(asyncio.run(created(cluster, {TOPIC: partitions})))
+    with Producers(cluster, tmp_path) as producers:
+        producer = producers.start("orders", places, seed=5, window=8, pause_ms=10)
+        with Crowd(cluster, tmp_path, partitions, 1, Mode.AT_LEAST_ONCE) as one:
+            (killed,) = one.consumers
+            wait_until(
+                lambda: one._owners() == {killed.client: partitions}, "it to have everything", PATIENT_S
+            )
+            wait_count(lambda: durable(killed), 50, "durable commits")
+            other = ConsumerProcess(cluster, tmp_path, 1, Mode.AT_LEAST_ONCE)
+            other.start()
+            try:
+                other.wait_started()
+                killed.end(signal.SIGKILL)
+                began = time.monotonic()
+                wait_until(
+                    lambda: one._owners() == {other.client: partitions}, "the other to have everything"
+                )
+                assert time.monotonic() - began < 30
+                before = len(other.handed())
+                producer.wait_delivered(20)
+                producers.finish()
+                ends = asyncio.run(bounds(cluster))
+                wait_count(
+                    lambda: processed(killed.handed() + other.handed()),
+                    sum(ends.values()),
+                    "messages to be processed",
+                )
+                assert before < len(other.handed())
+            finally:
+                other.end(signal.SIGTERM)
+    done = {(m.partition, m.offset) for m in killed.handed() if m.durable_ns is not None}
+    assert len(done) >= 50
+    assert not done & {(m.partition, m.offset) for m in other.handed()}
 
 
 @pytest.mark.long

@@ -356,5 +356,13 @@ _COMMANDS: Final[tuple[tuple[tuple[str, ...], bool, Run], ...]] = (
 
 _BY_NAME: Final = {name: (names[0], needs, run) for names, needs, run in _COMMANDS for name in names}
 
+_CHANGING: Final = frozenset({"connection_stat_reset", "set_trace_mask", "stat_reset"})
+
+
+def changes_something(name: str) -> bool:
+    """Whether a command does more than answer."""
+    return name in _BY_NAME and _BY_NAME[name][0] in _CHANGING
+
+
 COMMAND_NAMES: Final = tuple(sorted(names[0] for names, _, _ in _COMMANDS))
 """Primary names, in alphabetical order."""

@@ -2,14 +2,14 @@
 
 Imported only where `admin` is configured, and late (see `zraft.http_service`). Every request does a bounded piece of work
 at a time; long answers are encoded in slices with the loop's other work in between. There is no authentication: whoever
-reaches the address may ask, and reset statistics.
+reaches the address may ask, and reset statistics. A browser may do less for the pages of other sites: see `HttpService`.
 """
 
 from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from html import escape
 from importlib import resources
 from typing import Any, Final
@@ -17,7 +17,7 @@ from typing import Any, Final
 from aiohttp import web
 from prometheus_client import CollectorRegistry, ProcessCollector
 
-from zraft.admin.commands import COMMAND_NAMES, run_command
+from zraft.admin.commands import COMMAND_NAMES, changes_something, run_command
 from zraft.admin.metrics import StatusCollector
 from zraft.admin.status import AdminReports, readiness
 from zraft.admin.summary import summary
@@ -30,7 +30,8 @@ SLICE_ITEMS: Final = 250
 class AdminServer:
     """Answers the connections that it is given, from `prepare` to `stop`."""
 
-    def __init__(self, reports: AdminReports) -> None:
+    def __init__(self, reports: AdminReports, hosts: Iterable[str] = ()) -> None:
+        """`hosts`: names under which browsers may ask for pages, beside addresses and localhost."""
         self._reports = reports
         self._page = resources.files("zraft.admin").joinpath("page.html").read_text(encoding="utf-8")
         self._collector = StatusCollector()
@@ -46,14 +47,17 @@ class AdminServer:
                 "/livez": self._livez,
                 "/readyz": self._readyz,
                 "/metrics": self._metrics,
-            }
+            },
+            checks=("/livez", "/readyz"),
+            pages=("/", "/commands"),
+            hosts=hosts,
         )
 
     async def prepare(self) -> None:
         """From here on `connection` may be called."""
         await self._service.prepare()
 
-    def connection(self) -> asyncio.BaseProtocol:
+    def connection(self) -> asyncio.BufferedProtocol:
         """What answers one connection."""
         return self._service.connection()
 
@@ -77,6 +81,10 @@ class AdminServer:
 
     async def _run_command(self, request: web.Request) -> web.Response:
         name = request.match_info["name"]
+        if changes_something(name):
+            refusal = self._service.refusal(request)
+            if refusal is not None:
+                return refusal
         return await _json(run_command(name, self._reports, dict(request.query)))
 
     async def _livez(self, _: web.Request) -> web.Response:
@@ -84,10 +92,10 @@ class AdminServer:
         return text(200, "ok\n")
 
     async def _readyz(self, request: web.Request) -> web.Response:
-        status = self._reports.status()
-        code, said = readiness(status)
+        reasons = self._reports.reasons()
+        code, said = readiness(reasons)
         if _wants_json(request):
-            return await _json({"ready": status.ready, "reasons": list(status.reasons)}, code)
+            return await _json({"ready": not reasons, "reasons": list(reasons)}, code)
         return text(code, said)
 
     async def _metrics(self, request: web.Request) -> web.Response:

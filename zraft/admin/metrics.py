@@ -291,6 +291,21 @@ def _clients(clients: ClientTraffic) -> Iterator[Metric]:
     )
     yield _gauge("client_outstanding_bytes_max", "The bound of these bytes.", clients.outstanding_bytes_max)
     yield _gauge(
+        "client_output_bytes",
+        "What clients leave unread; see client.output_bytes_sum_max.",
+        clients.output_bytes,
+    )
+    yield _gauge(
+        "client_input_bytes",
+        "Requests that were read and wait; see client.input_bytes_sum_max.",
+        clients.input_bytes,
+    )
+    yield _gauge(
+        "client_unfinished_bytes",
+        "Beginnings of requests; see client.unfinished_bytes_sum_max.",
+        clients.unfinished_bytes,
+    )
+    yield _gauge(
         "client_attaches_waiting",
         "Clients that wait for their session; see client.connects_per_second_max.",
         clients.attaches_waiting,
@@ -300,6 +315,16 @@ def _clients(clients: ClientTraffic) -> Iterator[Metric]:
         "client_connections_rejected",
         "Refused: client.connections_max, …_per_address_max.",
         clients.rejected_total,
+    )
+    yield _counter(
+        "client_connections_evicted",
+        "Closed for the bounds of client_output_bytes and client_unfinished_bytes.",
+        clients.evicted_total,
+    )
+    yield _counter(
+        "client_connections_refused",
+        "Closed for what their clients did; the log says why, now and then.",
+        clients.refused_total,
     )
     yield _counter("client_requests", "Requests received.", clients.packets_received_total)
     yield _counter("client_replies", "Answers and events sent.", clients.packets_sent_total)

@@ -105,7 +105,12 @@ class PeerTraffic:
 
 @frozen(kw_only=True)
 class ClientTraffic:
-    """Clients of this server. `outstanding_bytes`: writes taken and not yet applied."""
+    """Clients of this server.
+
+    `outstanding_bytes`: writes taken and not yet applied; `output_bytes`, `input_bytes`, `unfinished_bytes`: what the bounds
+    of the same names count; `evicted_total`: connections that were closed for these bounds; `refused_total`: those, and
+    others that were closed for what their clients did.
+    """
 
     connections: int
     sessions_attached: int
@@ -118,6 +123,11 @@ class ClientTraffic:
     events_total: int
     outstanding_bytes: int
     outstanding_bytes_max: int
+    output_bytes: int
+    input_bytes: int
+    unfinished_bytes: int
+    evicted_total: int
+    refused_total: int
     attaches_waiting: int
     sessions_expired_total: int
 
@@ -180,6 +190,9 @@ class AdminReports(Reports, Protocol):
 
     def status(self) -> Status: ...
 
+    def reasons(self) -> tuple[str, ...]:
+        """Why clients are better served elsewhere now; costs nothing, as the rest of `status` does."""
+
     def knobs(self) -> tuple[tuple[str, str], ...]:
         """The configuration in force, as (knob, value)."""
 
@@ -187,8 +200,8 @@ class AdminReports(Reports, Protocol):
         """The servers as the configuration lists them."""
 
 
-def readiness(status: Status) -> tuple[int, str]:
+def readiness(reasons: tuple[str, ...]) -> tuple[int, str]:
     """What `/readyz` answers: the HTTP status, and "ok" or a reason a line."""
-    if status.ready:
+    if not reasons:
         return 200, "ok\n"
-    return 503, "".join(f"{reason}\n" for reason in status.reasons)
+    return 503, "".join(f"{reason}\n" for reason in reasons)

@@ -8,26 +8,52 @@ from __future__ import annotations
 from typing import Any, Final
 
 import msgpack
+from attrs import fields, frozen
 
 from zraft.claims import answers as a
 from zraft.claims import commands as c
 from zraft.claims.layout import built, plain_fields
 from zraft.errors import ProtocolError
+from zraft.messagepack import shown, unpack
 
 FORMAT: Final = 1
 BYTES_MAX: Final = 1 << 20
 """More than a view with all its ranges."""
 
-_COMMANDS: Final[tuple[type[Any], ...]] = (
-    *(c.ClaimPartition, c.ClaimMessages, c.Heartbeat, c.Commit, c.CommitBatch, c.Release, c.Expire),
-    *(c.Pause, c.Forget, c.Configure),
+
+@frozen
+class _Form:
+    """A class and how many of its last fields are left out, which then have their defaults."""
+
+    of: type[Any]
+    left_out: int = 0
+
+
+_COMMANDS: Final = tuple(
+    map(
+        _Form,
+        (
+            *(c.ClaimPartition, c.ClaimMessages, c.Heartbeat, c.Commit, c.CommitBatch, c.Release, c.Expire),
+            *(c.Pause, c.Forget, c.Configure, c.CommitRanges, c.ClaimPartition, c.ClaimMessages),
+        ),
+        # The first forms of claims, from before owners chose an interval.
+        (1, 1, *(0,) * 11),
+    )
 )
-_ANSWERS: Final[tuple[type[Any], ...]] = (a.Granted, a.Accepted, a.Refused)
-_VIEWS: Final[tuple[type[Any], ...]] = (a.View,)
+_NEWER: Final = 10
+"""Kinds from here on are logged from feature level 5 on."""
+_ANSWERS: Final = tuple(map(_Form, (a.Granted, a.Accepted, a.Refused)))
+_VIEWS: Final = (_Form(a.View),)
 """The position in each is the kind: only ever add at the end."""
 
 
+def is_newer(command: c.Command) -> bool:
+    """Whether it is of a kind that releases do not know which know no feature level above 4."""
+    return _kind(_COMMANDS, command) >= _NEWER
+
+
 def encode_command(command: c.Command) -> bytes:
+    """The bytes of the oldest form that says it all."""
     return _encoded(_COMMANDS, command)
 
 
@@ -67,25 +93,45 @@ def unpacked(data: bytes, what: str) -> tuple[Any, ...]:
 
 def unpacked_unbounded(data: bytes, what: str) -> tuple[Any, ...]:
     try:
-        values = msgpack.unpackb(data, use_list=False)
-    except (ValueError, TypeError, msgpack.UnpackException) as error:
-        raise ProtocolError(f"{what}: not MessagePack: {error}") from error
+        values = unpack(data)
+    except ProtocolError as error:
+        raise ProtocolError(f"{what}: {error}") from error
     if not isinstance(values, tuple) or not values or type(values[0]) is not int:
-        raise ProtocolError(f"{what}: expected an array that begins with its format, found {values!r:.80}")
+        raise ProtocolError(f"{what}: expected an array that begins with its format, found {shown(values)}")
     if values[0] != FORMAT:
         raise ProtocolError(f"{what}: format {values[0]}, this release knows {FORMAT}; upgrade it")
     return values
 
 
-def _encoded(kinds: tuple[type[Any], ...], value: object) -> bytes:
-    packed: bytes = msgpack.packb((FORMAT, kinds.index(type(value)), plain_fields(value)))
+def _by_class(kinds: tuple[_Form, ...]) -> dict[type[Any], tuple[int, ...]]:
+    return {form.of: tuple(k for k, one in enumerate(kinds) if one.of is form.of) for form in kinds}
+
+
+_KINDS: Final = {id(kinds): _by_class(kinds) for kinds in (_COMMANDS, _ANSWERS, _VIEWS)}
+
+
+def _kind(kinds: tuple[_Form, ...], value: Any) -> int:
+    """That of the oldest form whose fields say it all."""
+    *older, newest = _KINDS[id(kinds)][type(value)]
+    for kind in older:
+        left_out = fields(type(value))[-kinds[kind].left_out :]
+        if all(getattr(value, field.name) == field.default for field in left_out):
+            return kind
+    return newest
+
+
+def _encoded(kinds: tuple[_Form, ...], value: Any) -> bytes:
+    kind = _kind(kinds, value)
+    said = plain_fields(value)
+    packed: bytes = msgpack.packb((FORMAT, kind, said[: len(said) - kinds[kind].left_out]))
     return packed
 
 
-def _decoded(kinds: tuple[type[Any], ...], data: bytes, what: str) -> Any:
+def _decoded(kinds: tuple[_Form, ...], data: bytes, what: str) -> Any:
     values = unpacked(data, what)
     if len(values) != 3 or type(values[1]) is not int or not 0 <= values[1] < len(kinds):
         raise ProtocolError(
-            f"{what}: expected [format, kind below {len(kinds)}, fields], found {values!r:.80}"
+            f"{what}: expected [format, kind below {len(kinds)}, fields], found {shown(values)}"
         )
-    return built(kinds[values[1]], values[2])
+    form = kinds[values[1]]
+    return built(form.of, values[2], form.left_out)

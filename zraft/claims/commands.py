@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from attrs import frozen
 
+from zraft.claims.progress import Range
 from zraft.claims.values import Mode
 
 
@@ -18,6 +19,7 @@ class ClaimPartition:
     `after` is the epoch of the group's last claim as the sender saw it, 0 if there was none: the command counts only
     if no claim was granted since, so a late or repeated copy claims nothing. If that claim is live it must be of the
     same client: a restarted process takes over at once (M-6). `start` is where a group begins that is new here.
+    `heartbeat_ms` is the interval that the owner chooses for its claim, 0 for the partition's own.
     """
 
     group: str
@@ -28,6 +30,7 @@ class ClaimPartition:
     mode: Mode
     start: int = 0
     entire_topic: bool = False
+    heartbeat_ms: int = 0
 
 
 @frozen
@@ -36,7 +39,8 @@ class ClaimMessages:
 
     Counts only if nobody has or had any of it, and no claim of the group ended unfinished since `seen`, the position of
     the view in which it was free: a late copy does not claim what the first one was granted and gave back. With `after`
-    above 0 it takes over the live claim of that epoch and that range, of the same client. `start` as in `ClaimPartition`.
+    above 0 it takes over the live claim of that epoch and that range, of the same client. `start` and `heartbeat_ms` as
+    in `ClaimPartition`.
     """
 
     group: str
@@ -49,6 +53,7 @@ class ClaimMessages:
     upto: int
     seen: int
     start: int = 0
+    heartbeat_ms: int = 0
 
 
 @frozen
@@ -68,6 +73,16 @@ class Commit:
     group: str
     epoch: int
     committed: int
+
+
+@frozen
+class CommitRanges:
+    """Everything below `committed` is processed, and each of `ranges`, which lie above it: commits came out of order."""
+
+    group: str
+    epoch: int
+    committed: int
+    ranges: tuple[Range, ...]
 
 
 @frozen
@@ -119,7 +134,7 @@ class Forget:
 
 @frozen
 class Configure:
-    """The heartbeat interval of claims granted from now on; a live claim keeps its own."""
+    """The interval of claims granted from now on whose owners choose none; a live claim keeps its own."""
 
     heartbeat_ms: int
 
@@ -129,6 +144,7 @@ Command = (
     | ClaimMessages
     | Heartbeat
     | Commit
+    | CommitRanges
     | CommitBatch
     | Release
     | Expire

@@ -16,6 +16,7 @@ from zraft.claims.group import Group
 from zraft.claims.progress import Progress
 from zraft.claims.values import Claim, Mode, Owner
 from zraft.errors import ProtocolError
+from zraft.messagepack import shown
 
 INTEGER_MAX: Final = 2**63 - 1
 TEXT_BYTES_MAX: Final = 1_024
@@ -44,22 +45,25 @@ def plain_group(group: Group) -> tuple[Any, ...]:
     return plain_fields(group)
 
 
-def built(cls: type[T], values: object) -> T:
-    """An instance of a frozen class of the array of its fields.
+def built(cls: type[T], values: object, left_out: int = 0) -> T:
+    """An instance of a frozen class of the array of its fields; so many of the last ones have their defaults.
 
     Raises:
         ProtocolError: these are not its fields.
     """
     shape = fields(cls)  # type: ignore[arg-type]
+    shape = shape[: len(shape) - left_out]
     if not isinstance(values, tuple | list) or len(values) != len(shape):
-        raise ProtocolError(f"{cls.__name__}: expected an array of {len(shape)} fields, found {values!r:.80}")
+        raise ProtocolError(
+            f"{cls.__name__}: expected an array of {len(shape)} fields, found {shown(values)}"
+        )
     found = []
     for field, value in zip(shape, values, strict=True):
         try:
             found.append(_READ[field.type](value))
         except TypeError:
             raise ProtocolError(
-                f"{cls.__name__}.{field.name}: expected {field.type}, found {value!r:.80}"
+                f"{cls.__name__}.{field.name}: expected {field.type}, found {shown(value)}"
             ) from None
     try:
         return cls(*found)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Final
 
 from attrs import frozen
@@ -27,8 +28,12 @@ class Progress:
         """Also [first, upto) is done."""
         if upto <= self.floor or first >= upto:
             return self
+        return self.after_all(((first, upto),))
+
+    def after_all(self, ranges: Iterable[Range]) -> Progress:
+        """Also each of these is done."""
         merged: list[Range] = [(0, self.floor)]
-        for a, b in sorted((*self.islands, (first, upto))):
+        for a, b in sorted((*self.islands, *ranges)):
             if a <= merged[-1][1]:
                 merged[-1] = (merged[-1][0], max(merged[-1][1], b))
             else:

@@ -12,6 +12,7 @@ from zraft.claims.group import Group
 from zraft.claims.layout import built, plain_group
 from zraft.claims.state import Claims
 from zraft.errors import ProtocolError
+from zraft.messagepack import shown
 
 
 def encode_snapshot(claims: Claims) -> bytes:
@@ -34,11 +35,11 @@ def decode_snapshot(data: bytes) -> Claims:
     values = unpacked_unbounded(data, "a snapshot of claims")
     if len(values) != 6 or not isinstance(values[5], tuple):
         raise ProtocolError(
-            f"a snapshot of claims: expected 6 fields, the last an array, found {values!r:.80}"
+            f"a snapshot of claims: expected 6 fields, the last an array, found {shown(values)}"
         )
     _, position, log_time_ms, heartbeat_ms, digest, plain = values
     if not all(type(number) is int and number >= 0 for number in (position, log_time_ms, heartbeat_ms)):
-        raise ProtocolError(f"a snapshot of claims: numbers expected, found {values[1:4]!r:.80}")
+        raise ProtocolError(f"a snapshot of claims: numbers expected, found {shown(values[1:4])}")
     groups = [built(Group, fields) for fields in plain]
     claims = Claims(heartbeat_ms, position=position, log_time_ms=log_time_ms, groups=groups)
     if claims.digest().to_bytes(16, "big") != digest:

@@ -25,6 +25,7 @@ from zraft.claims.values import (
     PARTITION_RANGES_MAX,
     PAUSE_MS_MAX,
     RANGE_MESSAGES_MAX,
+    RANGES_MAX,
     Claim,
     Freshness,
     Mode,
@@ -73,6 +74,8 @@ class Claims:
                 return self._heartbeat(command, end)
             case c.Commit():
                 return self._commit(command, end)
+            case c.CommitRanges():
+                return self._commit_ranges(command, end)
             case c.CommitBatch():
                 return self._commit_batch(command, end)
             case c.Release():
@@ -163,6 +166,8 @@ class Claims:
         """The group in which the sender may claim, or the answer."""
         if not (is_name(command.group) and is_name(command.client) and is_name(command.instance)):
             return self._refused(Reason.INVALID)
+        if command.heartbeat_ms and not HEARTBEAT_MS_MIN <= command.heartbeat_ms <= HEARTBEAT_MS_MAX:
+            return self._refused(Reason.INVALID)
         group = self._groups.get(command.group)
         if group is None:
             return self._refused(Reason.FULL) if len(self._groups) >= GROUPS_MAX else Group(command.group)
@@ -202,7 +207,7 @@ class Claims:
             first=first,
             upto=upto,
             entire_topic=entire_topic,
-            heartbeat_ms=self.heartbeat_ms,
+            heartbeat_ms=command.heartbeat_ms or self.heartbeat_ms,
             claimed_ms=self.log_time_ms,
             heard_ms=self.log_time_ms,
             beat=0,
@@ -236,6 +241,28 @@ class Claims:
             return self._refused(claim, self._groups[command.group], found)
         return self._kept(command.group, claim)
 
+    def _commit_ranges(self, command: c.CommitRanges, end: int) -> Answer:
+        """What is done above `committed` is an island of the group at once, so that a successor passes over it."""
+        found = self._owned(command)
+        if not isinstance(found, Claim):
+            return found
+        group = self._groups[command.group]
+        claim = self._committed(found, command.committed, end)
+        if isinstance(claim, Reason):
+            return self._refused(claim, group, found)
+        upto = end if claim.upto is None else min(end, claim.upto)
+        if any(not claim.first <= a < b <= upto for a, b in command.ranges):
+            return self._refused(Reason.BEYOND_END, group, found)
+        if claim.mode is Mode.AT_MOST_ONCE and any(b > claim.claimed for _, b in command.ranges):
+            return self._refused(Reason.NOT_CLAIMED, group, found)
+        below = () if claim.committed == claim.first else ((claim.first, claim.committed),)
+        grown = evolve(group, progress=group.progress.after_all((*below, *command.ranges)))
+        more = grown.size - group.size
+        if more > 0 and (grown.size > RANGES_MAX or self._size + more > PARTITION_RANGES_MAX):
+            return self._refused(Reason.FULL, group, found)
+        self._put(grown)
+        return self._kept(command.group, claim)
+
     def _commit_batch(self, command: c.CommitBatch, end: int) -> Answer:
         found = self._owned(command)
         if not isinstance(found, Claim):
@@ -257,7 +284,9 @@ class Claims:
             return self._refused(claim, group, found)
         return self._end(group, claim)
 
-    def _owned(self, command: c.Heartbeat | c.Commit | c.CommitBatch | c.Release) -> Claim | Refused:
+    def _owned(
+        self, command: c.Heartbeat | c.Commit | c.CommitRanges | c.CommitBatch | c.Release
+    ) -> Claim | Refused:
         """The live claim of that epoch. Whoever names another one was fenced."""
         group = self._groups.get(command.group)
         if group is None:

@@ -26,6 +26,7 @@ from zraft.operator.requests import (
     SnapshotPart,
     SnapshotRead,
 )
+from zraft.reaching import told_once
 from zraft.transport.bulk import ANY_SERVER, BulkConnection, Ring
 from zraft.transport.keys import PLAIN_KEY_ID, key_name
 from zraft.transport.sealing import RejectedError
@@ -41,6 +42,16 @@ READ_BYTES: Final = 256 * 1024
 PROBE_BYTES: Final = 4096
 
 R = TypeVar("R")
+
+
+class _UnaskedError(OperatorError):
+    """One server cannot be asked; `about_key`: because of the key, as far as can be told."""
+
+    def __init__(self, address: Address, reason: str, *, about_key: bool = False) -> None:
+        super().__init__(f"{address}: {reason}")
+        self.address = address
+        self.reason = reason
+        self.about_key = about_key
 
 
 class _LostError(OSError):
@@ -97,6 +108,7 @@ class OperatorClient:
         addresses: of any of its servers; they are tried in order, and remembered is who answered.
         ring: the cluster's key (`keys.key_ring`), or the entry that stands for none.
         timeout_s: for one `call`, all attempts together.
+        key_hint: where the key is from, or is; a sentence for the error that servers do not take it.
     """
 
     def __init__(
@@ -105,6 +117,7 @@ class OperatorClient:
         ring: Ring,
         *,
         timeout_s: float = 30.0,
+        key_hint: str = "",
         entropy: Callable[[int], bytes] = os.urandom,
     ) -> None:
         if not addresses:
@@ -112,6 +125,7 @@ class OperatorClient:
         self._addresses = list(addresses)
         self._ring = ring
         self.timeout_s = timeout_s
+        self._key_hint = key_hint
         self._entropy = entropy
         self._connection: _Connection | None = None
 
@@ -230,24 +244,27 @@ class OperatorClient:
             ) from error
 
     def _connect(self, addresses: Sequence[Address], until: float) -> _Connection:
-        complaints = []
+        complaints: list[_UnaskedError] = []
         for address in addresses:
             left = until - time.monotonic()
             if left <= 0:
-                complaints.append(f"{address}: not tried, the time is over")
+                complaints.append(_UnaskedError(address, "not tried, the time is over"))
                 continue
             try:
                 return self._open(address, min(CONNECT_TIMEOUT_S, left))
-            except OperatorError as error:
-                complaints.append(str(error))
-        raise OperatorError("\n".join(complaints))
+            except _UnaskedError as error:
+                complaints.append(error)
+        told = told_once((one.address, one.reason) for one in complaints)
+        if self._key_hint and any(one.about_key for one in complaints):
+            told += f"\n{self._key_hint}"
+        raise OperatorError(told)
 
     def _open(self, address: Address, timeout_s: float) -> _Connection:
         bulk, opening = BulkConnection.dial(me=None, to=ANY_SERVER, ring=self._ring, entropy=self._entropy)
         try:
             sock = socket.create_connection((address.host, address.port), timeout_s)
         except OSError as error:
-            raise OperatorError(f"{address}: cannot connect: {error.strerror or error}") from error
+            raise _UnaskedError(address, f"cannot connect: {error.strerror or error}") from error
         try:
             sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             try:
@@ -255,42 +272,47 @@ class OperatorClient:
                 while not bulk.established:
                     data = sock.recv(READ_BYTES)
                     if not data:
-                        raise OperatorError(self._unanswered(address, timeout_s))
+                        raise self._unanswered(address, timeout_s)
                     sock.sendall(bulk.receive(data).output)
             except TimeoutError as error:
-                raise OperatorError(
-                    f"{address}: no answer within {timeout_s:.0f} s; is it a zraft server, and not stuck?"
+                raise _UnaskedError(
+                    address, f"no answer within {timeout_s:.0f} s; is it a zraft server, and not stuck?"
                 ) from error
             except RejectedError as error:
-                raise OperatorError(
-                    f"{address}: what answers is no zraft server of this release with our key: {error}"
+                raise _UnaskedError(
+                    address,
+                    f"what answers is no zraft server of this release with our key: {error}",
+                    about_key=True,
                 ) from error
             except OSError as error:
-                raise OperatorError(self._unanswered(address, timeout_s)) from error
+                raise self._unanswered(address, timeout_s) from error
         except OperatorError:
             sock.close()
             raise
         return _Connection(sock, bulk, address)
 
-    def _unanswered(self, address: Address, timeout_s: float) -> str:
+    def _unanswered(self, address: Address, timeout_s: float) -> _UnaskedError:
         """Why a server closed the connection: it does not say so to who has no key, but tells everybody what it is."""
         what = _probe(address, timeout_s)
         key_id = next(iter(self._ring))
         if what is None:
-            return (
-                f"{address}: it closed the connection without a word: no zraft server (a port of clients is "
-                f"expected), or it does not take {key_name(key_id)}; its log says"
+            return _UnaskedError(
+                address,
+                "it closed the connection without a word: no zraft server (a port of clients is expected), or it does "
+                f"not take {key_name(key_id)}; its log says",
+                about_key=True,
             )
         if "zraft" not in what:
-            return f"{address}: expected a zraft server, found {what}"
+            return _UnaskedError(address, f"expected a zraft server, found {what}")
         if key_id == PLAIN_KEY_ID:
-            return (
-                f"{address}: a zraft server, which does not take commands without the cluster key; give the file "
-                "with --key"
+            return _UnaskedError(
+                address, "a zraft server, which takes no commands without the cluster key", about_key=True
             )
-        return (
-            f"{address}: a zraft server ({what}), which does not take {key_name(key_id)}: that is not its key, or it "
-            "runs without one (then leave out --key), or another release; its log says which"
+        return _UnaskedError(
+            address,
+            f"a zraft server ({what}), which does not take {key_name(key_id)}: that is not its key, or it runs without "
+            "one (then leave out --key), or another release; its log says which",
+            about_key=True,
         )
 
 

@@ -16,6 +16,7 @@ from attrs import NOTHING, fields, frozen, has
 
 from zraft.errors import ProtocolError
 from zraft.ids import INSTANCE_BYTES, SERVER_ID_MAX, SERVER_ID_MIN
+from zraft.messagepack import unpack
 from zraft.operator import requests
 from zraft.operator.requests import OperatorReply, OperatorRequest, Refused
 
@@ -32,7 +33,7 @@ Check = Callable[[Any, str], Any]
 
 
 def _found(value: object) -> str:
-    if isinstance(value, bytes | str | list | dict):
+    if isinstance(value, bytes | str | list | dict | tuple):
         return f"{type(value).__name__} of length {len(value)}"
     return f"{type(value).__name__} {value!r}"
 
@@ -273,11 +274,9 @@ def _unpack(data: bytes, bytes_max: int | None) -> dict[str, Any]:
     if bytes_max is not None and len(data) > bytes_max:
         raise ProtocolError(f"request: expected at most {bytes_max} bytes, found {len(data)}")
     try:
-        found = msgpack.unpackb(data, max_ext_len=0, strict_map_key=True)
-    except (ValueError, TypeError, msgpack.UnpackException) as error:
-        raise ProtocolError(
-            f"expected a MessagePack map, found {len(data)} other bytes: {type(error).__name__}"
-        ) from error
+        found = unpack(data, lists=True)
+    except ProtocolError as error:
+        raise ProtocolError(f"expected a MessagePack map, found {len(data)} other bytes: {error}") from error
     if type(found) is not dict:
         raise ProtocolError(f"expected a MessagePack map, found {_found(found)}")
     return found

@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import importlib
 import socket
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from types import ModuleType
 from typing import TYPE_CHECKING, Any, Final
@@ -21,6 +21,7 @@ from zraft.address import Address
 from zraft.admin.early import EarlyConnections
 from zraft.admin.status import AdminReports
 from zraft.errors import ConfigError
+from zraft.listening import cannot_listen
 
 if TYPE_CHECKING:
     from zraft.admin.http import AdminServer
@@ -42,42 +43,34 @@ class AdminListener:
     """One admin address from the process's start to its end. `open`, then `stop`."""
 
     def __init__(
-        self, address: Address, reports: AdminReports, on_failed: Callable[[Exception], None]
+        self,
+        address: Address,
+        reports: AdminReports,
+        on_failed: Callable[[Exception], None],
+        hosts: Iterable[str] = (),
     ) -> None:
+        """`hosts`: names under which browsers may ask for pages (`admin.hosts`)."""
         self._address = address
+        self._hosts = tuple(hosts)
         self._reports = reports
         self._on_failed = on_failed
         self._early = EarlyConnections(reports)
-        self._listening: asyncio.Server | None = None
+        self._listening: list[asyncio.Server] = []
         self._server: AdminServer | None = None
         self._task: asyncio.Task[None] | None = None
 
-    async def open(self) -> None:
-        """Listen; what is more than a probe is answered a moment later.
+    async def open(self, bound: Sequence[socket.socket]) -> None:
+        """Listen at these sockets, which are closed at the end; what is more than a probe is answered a moment later.
 
         Raises:
-            ConfigError: the address is taken, or none of this machine.
+            ConfigError: somebody else listens there.
         """
-        address = self._address
-        try:
-            found = await asyncio.get_running_loop().getaddrinfo(
-                address.host, address.port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
-            )
-            family, _, _, _, bound = found[0]
-            listening = socket.create_server(
-                bound[:2],
-                family=family,
-                backlog=BACKLOG,
-                dualstack_ipv6=bound[0] == "::" and socket.has_dualstack_ipv6(),
-            )
-        except OSError as error:
-            raise ConfigError(
-                f"admin: cannot listen at {address}: {error.strerror or error}; choose another address, or leave "
-                "--admin out"
-            ) from error
-        listening.setblocking(False)
         loop = asyncio.get_running_loop()
-        self._listening = await loop.create_server(self._connection, sock=listening)
+        try:
+            for one in bound:
+                self._listening.append(await loop.create_server(self._connection, sock=one, backlog=BACKLOG))
+        except OSError as error:
+            raise ConfigError(f"admin: cannot listen at {self._address}: {cannot_listen(error)}") from error
         self._task = loop.create_task(self._load())
 
     def _connection(self) -> asyncio.BaseProtocol:
@@ -90,19 +83,18 @@ class AdminListener:
                     break
                 await asyncio.sleep(POLL_S)
             module: Any = await asyncio.to_thread(load_module, "zraft.admin.http")
-            server: AdminServer = module.AdminServer(self._reports)
+            server: AdminServer = module.AdminServer(self._reports, self._hosts)
             await server.prepare()
             self._server = server
-            for early in list(self._early.waiting):
-                early.hand_over(server.connection())
+            self._early.hand_over(server.connection)
             log.info("admin server listening", url=f"http://{self._address}/")
         except Exception as error:
             self._on_failed(error)
 
     async def stop(self) -> None:
         """Stop listening and end what is under way."""
-        if self._listening is not None:
-            self._listening.close()
+        for one in self._listening:
+            one.close()
         if self._task is not None:
             self._task.cancel()
             with suppress(asyncio.CancelledError):

@@ -15,6 +15,7 @@ from attrs import frozen
 
 from zraft.errors import Code
 from zraft.ids import ServerId
+from zraft.nearest import did_you_mean
 from zraft.operator.requests import (
     Done,
     FeatureRaise,
@@ -355,7 +356,8 @@ class Administration:
         machine = self._driver.machine
         known = machine.settings.known_at(machine.feature_level)
         if name not in known:
-            reply(Refused(f"{name!r} is no replicated setting; there are {', '.join(sorted(known))}"))
+            hint = did_you_mean(name, known)
+            reply(Refused(f"{name!r} is no replicated setting{hint}; there are {', '.join(sorted(known))}"))
         elif machine.settings.changed({name: value}, machine.feature_level) is None:
             reply(Refused(f"{name} = {value} is out of bounds, or contradicts another setting"))
         else:

@@ -13,6 +13,7 @@ import structlog
 from zraft.address import Address
 from zraft.config import ServerConfig
 from zraft.ids import ServerId
+from zraft.limited_log import LimitedLog, kind_of
 from zraft.raft.membership import Membership
 from zraft.raft.role import Role
 from zraft.server.driver import Driver
@@ -42,14 +43,19 @@ class Announcements:
         directory: DataDirectory,
         process: ProcessStatistics,
         on_members: Callable[[Membership], None],
+        limited: LimitedLog,
         now: float,
     ) -> None:
-        """`on_members` is told of every new configuration, as are the operators."""
+        """`on_members` is told of every new configuration, as are the operators.
+
+        What clients can cause any number of times goes through `limited`.
+        """
         self._driver = driver
         self._config = config
         self._directory = directory
         self._process = process
         self._on_members = on_members
+        self._limited = limited
         self._quotas_logged = -QUOTA_LOG_INTERVAL_S
         self._waiting_log_at = now + WAITING_LOG_AFTER_S
         self._leaderless_since: float | None = now
@@ -175,10 +181,14 @@ class Announcements:
             log.error("message dropped, no correct peer sends it", peer=server, error=mistake)
         while driver.clients.refusals:
             connection, why = driver.clients.refusals.popleft()
-            log.warning("connection closed", address=connection.address, reason=why)
+            self._limited.warn(
+                "connection closed", kind=f"closed {kind_of(why)}", address=connection.address, reason=why
+            )
         while driver.clients.notices:
             connection, what = driver.clients.notices.popleft()
-            log.warning("request refused", address=connection.address, reason=what)
+            self._limited.warn(
+                "request refused", kind=f"refused {kind_of(what)}", address=connection.address, reason=what
+            )
 
 
 def address_differs(server: ServerId, configured: Address, recorded: str) -> str | None:

@@ -6,7 +6,7 @@ the next command, so that on each connection everything leaves in zxid order (D-
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Final
 
 from zraft.errors import Code, ZraftError
@@ -94,6 +94,8 @@ class Applier:
         """The newest MEMBERSHIP entry applied, as it stands in the log."""
         self.expiry: SessionExpiry | None = None
         """The leader's table of touches while this server leads: every applied run of a session is a touch."""
+        self._rest: Iterator[None] | None = None
+        """Of the entry behind `applied_index`, which is applied in part; see `halfway`."""
         self.audit: AuditTap | None = None
         """Is told of own batches, and of the leader's while this server leads: each write is told of once."""
 
@@ -102,8 +104,10 @@ class Applier:
         budget = APPLY_BYTES_PER_TURN
         while self.applied_index < limit and budget > 0:
             for entry in log.slice(self.applied_index + 1, limit + 1, budget):
+                resumed = self._rest is not None
                 if entry.kind is EntryKind.COMMANDS:
-                    self.apply(entry)
+                    if not self.apply(entry):
+                        return
                 elif entry.kind is EntryKind.MEMBERSHIP:
                     membership = Membership.decode(entry.payload)
                     self._machine.set_members(
@@ -119,15 +123,41 @@ class Applier:
                 size = len(entry.payload) + 1
                 self._on_applied(entry.index, size, entry.count)
                 budget -= size
+                if resumed:
+                    # What has to wait for the end of an entry has its chance now, however much is still to be told.
+                    return
 
     def restored(self, meta: SnapshotMeta) -> None:
         """The state machine was replaced by that of a snapshot."""
+        self._rest = None
         self.applied_index = meta.index
         self.next_position = meta.next_position
         self.membership = meta.membership
 
-    def apply(self, entry: Entry) -> None:
-        """Apply one COMMANDS entry, command by command."""
+    @property
+    def halfway(self) -> bool:
+        """Whether the entry behind `applied_index` is applied in part.
+
+        The state is then that of a command in the middle of it, which clients may see; what is about whole entries, as
+        snapshots and digests are, has to wait.
+        """
+        return self._rest is not None
+
+    def apply(self, entry: Entry) -> bool:
+        """Apply one COMMANDS entry, or the rest of it, command by command.
+
+        Returns:
+            False if so many watchers were told of it that the rest waits for another turn: call it again then.
+        """
+        if self._rest is None:
+            self._rest = self._steps(entry)
+        for _ in self._rest:
+            return False
+        self._rest = None
+        return True
+
+    def _steps(self, entry: Entry) -> Iterator[None]:
+        """Yields where enough is done for one turn."""
         machine = self._machine
         log_time, wall_time, batches = unpack_entry(entry.payload)
         machine.begin_entry(entry.index, entry.term, entry.position, log_time, wall_time)
@@ -144,9 +174,9 @@ class Applier:
                 self._disown(batch)
                 batch = None
             if batch is None:
-                self._apply_foreign(runs, mine, server == LEADER)
+                yield from self._apply_foreign(runs, mine, server == LEADER)
             else:
-                self._apply_own(runs, batch)
+                yield from self._apply_own(runs, batch)
 
     def _disown(self, batch: NumberedBatch) -> None:
         """Results of commands that are not the ones sent must not pass for the answers to these."""
@@ -159,7 +189,7 @@ class Applier:
                     f"the log holds another batch {batch.message.seq} of this server than it sent: a peer changed it",
                 )
 
-    def _apply_foreign(self, runs: Sequence[Run], mine: bool, leaders: bool) -> None:
+    def _apply_foreign(self, runs: Sequence[Run], mine: bool, leaders: bool) -> Iterator[None]:
         """A batch whose clients are connected elsewhere (or were, to an earlier process): only events matter."""
         machine = self._machine
         audit = self.audit if self.expiry is not None and leaders else None
@@ -173,8 +203,10 @@ class Applier:
             for command in commands:
                 result = execute(command)
                 if events:
-                    self._clients.publish(events, machine.last_zxid)
+                    enough = self._clients.publish(events, machine.last_zxid)
                     events.clear()
+                    if enough:
+                        yield
                 try:
                     more_than_the_tree = command[0] in SESSION_COMMANDS
                 except (TypeError, LookupError):
@@ -185,7 +217,7 @@ class Applier:
         if audit is not None:
             audit.finish(runs)
 
-    def _apply_own(self, runs: Sequence[Run], batch: NumberedBatch) -> None:
+    def _apply_own(self, runs: Sequence[Run], batch: NumberedBatch) -> Iterator[None]:
         """Our own batch: the same, and every result goes to the connection that waits for it."""
         machine = self._machine
         audit = self.audit
@@ -193,6 +225,7 @@ class Applier:
         events = machine.events
         expiry = self.expiry
         cut_at = batch.cut_at
+        told_before = self._clients.told_total
         for (session, ids, commands), owner in zip(runs, batch.owners, strict=True):
             code = machine.begin_run(session, ids)
             alive = owner is not None and owner.phase is not Phase.CLOSED
@@ -207,8 +240,11 @@ class Applier:
             for command in commands:
                 result = execute(command)
                 if events:
-                    self._clients.publish(events, machine.last_zxid)
+                    enough = self._clients.publish(events, machine.last_zxid)
                     events.clear()
+                    if enough:
+                        yield
+                        alive = alive and owner.phase is not Phase.CLOSED
                 if command[0] in SESSION_COMMANDS:
                     self._session_command(session, command, result, owner, True)
                     if not session:
@@ -219,6 +255,9 @@ class Applier:
                     owner.complete(result, machine.last_zxid)
         if audit is not None:
             audit.finish(runs)
+        told = self._clients.told_total - told_before
+        if told or self._origin.is_slowed:
+            self._origin.on_told(batch, told)
         if batch.owners != [None]:  # the server's own register is nobody's request
             for arrived_at, count in batch.arrivals:
                 self._on_answered(arrived_at, count)

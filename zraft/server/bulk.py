@@ -19,6 +19,8 @@ from attrs import frozen
 
 from zraft.errors import ProtocolError
 from zraft.ids import ServerId
+from zraft.limited_log import LimitedLog
+from zraft.server.newcomers import Newcomers
 from zraft.server.rejections import Rejections
 from zraft.transport import codec
 from zraft.transport.bulk import BulkConnection, Ring, Role
@@ -123,9 +125,10 @@ class BulkStreams:
         self._entropy = entropy
         self._settings = settings or BulkSettings()
         self._loop = asyncio.get_running_loop()
-        self._rejections = Rejections("stream", self._loop.time)
+        self._limited = LimitedLog(self._loop.time)
+        self._rejections = Rejections("stream", self._limited)
         self._paths: dict[ServerId, _Path] = {}
-        self._unproved: set[Stream] = set()
+        self._unproved: Newcomers[Stream] = Newcomers(self._settings.unproved_max)
         self._incoming: dict[ServerId, Stream] = {}
         self._operating: set[Stream] = set()
         self._closed = False
@@ -183,7 +186,7 @@ class BulkStreams:
 
     def accept(self, transport: asyncio.Transport, data: bytes) -> None:
         """A connection to the client port began with `MAGIC`; `data` is what was read of it."""
-        if self._closed or len(self._unproved) >= self._settings.unproved_max:
+        if self._closed:
             transport.abort()
             return
         connection = BulkConnection.accept(
@@ -194,7 +197,13 @@ class BulkStreams:
             message_bytes_max=self._settings.message_bytes_max,
         )
         stream = Stream(connection, self, timeout_s=self._settings.handshake_timeout_s)
-        self._unproved.add(stream)
+        peer = transport.get_extra_info("peername")
+        goes = self._unproved.enter(stream, peer[0] if peer else "", self._loop.time())
+        if goes is stream:
+            transport.abort()
+            return
+        if goes is not None:
+            goes.abort()
         stream.adopt(transport, data)
 
     def set_peers(self, peers: Iterable[ServerId]) -> None:
@@ -254,7 +263,7 @@ class BulkStreams:
         if stream not in self._unproved:
             self._on_dialed(stream, connection.peer.server)
             return
-        self._unproved.discard(stream)
+        self._unproved.leave(stream)
         if connection.role is Role.OPERATOR:
             self._on_operator(stream)
             return
@@ -271,15 +280,17 @@ class BulkStreams:
 
     def _on_operator(self, stream: Stream) -> None:
         if self._operators is None or len(self._operating) >= self._settings.operators_max:
-            log.warning(
+            self._limited.warn(
                 "operator refused, there are too many",
+                kind="operators_max",
                 address=stream.address,
                 operators_max=self._settings.operators_max if self._operators is not None else 0,
             )
             stream.abort()
         elif self._operators_local and not stream.is_local:
-            log.warning(
+            self._limited.warn(
                 "operator refused, without a cluster key they must be on this machine",
+                kind="operators_local",
                 address=stream.address,
                 knob="key",
             )
@@ -313,7 +324,7 @@ class BulkStreams:
         self._bytes_sent += stream.bytes_sent
         self._bytes_received += stream.bytes_received
         if stream in self._unproved:
-            self._unproved.discard(stream)
+            self._unproved.leave(stream)
             return
         if stream in self._operating:
             self._operating.discard(stream)

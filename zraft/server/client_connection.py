@@ -20,11 +20,20 @@ from zraft.wire.connect import ConnectRequest
 if TYPE_CHECKING:
     from zraft.server.clients import Clients
 
-BACKLOG_BYTES_MAX: Final = 4 * 1024 * 1024
+BACKLOG_BYTES_MAX: Final = 1024 * 1024
 """Requests kept while there is no room for them; beyond it the socket is not read."""
 
-ANSWERS_BYTES_MAX: Final = 4 * 1024 * 1024
+ANSWERS_BYTES_MAX: Final = 256 * 1024
 """Answers to reads gathered for one turn; further reads wait. A request of 20 bytes can ask for a megabyte."""
+
+LARGE_BYTES: Final = 64 * 1024
+"""Data of this size are sent as they are in the tree, without a copy, and wait for room (`client.output_bytes_sum_max`)."""
+
+UNCOUNTED_BYTES: Final = 4 * 1024
+"""What a connection may keep of what its client sent without being counted: as much as the connection itself costs."""
+
+BEGUN_BYTES: Final = 64 * 1024
+"""A request of which no more has come may wait for its rest until others have room; one that is further goes on."""
 
 SUBMIT_BYTES_MAX: Final = 128 * 1024
 """Writes handed to the origin stream at once, at least one always; below the size of a batch, which none may exceed."""
@@ -63,7 +72,10 @@ class ClientConnection(ABC):
         "address",
         "asked_at",
         "closing",
+        "counted",
+        "cut",
         "dirty",
+        "due_bytes",
         "ending",
         "established",
         "handle",
@@ -73,6 +85,7 @@ class ClientConnection(ABC):
         "out",
         "out_bytes",
         "phase",
+        "pieces",
         "queue",
         "received",
         "request",
@@ -80,6 +93,7 @@ class ClientConnection(ABC):
         "session",
         "third_ms",
         "timeout_ms",
+        "unsent",
     )
 
     def __init__(self, clients: Clients, address: str, ids: Ids) -> None:
@@ -99,8 +113,18 @@ class ClientConnection(ABC):
         self.out: list[bytes] = []
         self.out_bytes = 0
         """Of `out`, answers to writes left out: those are no larger than what the client sent."""
+        self.pieces = 0
+        """How many more parts `out` has than messages: large data are parts of their own."""
+        self.due_bytes = 0
+        """Of answers that are known and not encoded yet."""
+        self.unsent = 0
+        """Bytes that the shell was given and could not send yet: the client does not take them."""
+        self.counted = False
+        """Whether something that the client sent is counted in a budget; see `account`."""
         self.dirty = False
         self.closing = False
+        self.cut = False
+        """It ends without what is still unsent."""
         self.ending = False
         """Nothing that the client sends from now on is looked at."""
         self.handle: Any = None
@@ -124,11 +148,19 @@ class ClientConnection(ABC):
 
     def connection_lost(self) -> None:
         """The client is gone."""
-        self._clients.release(self)
+        self._clients.forget(self)
+
+    @abstractmethod
+    def on_stalled(self) -> None:
+        """The client does not take what is written: it is told nothing but what it cannot do without."""
+
+    @abstractmethod
+    def on_taken(self) -> None:
+        """The client has taken all that was written: it may be told what was put off."""
 
     @abstractmethod
     def on_release(self) -> None:
-        """The connection is over: nothing of it may be left in tables beside those of `Clients`."""
+        """The connection is over: it keeps nothing of what the client sent, and nothing of it is left in other tables."""
 
     @property
     def holds_promises(self) -> bool:
@@ -157,10 +189,14 @@ class ClientConnection(ABC):
     def wants_read(self) -> bool:
         """False while the shell must not read more from this client."""
 
+    @abstractmethod
+    def account(self) -> bool:
+        """Have counted what is kept of what the client sent, and give `wants_read`; after each read of the socket."""
+
     @property
     def wants_flush(self) -> bool:
-        """True while so much is to be written that no more requests are answered."""
-        return self.out_bytes >= ANSWERS_BYTES_MAX
+        """True while so much is to be written, or not taken by the client, that no more requests are answered."""
+        return self.unsent > 0 or self.out_bytes >= ANSWERS_BYTES_MAX
 
     @abstractmethod
     def data_received(self, data: bytes) -> None:

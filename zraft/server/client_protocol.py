@@ -13,7 +13,8 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
 
 from zraft.errors import ProtocolError
-from zraft.server.client_connection import ClientConnection, Phase
+from zraft.server.budget import address_of
+from zraft.server.client_connection import UNCOUNTED_BYTES, ClientConnection, Phase
 from zraft.server.connection import Connection
 from zraft.server.tls import CLIENT_HELLO, TlsError, TlsStream
 from zraft.transport.bulk import MAGIC as STREAM
@@ -36,6 +37,9 @@ KEEP_ALIVE: Final = (
 
 receive_buffer: Final = memoryview(bytearray(RECEIVE_BYTES))
 
+narrow_buffer: Final = receive_buffer[:UNCOUNTED_BYTES]
+"""Where clients send more than is taken: what is read at once of each is then so little that the sum stays bounded."""
+
 
 class ClientProtocol(asyncio.BufferedProtocol):
     """Feeds its connection and writes what the turn hands out."""
@@ -57,6 +61,7 @@ class ClientProtocol(asyncio.BufferedProtocol):
         """A first byte that may begin a frame or TLS."""
         self._take: Callable[[bytes], None] = self._take_first
         """What is done with bytes that arrived: the connection's own method, once it is known to be plain."""
+        self._clients = node.driver.clients
         self._writable = True
         self._reading = True
 
@@ -73,6 +78,8 @@ class ClientProtocol(asyncio.BufferedProtocol):
             return
         self._connection = connection
         connection.handle = self
+        # What cannot be sent at once is counted from its first byte on.
+        transport.set_write_buffer_limits(high=0)  # type: ignore[attr-defined]
         self._node.on_waiting(self)
 
     @property
@@ -81,7 +88,7 @@ class ClientProtocol(asyncio.BufferedProtocol):
         return self._tls is not None
 
     def get_buffer(self, sizehint: int) -> memoryview:
-        return receive_buffer
+        return receive_buffer if self._clients.is_wide else narrow_buffer
 
     def buffer_updated(self, nbytes: int) -> None:
         connection = self._connection
@@ -91,7 +98,7 @@ class ClientProtocol(asyncio.BufferedProtocol):
         self._schedule()
         self._take(bytes(receive_buffer[:nbytes]))
         connection = self._connection  # a native one by now, or somebody else's
-        if connection is not None and not connection.wants_read:
+        if connection is not None and not connection.account():
             self._pause()
 
     def eof_received(self) -> bool:
@@ -109,12 +116,13 @@ class ClientProtocol(asyncio.BufferedProtocol):
         self._transport = None
 
     def pause_writing(self) -> None:
-        # A client that does not read its replies gets no more of its requests read: memory stays bounded.
+        # A client that does not read its replies gets no more of its requests read, nor answered: memory stays bounded.
         self._writable = False
         self._pause()
 
     def resume_writing(self) -> None:
         self._writable = True
+        self._left_unsent(0)
         self.maybe_resume()
 
     def write(self, data: bytes, *, close: bool) -> None:
@@ -135,9 +143,12 @@ class ClientProtocol(asyncio.BufferedProtocol):
                 return
         if data:
             transport.write(data)
-            if not self._writable and self._is_overflowing(transport):
-                return
+            if not self._writable:
+                self._left_unsent(transport.get_write_buffer_size())
         if close:
+            if self._connection is not None and self._connection.cut:
+                transport.abort()
+                return
             transport.close()
             # A client that does not take the rest of its answer is not waited for.
             self._node.on_waiting(self)
@@ -196,6 +207,11 @@ class ClientProtocol(asyncio.BufferedProtocol):
         self._send(tls.take_output())
         self._take_decrypted()
 
+    def displace_handshake(self) -> None:
+        """Others wait for it to end: its client has had the time, or its address has too many."""
+        self._over()
+        self._refuse("its TLS handshake takes too long while tls.handshakes_max are under way")
+
     def _over(self) -> None:
         """No longer among the handshakes under way, if it was."""
         if self._server_tls is not None:
@@ -245,7 +261,8 @@ class ClientProtocol(asyncio.BufferedProtocol):
         if self._server_tls is None:
             self._refuse("TLS, which this server does not speak; set tls.certificate")
             return
-        self._tls = self._server_tls.begin(self)
+        address = "" if self._connection is None else address_of(self._connection.address)
+        self._tls = self._server_tls.begin(self, address)
         if self._tls is None:
             self._refuse("tls.handshakes_max handshakes are under way already")
             return
@@ -305,15 +322,13 @@ class ClientProtocol(asyncio.BufferedProtocol):
         if data and transport is not None:
             transport.write(data)
             if not self._writable:
-                self._is_overflowing(transport)
+                self._left_unsent(transport.get_write_buffer_size())
 
-    def _is_overflowing(self, transport: asyncio.Transport) -> bool:
-        """True if the client leaves too much unread; then it is cut off."""
-        if transport.get_write_buffer_size() <= self._node.output_bytes_max:
-            return False
-        self._node.on_output_overflow(self._connection)
-        transport.abort()
-        return True
+    def _left_unsent(self, size: int) -> None:
+        """So much of what was written waits for the client to read."""
+        connection = self._connection
+        if connection is not None and self._node.driver.clients.left_unsent(connection, size):
+            self._schedule()
 
     def _pause(self) -> None:
         if self._reading and self._transport is not None:

@@ -55,9 +55,9 @@ class ClientTls:
             "certificate for clients", certificate_files(tls), load
         )
 
-    def begin(self, one: Handshaking) -> TlsStream | None:
+    def begin(self, one: Handshaking, address: str) -> TlsStream | None:
         """TLS for a new connection, with the certificate of now; None if too many handshakes are under way."""
-        return TlsStream(self.certificates.value.context) if self.handshakes.begin(one) else None
+        return TlsStream(self.certificates.value.context) if self.handshakes.begin(one, address) else None
 
     @property
     def metrics(self) -> dict[str, int | float | str]:

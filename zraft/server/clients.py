@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import hmac
 from collections import Counter, deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Final
 
 from attrs import field, frozen
@@ -21,7 +21,16 @@ from attrs import field, frozen
 from zraft.errors import Code
 from zraft.server.admission import AddressCount, Admission
 from zraft.server.authentication import AuthSettings
-from zraft.server.client_connection import ClientConnection, Phase, Watcher
+from zraft.server.budget import Bound, Budget, Excess
+from zraft.server.client_connection import (
+    BACKLOG_BYTES_MAX,
+    BEGUN_BYTES,
+    LARGE_BYTES,
+    UNCOUNTED_BYTES,
+    ClientConnection,
+    Phase,
+    Watcher,
+)
 from zraft.server.connection import Connection
 from zraft.server.guarded_connection import GuardedConnection
 from zraft.server.native_connection import NativeConnection
@@ -47,7 +56,17 @@ REFUSALS_KEPT_MAX: Final = 64
 """Refused connections, and notices, remembered between two turns, for the log."""
 
 REQUESTS_PER_TURN_MAX: Final = 4_096
-"""About 20 ms: however many clients send at once, heartbeats and pings are answered between two turns."""
+"""About 20 ms: however many clients send at once, heartbeats and pings are answered between two turns. A kibibyte of
+answers counts as one more."""
+
+WORD_REQUESTS: Final = 2_048
+"""As so many requests counts a four-letter word: with ten thousand connections, `mntr` and `cons` take that long."""
+
+TOLD_PER_TURN_MAX: Final = 8_192
+"""About 10 ms: however many clients watch what is written, heartbeats and pings are answered between two turns."""
+
+PUSHED_PER_TURN_BYTES_MAX: Final = 4 * 1024 * 1024
+"""To all subscriptions together, a few milliseconds; the others come first in the next turn."""
 
 SHARDS_PER_COUNT_STEP: Final = 8
 """Of the 256 of the tree: with a million znodes a step takes about 3 ms."""
@@ -59,7 +78,13 @@ class ClientSettings:
 
     jute_maxbuffer: int = 0xFFFFF
     connections_max: int = 20_000
-    output_bytes_max: int = 64 * 1024 * 1024
+    output_bytes_max: int = 16 * 1024 * 1024
+    output_bytes_per_address_max: int = 32 * 1024 * 1024
+    output_bytes_sum_max: int = 64 * 1024 * 1024
+    input_bytes_per_address_max: int = 16 * 1024 * 1024
+    input_bytes_sum_max: int = 32 * 1024 * 1024
+    unfinished_bytes_per_address_max: int = 16 * 1024 * 1024
+    unfinished_bytes_sum_max: int = 32 * 1024 * 1024
     reply_bytes_max: int = 0xFFFFF
     auth: AuthSettings = field(factory=AuthSettings)
     read_only_mode_enabled: bool = False
@@ -115,11 +140,18 @@ class Clients:
         self.sent_total = 0
         self.taken = 0
         """Requests taken from clients since the turn began; further ones wait, in order, for the next."""
+        self.told_total = 0
+        """Followers that were told of a change, each time."""
+        self._told_before = 0
+        """The same when the turn began."""
+        self.cut_short = False
+        """Whether something is left that the next turn can answer, though this one had enough."""
         self.events_total = 0
         self.bytes_received_total = 0
         self.bytes_sent_total = 0
         self.connections_total = 0
         self.rejected_total = 0
+        self.refused_total = 0
         self.expired_total = 0
         self.native_connections_total = 0
         self.serving = False
@@ -131,9 +163,34 @@ class Clients:
         self.deaf = False
         """What clients send is not looked at any more, so that those that ask all the time come to an end, too."""
         self._origin = origin
-        self._touches = touches
+        self.touches = touches
         self._settings = settings
         self.output_bytes_max = settings.output_bytes_max
+        self.output: Budget[ClientConnection] = Budget(
+            "bytes of answers and events that its client does not take",
+            per_address=Bound("client.output_bytes_per_address_max", settings.output_bytes_per_address_max),
+            together=Bound("client.output_bytes_sum_max", settings.output_bytes_sum_max),
+        )
+        self.input: Budget[ClientConnection] = Budget(
+            "bytes of requests that wait for their turn",
+            per_address=Bound("client.input_bytes_per_address_max", settings.input_bytes_per_address_max),
+            together=Bound("client.input_bytes_sum_max", settings.input_bytes_sum_max),
+        )
+        self.unfinished: Budget[ClientConnection] = Budget(
+            "bytes of a request without its end",
+            per_address=Bound(
+                "client.unfinished_bytes_per_address_max", settings.unfinished_bytes_per_address_max
+            ),
+            together=Bound("client.unfinished_bytes_sum_max", settings.unfinished_bytes_sum_max),
+        )
+        self.is_wide = True
+        """Whether much may be read at once of what a client sends."""
+        self._overdrawn = False
+        """Whether the bounds of `output` are passed."""
+        self._no_room: dict[ClientConnection, int] = {}
+        """Connections whose next answer is large, and waits for room: how large, in the order in which they began to."""
+        self._no_room_at = -1
+        """What `output` held when there was no room for them."""
         self._entropy = entropy
         self._admission: Admission[ClientConnection] = Admission(
             per_second_max=settings.connects_per_second_max
@@ -156,6 +213,8 @@ class Clients:
         self._topical: dict[NativeConnection, None] = {}
         """Connections that are to be told something of topics."""
         self._counts: deque[tuple[Connection, DescendantCount]] = deque()
+        self._words: deque[Connection] = deque()
+        """Connections whose four-letter word waits for its answer."""
 
     # -- what the shell calls
 
@@ -206,13 +265,23 @@ class Clients:
         """Whether requests have to wait: for room in the origin stream, or for the next turn."""
         return self.taken >= REQUESTS_PER_TURN_MAX or self._origin.full
 
+    def lets_pass(self, size: int) -> bool:
+        """Whether `size` bytes from a client that waits for nothing are taken although `full`.
+
+        Else whoever fills the origin stream, or all turns, would make everybody else wait for all that it asks for. What
+        takes long does not pass; see `busy`.
+        """
+        return size <= UNCOUNTED_BYTES and self.taken < 2 * REQUESTS_PER_TURN_MAX
+
+    @property
+    def busy(self) -> bool:
+        """Whether this turn has no time left for a request that takes milliseconds."""
+        return self.taken >= REQUESTS_PER_TURN_MAX
+
     @property
     def room(self) -> int:
         """How many more requests this turn may take."""
         return max(0, REQUESTS_PER_TURN_MAX - self.taken)
-
-    def touch(self, session: int) -> None:
-        self._touches.touch(session, self.now)
 
     def mark_dirty(self, connection: ClientConnection) -> None:
         """The connection has output."""
@@ -220,7 +289,101 @@ class Clients:
         self._dirty.append(connection)
 
     def on_backlog(self, connection: ClientConnection) -> None:
-        self._backlogged[connection] = None
+        """It has requests that wait for the next turn, or for room in the origin stream."""
+        if not connection.unsent and connection not in self._no_room:
+            # Else it is remembered by whoever makes room for its answers: `left_unsent`, `_make_room`.
+            self._backlogged[connection] = None
+
+    def on_no_room(self, connection: ClientConnection, size: int) -> None:
+        """Its next answer, of `size` bytes, waits until others have taken theirs."""
+        self._backlogged.pop(connection, None)
+        self._no_room[connection] = size
+        self._no_room_at = -1
+
+    def may_read(self, connection: ClientConnection, unfinished: int, waiting: int) -> bool:
+        """Whether more is read from a connection that has sent so much of an unfinished request, and of complete ones."""
+        if waiting > UNCOUNTED_BYTES and (waiting >= BACKLOG_BYTES_MAX or self.input.is_pressed(connection)):
+            return False
+        return not UNCOUNTED_BYTES < unfinished <= BEGUN_BYTES or not self.unfinished.is_pressed(connection)
+
+    def count_input(self, connection: ClientConnection, unfinished: int, waiting: int) -> None:
+        """It keeps so much of what its client sent: of an unfinished request, and of complete ones."""
+        if connection.phase is Phase.CLOSED:
+            return
+        counts = (self.unfinished, unfinished), (self.input, waiting)
+        connection.counted = unfinished > UNCOUNTED_BYTES or waiting > UNCOUNTED_BYTES
+        over = [
+            budget
+            for budget, size in counts
+            if budget.hold(connection, size if size > UNCOUNTED_BYTES else 0, self.now)
+        ]
+        for budget in over:
+            self._relieve(budget.excess(self.now))
+        self.is_wide = self.unfinished.wide and self.input.wide
+
+    def count_output(self, connection: ClientConnection) -> None:
+        """What is to be written to it, or its client does not take, has become more or less."""
+        size = connection.unsent + connection.out_bytes + connection.due_bytes
+        if not connection.cut and self.output.hold(connection, size, self.now):
+            self._overdrawn = True
+
+    def left_unsent(self, connection: ClientConnection, size: int) -> bool:
+        """The shell could not send `size` bytes of what it was given; True if the next turn should come at once."""
+        if connection.cut:
+            return False
+        was_unsent, connection.unsent = connection.unsent > 0, size
+        self.count_output(connection)
+        if size > self.output_bytes_max:
+            self._cut(
+                connection,
+                f"{size} bytes that its client does not take, expected at most client.output_bytes_max = "
+                f"{self.output_bytes_max}",
+            )
+            return True
+        if size:
+            if not was_unsent:
+                self._backlogged.pop(connection, None)
+                connection.on_stalled()
+            return self._overdrawn
+        if was_unsent and connection.phase is not Phase.CLOSED:
+            self.on_backlog(connection)
+            connection.on_taken()
+        return was_unsent
+
+    @property
+    def evicted_total(self) -> int:
+        """Connections that were closed for what all of them together may hold."""
+        return self.output.evicted_total + self.input.evicted_total + self.unfinished.evicted_total
+
+    def _relieve(self, gone: Sequence[Excess[ClientConnection]]) -> None:
+        for excess in gone:
+            self._cut(excess.one, excess.why)
+
+    def _cut(self, connection: ClientConnection, why: str) -> None:
+        """End a connection at once, whatever it has not taken yet: what it holds is needed."""
+        self.refusals.append((connection, why))
+        self.refused_total += 1
+        connection.cut = True
+        if connection.phase is Phase.CLOSED:
+            # Its end waits until its client takes the rest.
+            connection.closing = True
+            if not connection.dirty:
+                self.mark_dirty(connection)
+        else:
+            self.close(connection)
+
+    def _make_room(self) -> None:
+        """Large answers wait: those who keep them waiting for too long go, and those for whom there is room go on."""
+        self._relieve(self.output.overdue(self.now))
+        if self.output.held == self._no_room_at:
+            return
+        self._no_room_at = self.output.held
+        promised = 0
+        for connection, size in list(self._no_room.items()):
+            if self.output.has_room(connection, promised + size):
+                promised += size
+                del self._no_room[connection]
+                self.on_backlog(connection)
 
     def begin_login(self) -> DigestMd5 | None:
         """A SASL login with the users of now; None if there is no SASL."""
@@ -272,6 +435,10 @@ class Clients:
         self.watches.add_child(path, connection)
         self.bound_watches(connection)
 
+    def on_follower(self) -> None:
+        """Somebody follows what is written from now on."""
+        self._origin.on_follower()
+
     def bound_watches(self, connection: Connection) -> None:
         """Watches were added; a connection with too many of them is refused."""
         count = self.watches.count_of(connection)
@@ -299,6 +466,18 @@ class Clients:
         """Who asked for a sync since the last call."""
         taken, self._syncs = self._syncs, []
         return taken
+
+    def on_word(self, connection: Connection) -> None:
+        """It asks one four-letter word, whose answer may take milliseconds: now, or when a turn has time for it."""
+        if self.busy or self._words:
+            self._words.append(connection)
+        else:
+            self._answer_word(connection)
+
+    def _answer_word(self, connection: Connection) -> None:
+        if connection.phase is not Phase.CLOSED:
+            self.taken += WORD_REQUESTS
+            connection.answer_word()
 
     def attach(self, connection: ClientConnection, request: ConnectRequest) -> None:
         """A connection asks for a session; in a storm it waits for its turn, and so do its requests."""
@@ -382,6 +561,7 @@ class Clients:
     def refuse(self, connection: ClientConnection, why: str) -> None:
         """Close without a reply, and tell the operator why."""
         self.refusals.append((connection, why))
+        self.refused_total += 1
         self.close(connection)
 
     def close(self, connection: ClientConnection) -> None:
@@ -390,12 +570,18 @@ class Clients:
             self.release(connection)
             connection.closing = True
             connection.out.clear()
-            connection.out_bytes = 0
+            connection.out_bytes = connection.pieces = 0
             if not connection.dirty:
                 self.mark_dirty(connection)
 
+    def forget(self, connection: ClientConnection) -> None:
+        """Its socket is closed: nobody has anything of it any more."""
+        self.release(connection)
+        connection.unsent = 0
+        self.output.hold(connection, 0, self.now)
+
     def release(self, connection: ClientConnection) -> None:
-        """The connection is over, whoever ended it: nothing here may keep it."""
+        """The connection is over, whoever ended it: nothing here may keep it, but for what is still to be sent."""
         if connection.phase is Phase.CLOSED:
             return
         if connection.phase is Phase.ATTACHED:
@@ -410,6 +596,13 @@ class Clients:
             self._addresses.release(_host(connection.address))
             self._admission.finish(connection)
         self._backlogged.pop(connection, None)
+        self._no_room.pop(connection, None)
+        connection.due_bytes = 0
+        if connection.counted:
+            connection.counted = False
+            self.unfinished.hold(connection, 0, self.now)
+            self.input.hold(connection, 0, self.now)
+            self.is_wide = self.unfinished.wide and self.input.wide
         connection.on_release()
 
     def release_native(self, connection: NativeConnection) -> None:
@@ -421,7 +614,7 @@ class Clients:
     def _detach(self, connection: ClientConnection) -> None:
         if self._by_session.get(connection.session) is connection:
             del self._by_session[connection.session]
-            self._touches.forget(connection.session)
+            self.touches.forget(connection.session)
         self._forget_timeout(connection)
 
     def _forget_timeout(self, connection: ClientConnection) -> None:
@@ -445,7 +638,7 @@ class Clients:
             connection.refuse_session(request)
             return
         self._by_session[result.id] = connection
-        self._touches.attached(result.id, cut_at)
+        self.touches.attached(result.id, cut_at)
         self._timeouts[result.timeout_ms] += 1
         self.timeout_ms_min = min(self._timeouts)
         connection.attached(result)
@@ -456,24 +649,39 @@ class Clients:
         if connection is not None and connection is not to:
             self.close(connection)
 
-    def publish(self, events: Sequence[Event], zxid: int) -> None:
-        """Tell watchers, before any reply of the same or a later zxid is written to them."""
+    def publish(self, events: Sequence[Event], zxid: int) -> bool:
+        """Tell watchers, before any reply of the same or a later zxid is written to them; True if that is enough for now."""
         if self.feeds:
-            self.feeds.note(events)
+            self.told_total += self.feeds.note(events)
         if not self.watches:
-            return
+            return self.told_total - self._told_before >= TOLD_PER_TURN_MAX
         for event_type, path, acl in events:
-            for watcher in self.watches.trigger(event_type, path):
+            watchers = self.watches.trigger(event_type, path)
+            self.told_total += len(watchers)
+            for watcher in watchers:
                 # Also those that only read: what comes from a leader who does not hear us is applied meanwhile.
                 if watcher.phase is not Phase.CLOSED and permits(acl, READ, watcher.ids):
                     watcher.on_event(zxid, event_type, path)
                     self.events_total += 1
+        if self._overdrawn:
+            self._overdrawn = False
+            self._relieve(self.output.excess(self.now))
+        return self.told_total - self._told_before >= TOLD_PER_TURN_MAX
 
     # -- what the driver calls, once per turn
 
     def begin_turn(self) -> None:
         """What waited for this turn, in the order in which it began to wait."""
         self.taken = 0
+        self._told_before = self.told_total
+        self.cut_short = False
+        if self.unfinished.pressed:
+            # Whoever has sent less waits for the others, not they for it; see `may_read`.
+            self._relieve(self.unfinished.overdue(self.now, above=BEGUN_BYTES))
+        if self._no_room:
+            self._make_room()
+        if self._words:
+            self._answer_word(self._words.popleft())
         if self._counts:
             self.step_count()
         if self._paced or self._admission.waiting:
@@ -489,7 +697,12 @@ class Clients:
     @property
     def due_in_ms(self) -> int | None:
         """After how long a turn can do what waits here; None if nothing does, or only somebody else can help."""
-        if self._counts or (self._backlogged and self.taken >= REQUESTS_PER_TURN_MAX):
+        if (
+            self.cut_short
+            or self._counts
+            or self._words
+            or (self._backlogged and self.taken >= REQUESTS_PER_TURN_MAX)
+        ):
             return 0
         if self.feeds.wants_turn:
             return 0
@@ -502,7 +715,8 @@ class Clients:
         for connection in list(self._backlogged):
             if self.full:
                 return
-            if connection.phase in SERVED and not connection.wants_flush:
+            # A new one has sent its first message in a turn that was full.
+            if (connection.phase in SERVED or connection.phase is Phase.NEW) and not connection.wants_flush:
                 del self._backlogged[connection]
                 connection.take_backlog()
 
@@ -547,7 +761,7 @@ class Clients:
                 if not connection.out or self._may_speak(connection, self.now):
                     self._dismiss(connection)
                     continue
-                self._touches.hurry()
+                self.touches.hurry()
             waits = waits or connection.phase not in (Phase.NEW, Phase.CLOSED)
         return not waits
 
@@ -562,21 +776,27 @@ class Clients:
         """Whether its session cannot have ended elsewhere meanwhile (D-14)."""
         return (
             connection.phase is not Phase.ATTACHED
-            or self._touches.age(connection.session, now) <= connection.third_ms
+            or self.touches.age(connection.session, now) <= connection.third_ms
         )
 
     def flush(self, now: int) -> list[Output]:
         """What to write now. Sessions without a fresh acknowledged touch keep their output, in order (D-14)."""
+        if self._overdrawn:
+            self._overdrawn = False
+            self._relieve(self.output.excess(self.now))
         if self._floored:
             for native in list(self._floored):
                 if not native.answer_floors():
                     self._floored.pop(native, None)
         if self.feeds.pending:
-            self.feeds.push()
+            self.feeds.push(PUSHED_PER_TURN_BYTES_MAX)
         if self._topical:
             topical, self._topical = self._topical, {}
             for native in topical:
-                native.push_topics()
+                # What is put off is brought back by `on_taken`.
+                if not native.unsent and not native.push_topics():
+                    self._topical[native] = None
+                    self.cut_short = True
         if not self._dirty:
             return []
         dirty, self._dirty = self._dirty, []
@@ -585,17 +805,26 @@ class Clients:
         sent = sent_bytes = 0
         for connection in dirty:
             if connection.phase is Phase.ATTACHED and (
-                not self.serving or self._touches.age(connection.session, now) > connection.third_ms
+                not self.serving or self.touches.age(connection.session, now) > connection.third_ms
             ):
                 self._dirty.append(connection)
-                self._touches.hurry()
+                self.touches.hurry()
+                if connection.out_bytes > UNCOUNTED_BYTES:
+                    self.count_output(connection)
                 continue
             connection.dirty = False
             out = connection.out
             messages = len(out)
+            if connection.pieces:
+                messages -= connection.pieces
+                connection.pieces = 0
+                *before, data = _parts_of(out)
+                outputs += [(connection, part, False) for part in before]
+                sent_bytes += sum(map(len, before))
+            else:
+                data = out[0] if messages == 1 else b"".join(out)
             connection.sent += messages
             sent += messages
-            data = out[0] if messages == 1 else b"".join(out)
             sent_bytes += len(data)
             outputs.append((connection, data, connection.closing))
             asked_at = connection.asked_at
@@ -605,11 +834,30 @@ class Clients:
                 connection.asked_at = now if connection.queue else None
             out.clear()
             connection.out_bytes = 0
+            if self.output.held:
+                self.count_output(connection)
             if connection.closing:
                 self.release(connection)
         self.sent_total += sent
         self.bytes_sent_total += sent_bytes
         return outputs
+
+
+def _parts_of(out: Iterable[bytes]) -> list[bytes]:
+    """The same bytes in fewer parts: large ones as they are, what stands between them as one."""
+    parts: list[bytes] = []
+    small: list[bytes] = []
+    for part in out:
+        if len(part) >= LARGE_BYTES:
+            if small:
+                parts.append(b"".join(small))
+                small = []
+            parts.append(part)
+        else:
+            small.append(part)
+    if small:
+        parts.append(b"".join(small))
+    return parts
 
 
 def _host(address: str) -> str:

@@ -10,11 +10,19 @@ Source: ZooKeeper's programmer's guide (ordering guarantees); docs/PROTOCOL-ZOOK
 from __future__ import annotations
 
 import struct
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 from zraft.errors import Code, MarshallingError, ProtocolError
 from zraft.server.authentication import proved_ids
-from zraft.server.client_connection import BACKLOG_BYTES_MAX, SUBMIT_BYTES_MAX, ClientConnection, Phase
+from zraft.server.client_connection import (
+    ANSWERS_BYTES_MAX,
+    LARGE_BYTES,
+    SUBMIT_BYTES_MAX,
+    UNCOUNTED_BYTES,
+    ClientConnection,
+    Phase,
+)
 from zraft.server.queries import QUERIES
 from zraft.server.sasl import AuthenticationError
 from zraft.tree import reads, txn
@@ -45,6 +53,12 @@ PING_FRAME: Final = struct.pack(">ii", XID_PING, Opcode.PING)
 REQUEST_OVERHEAD_BYTES: Final = 128
 """Counted per kept request for its objects, so that a flood of tiny ones cannot cheat."""
 
+REQUESTS_AT_ONCE_MAX: Final = 4_096
+"""Of one read of the socket, which can hold more tiny ones than a turn should take."""
+
+READS_BEHIND_WRITES_BYTES: Final = 64 * (REQUEST_OVERHEAD_BYTES + 64)
+"""Reads that stand behind a write, about 64 of them: all that stand between two writes are answered in one turn."""
+
 WRITES: Final = frozenset(int(opcode) for opcode in opcodes.WRITES)
 RECONFIG: Final = int(Opcode.RECONFIG)
 LOGGED: Final = WRITES | {RECONFIG}
@@ -64,8 +78,14 @@ CLOSE_SESSION: Final = int(Opcode.CLOSE_SESSION)
 NEEDS_QUORUM: Final = frozenset({SYNC, RECONFIG})
 """Beside the writes: what a server without a quorum refuses."""
 
-HELD: Final = frozenset({SYNC, COUNT})
-"""Requests that take more than one turn: nothing behind them is looked at before they are answered."""
+LISTINGS: Final = frozenset(
+    {GET_CHILDREN, GET_CHILDREN2, *map(int, (Opcode.GET_EPHEMERALS, Opcode.MULTI_READ))}
+)
+"""Requests of a few bytes whose answers may take milliseconds and a megabyte. They never stand between two writes."""
+
+HELD: Final = frozenset({SYNC, COUNT, *LISTINGS})
+"""Requests that take more than one turn when something stands before them: nothing behind them is looked at before they
+are answered."""
 
 ANSWERED: Final = frozenset({GET_DATA, EXISTS, GET_CHILDREN, GET_CHILDREN2, *QUERIES})
 """Requests that are answered from applied state, each by itself."""
@@ -73,7 +93,7 @@ ANSWERED: Final = frozenset({GET_DATA, EXISTS, GET_CHILDREN, GET_CHILDREN2, *QUE
 SESSION_BOUND: Final = frozenset({AUTH, SASL})
 """Requests that change what the connection may do: they act when they come, and are answered in their turn."""
 
-SPECIAL: Final = frozenset({PING, RECONFIG, *HELD, *SESSION_BOUND})
+SPECIAL: Final = frozenset({PING, RECONFIG, SYNC, COUNT, *SESSION_BOUND})
 """What is neither a common write nor answered in its turn from applied state."""
 
 PROVED: Final = 1 << 32
@@ -83,6 +103,18 @@ LAST: Final = 1 << 33
 """Queue marker: the reply is made already, leaves in its turn, and the connection ends with it."""
 FAILED: Final = 1 << 34
 """Queue marker: a request that is answered with the error it carries, at the zxid of its turn."""
+
+ENOUGH: Final = -1
+"""Of `Connection._answer`: it is answered, and that took about as long as a turn should."""
+
+LATER: Final = -2
+"""Of `Connection._answer`: it takes about as long as a turn should, and this turn has done enough."""
+
+LISTING_SHIFT: Final = 8
+"""A list of children costs about as much per 256 bytes as another request."""
+
+QUERY_SHIFT: Final = 6
+"""So does a request that names many znodes, per 64 bytes."""
 
 SESSION_EXPIRED: Final = Code.SESSION_EXPIRED
 SESSION_MOVED: Final = Code.SESSION_MOVED
@@ -127,7 +159,18 @@ class Connection(ClientConnection):
     @property
     def wants_read(self) -> bool:
         """False while the shell must not read more from this client."""
-        return self._backlog_bytes + self._queued_bytes < BACKLOG_BYTES_MAX
+        return self._clients.may_read(
+            self, len(self._reader.partial), self._backlog_bytes + self._queued_bytes
+        )
+
+    def account(self) -> bool:
+        """Have counted what is kept of what the client sent, and give `wants_read`; after each read of the socket."""
+        partial = self._reader.partial
+        waiting = self._backlog_bytes + self._queued_bytes
+        if partial or waiting > UNCOUNTED_BYTES or self.counted:
+            self._clients.count_input(self, len(partial), waiting)
+            return self.wants_read
+        return True
 
     @property
     def answered(self) -> bool:
@@ -144,16 +187,29 @@ class Connection(ClientConnection):
         except ProtocolError as error:
             self._clients.refuse(self, str(error))
             return
+        clients = self._clients
         if self.phase is Phase.ATTACHED:
-            self._clients.touch(self.session)
+            clients.touches.touch(self.session, clients.now)
         elif self.phase is Phase.NEW and not self._first(frames):
             return
         if not frames:
             return
-        self._count(len(frames), len(data))
-        if self.phase is Phase.ATTACHED and not self._backlog and not self.held and not self._clients.full:
-            self._take(frames)
-        elif self.phase is Phase.READ_ONLY and not self._backlog and not self._clients.full:
+        count = len(frames)
+        self._count(count, len(data))
+        if (
+            self._backlog
+            or self.held
+            or self.unsent
+            or (clients.full and (self.queue or not clients.lets_pass(len(data))))
+        ):
+            self._defer(frames)
+        elif self.phase is Phase.ATTACHED:
+            if count > REQUESTS_AT_ONCE_MAX:
+                self._take(frames[:REQUESTS_AT_ONCE_MAX])
+                self._defer_behind(frames[REQUESTS_AT_ONCE_MAX:])
+            else:
+                self._take(frames)
+        elif self.phase is Phase.READ_ONLY:
             self._take_read_only(frames)
         else:
             self._defer(frames)
@@ -162,9 +218,8 @@ class Connection(ClientConnection):
         """Take the first frame, which asks for a session, off `frames`; False if there is nothing more to do."""
         word = self._reader.word
         if word is not None:
-            self.out.append(self._clients.four_letter_word(word, self._reader.argument))
-            self.closing = True
-            self._clients.mark_dirty(self)
+            self.ending = True
+            self._clients.on_word(self)
         elif frames:
             try:
                 self.request = decode_connect_request(frames.pop(0))
@@ -186,10 +241,18 @@ class Connection(ClientConnection):
         if self._backlog:
             self._clients.on_backlog(self)
 
+    def _put_off(self, wanted: int, frames: list[bytes]) -> None:
+        """Go on in another turn: behind the first request if it was answered, else with it; see `_answer`."""
+        self._defer(frames[1:] if wanted == ENOUGH else frames)
+        if wanted > 0:
+            self._clients.on_no_room(self, wanted)
+        else:
+            self._clients.cut_short = True
+
     def take_backlog(self) -> None:
         """There is room again: handle what was kept, unless it stands behind a request that takes longer."""
-        if self.held:
-            return
+        if self.held or self._queued_bytes > READS_BEHIND_WRITES_BYTES:
+            return  # what stands before it brings it back
         assert not self.wants_flush, "more is to be answered before the answers so far are written"
         frames, self._backlog, self._backlog_bytes = self._backlog, [], 0
         room = self._clients.room
@@ -199,16 +262,21 @@ class Connection(ClientConnection):
                 self._take_read_only(frames)
             else:
                 self._take(frames)
-        if later and not self.closing and not self.ending:
-            # Behind what had to be put off again just now.
-            self._defer(later)
+        self._defer_behind(later)
+        if self.counted:
+            self.account()
+
+    def _defer_behind(self, frames: list[bytes]) -> None:
+        """Keep what comes behind requests that were looked at, some of which may have been put off again just now."""
+        if frames and not self.closing and not self.ending:
+            self._defer(frames)
 
     def _take(self, frames: list[bytes]) -> None:
         """Handle requests in order. The hot path: one call for all that one read of the socket brought."""
         queue = self.queue
         commands: list[txn.Command] = []
         size = 0
-        self._clients.taken += len(frames)
+        answered = self.out_bytes
         xid, opcode = -1, self.last_opcode
         for place, frame in enumerate(frames):
             if len(frame) < 8:
@@ -233,7 +301,8 @@ class Connection(ClientConnection):
                         self._pong()
                         continue
                     if opcode in HELD:
-                        self._hold(opcode, xid, requests.decode_path(frame), frames[place + 1 :])
+                        path = requests.decode_path(frame)
+                        self._hold(opcode, xid, path, frames[place + 1 :])
                         break
                     if opcode == RECONFIG:
                         command = decode_reconfig_command(frame)
@@ -257,19 +326,25 @@ class Connection(ClientConnection):
                     if self.ending:
                         break
                 elif queue:
+                    if opcode in LISTINGS:
+                        self._hold(opcode, xid, frame, frames[place + 1 :])
+                        break
                     queue.append((opcode, xid, frame))
-                    self._queued_bytes += len(frame) + REQUEST_OVERHEAD_BYTES
-                    if opcode not in ANSWERED:
-                        # The connection ends in its turn, so nothing behind it may be carried out.
-                        self.ending = True
+                    self._queued_bytes = queued = self._queued_bytes + len(frame) + REQUEST_OVERHEAD_BYTES
+                    if queued > READS_BEHIND_WRITES_BYTES or opcode not in ANSWERED:
+                        # What this server does not know ends the connection in its turn: nothing behind it is carried out.
+                        self.ending = opcode not in ANSWERED
+                        if not self.ending:
+                            self._defer(frames[place + 1 :])
                         break
-                else:
-                    self._answer(opcode, xid, frame)
-                    if self.closing:
-                        break
-                    if self.wants_flush:
-                        self._defer(frames[place + 1 :])
-                        break
+                elif wanted := self._answer(opcode, xid, frame):
+                    self._put_off(wanted, frames[place:])
+                    break
+                elif self.closing:
+                    break
+                elif self.out_bytes >= ANSWERS_BYTES_MAX:
+                    self._put_off(ENOUGH, frames[place:])
+                    break
             except MarshallingError:
                 self._fail(xid, Code.MARSHALLING_ERROR)
         self.last_opcode = opcode
@@ -277,6 +352,7 @@ class Connection(ClientConnection):
             self.last_xid = xid
         if commands:
             self._clients.submit(self, commands, size)
+        self._clients.taken += place + 1 + (self.out_bytes - answered >> 10)
 
     def _pong(self) -> None:
         self._emit(replies.encode_empty_reply(XID_PING, self._clients.machine.last_zxid))
@@ -284,6 +360,7 @@ class Connection(ClientConnection):
     def _take_read_only(self, frames: list[bytes]) -> None:
         """Handle requests while this server has no quorum: reads and pings; the rest is NOT_READ_ONLY."""
         self._clients.taken += len(frames)
+        answered = self.out_bytes
         for place, frame in enumerate(frames):
             if len(frame) < 8:
                 self._clients.refuse(self, f"request of {len(frame)} bytes, a request header has 8")
@@ -300,15 +377,17 @@ class Connection(ClientConnection):
                     self._answer_count(xid, frame)
                 elif opcode in SESSION_BOUND:
                     self._prove(opcode, xid, frame)
-                else:
-                    self._answer(opcode, xid, frame)
+                elif wanted := self._answer(opcode, xid, frame):
+                    self._put_off(wanted, frames[place:])
+                    break
             except MarshallingError:
                 self._failed(xid, Code.MARSHALLING_ERROR)
             if self.closing:
-                return
-            if self.wants_flush:
-                self._defer(frames[place + 1 :])
-                return
+                break
+            if self.out_bytes >= ANSWERS_BYTES_MAX:
+                self._put_off(ENOUGH, frames[place:])
+                break
+        self._clients.taken += self.out_bytes - answered >> 10
 
     def _answer_count(self, xid: int, frame: bytes) -> None:
         """In one step: without a quorum this server has nobody to keep waiting."""
@@ -382,6 +461,21 @@ class Connection(ClientConnection):
         if not self.dirty:
             self._clients.mark_dirty(self)
 
+    def _emit_parts(self, parts: Sequence[bytes]) -> None:
+        """One answer, of which large parts are not to be copied."""
+        self.out += parts
+        self.pieces += len(parts) - 1
+        self.out_bytes += sum(map(len, parts))
+        if not self.dirty:
+            self._clients.mark_dirty(self)
+
+    def answer_word(self) -> None:
+        """Answer the four-letter word that the connection began with, which is its end."""
+        word = self._reader.word
+        assert word is not None, "it began with something else"
+        self._emit(self._clients.four_letter_word(word, self._reader.argument))
+        self.closing = True
+
     # -- answers
 
     def attached(self, session: Session) -> None:
@@ -416,14 +510,28 @@ class Connection(ClientConnection):
         # Without a word, which every client takes as "try the next one".
         self._clients.close(self)
 
+    def on_stalled(self) -> None:
+        """Nothing is pushed to it but events, and these cannot wait."""
+
+    def on_taken(self) -> None:
+        """Its requests are brought back by `Clients`."""
+
     def on_release(self) -> None:
         self._clients.watches.remove_watcher(self)
+        self._reader.clear()
+        self._backlog = []
+        self.queue.clear()
+        self._backlog_bytes = self._queued_bytes = 0
 
     def on_event(self, zxid: int, event_type: int, path: str) -> None:
         """A watch of this client fired."""
-        self.out.append(encode_watch_event(zxid, event_type, path))
+        event = encode_watch_event(zxid, event_type, path)
+        self.out.append(event)
+        self.out_bytes += len(event)
         if not self.dirty:
             self._clients.mark_dirty(self)
+        if self.out_bytes >= ANSWERS_BYTES_MAX:
+            self._clients.count_output(self)
 
     def complete(self, result: Any, zxid: int) -> None:
         """The oldest write was applied with this result at this zxid."""
@@ -464,10 +572,13 @@ class Connection(ClientConnection):
         while queue and not self.closing:
             opcode, xid, request = queue[0]
             if opcode in LOGGED:
-                return
+                break
+            if self.out_bytes >= ANSWERS_BYTES_MAX and all(one[0] in ANSWERED for one in queue):
+                self._unqueue()
+                break
             if opcode in HELD:
                 self._begin_held()
-                return
+                break
             queue.popleft()
             self._queued_bytes -= REQUEST_OVERHEAD_BYTES
             if opcode == FAILED:
@@ -483,7 +594,7 @@ class Connection(ClientConnection):
                 return
             self._queued_bytes -= len(request)
             try:
-                self._answer(opcode, xid, request)
+                self._answer(opcode, xid, request, now=True)
             except MarshallingError:
                 self._failed(xid, Code.MARSHALLING_ERROR)
             if self.out_bytes > self._clients.output_bytes_max:
@@ -491,15 +602,33 @@ class Connection(ClientConnection):
                 self._clients.refuse(
                     self, "its pipelined reads ask for more than client.output_bytes_max at once"
                 )
+                return
+        if self.out_bytes >= ANSWERS_BYTES_MAX:
+            self._clients.count_output(self)
+        if self._backlog and not self.held:
+            self._clients.on_backlog(self)
+        if self.counted:
+            self.account()
 
-    def _hold(self, opcode: int, xid: int, path: str, behind: list[bytes]) -> None:
+    def _unqueue(self) -> None:
+        """No write stands behind these reads: they can be answered when the client has taken what it has asked for."""
+        self._backlog[:0] = [frame for _, _, frame in self.queue]
+        self._backlog_bytes += self._queued_bytes
+        self._queued_bytes = 0
+        self.queue.clear()
+        self.held = False
+        self._clients.cut_short = True
+
+    def _hold(self, opcode: int, xid: int, request: str | bytes, behind: list[bytes]) -> None:
         """A request that takes more than one turn. It is decoded already: nothing waits for a malformed one.
 
         Nothing behind a sync may be applied before it is answered: its answer shows a state at least as new as all
-        of them, and the client would see its zxids go back.
+        of them, and the client would see its zxids go back. A listing is kept as it came, and answered as any other
+        read once nothing stands before it.
         """
         self.held = True
-        self.queue.append((opcode, xid, path))
+        self.queue.append((opcode, xid, request))
+        self._queued_bytes += len(request) + REQUEST_OVERHEAD_BYTES
         if len(self.queue) == 1:
             self._begin_held()
         self._defer(behind)
@@ -507,8 +636,16 @@ class Connection(ClientConnection):
     def _begin_held(self) -> None:
         """The request at the head of the queue takes more than one turn; what stands behind it waits, in order."""
         opcode, xid, path = self.queue[0]
+        self._queued_bytes -= len(path) + REQUEST_OVERHEAD_BYTES
         if opcode == SYNC:
             self._clients.request_sync(self)
+            return
+        if opcode in LISTINGS:
+            self.queue.popleft()
+            self.held = False
+            self._backlog.insert(0, path)
+            self._backlog_bytes += len(path) + REQUEST_OVERHEAD_BYTES
+            self._clients.on_backlog(self)
             return
         code = reads.countable(self._clients.machine, path, self.ids)
         if code is Code.OK:
@@ -519,8 +656,14 @@ class Connection(ClientConnection):
             self._failed(xid, code)
             self._clients.on_backlog(self)
 
-    def _answer(self, opcode: int, xid: int, frame: bytes) -> None:
-        """Answer a request that needs no log entry, from applied state; nothing stands before it."""
+    def _answer(self, opcode: int, xid: int, frame: bytes, *, now: bool = False) -> int:
+        """Answer a request that needs no log entry, from applied state; nothing stands before it.
+
+        Returns:
+            0 if it is answered; `ENOUGH` if that took so long that others have their turn first; else nothing has happened:
+            `LATER` if it has to wait for the next turn, or how many bytes of room it has to wait for. With `now` it never
+            waits.
+        """
         machine = self._clients.machine
         zxid = machine.last_zxid
         if opcode == GET_DATA:
@@ -528,10 +671,18 @@ class Connection(ClientConnection):
             node = reads.get_data(machine, path, self.ids)
             if isinstance(node, int):
                 self._emit(replies.encode_error_reply(xid, zxid, node))
-                return
+                return 0
+            data = node.data
+            if data is None or len(data) < LARGE_BYTES:
+                if watch:
+                    self._clients.watch_data(path, self)
+                self._emit(replies.encode_get_data_reply(xid, zxid, node))
+                return 0
+            if not now and not self._clients.output.has_room(self, len(data)):
+                return len(data)
             if watch:
                 self._clients.watch_data(path, self)
-            self._emit(replies.encode_get_data_reply(xid, zxid, node))
+            self._emit_parts(replies.encode_get_data_parts(xid, zxid, node))
         elif opcode == EXISTS:
             path, watch = requests.decode_read(frame)
             node = reads.exists(machine, path, self.ids)
@@ -539,7 +690,7 @@ class Connection(ClientConnection):
                 if watch and node == Code.NO_NODE:
                     self._clients.watch_data(path, self)
                 self._emit(replies.encode_error_reply(xid, zxid, node))
-                return
+                return 0
             if watch:
                 self._clients.watch_data(path, self)
             self._emit(replies.encode_exists_reply(xid, zxid, node))
@@ -548,13 +699,20 @@ class Connection(ClientConnection):
             node = reads.get_children(machine, path, self.ids)
             if isinstance(node, int):
                 self._emit(replies.encode_error_reply(xid, zxid, node))
-                return
+                return 0
             size = reads.listing_bytes(node)
             if size > self._clients.reply_bytes_max:
                 self._failed(
                     xid, self._clients.too_long(self, f"getChildren of {path!r}", node.num_children, size)
                 )
-                return
+                return 0
+            if size >= LARGE_BYTES:
+                if not now:
+                    if self._clients.busy:
+                        return LATER
+                    if not self._clients.output.has_room(self, size):
+                        return size
+                self._clients.taken += size >> LISTING_SHIFT
             if watch:
                 self._clients.watch_children(path, self)
             names = node.children or ()
@@ -562,13 +720,24 @@ class Connection(ClientConnection):
                 self._emit(replies.encode_children_reply(xid, zxid, names))
             else:
                 self._emit(replies.encode_children2_reply(xid, zxid, names, node))
+            if size >= LARGE_BYTES:
+                return ENOUGH
         elif opcode in QUERIES:
+            if not now:
+                if self._clients.busy and (opcode in LISTINGS or len(frame) >= UNCOUNTED_BYTES):
+                    return LATER
+                if opcode in LISTINGS and not self._clients.output.has_room(self, LARGE_BYTES):
+                    return LARGE_BYTES
+            self._clients.taken += len(frame) >> QUERY_SHIFT
             answer = QUERIES[opcode](self._clients, self, xid, frame)
             if isinstance(answer, Code):
                 self._failed(xid, answer)
             else:
                 self._emit(answer)
+            if len(frame) >= LARGE_BYTES:
+                return ENOUGH
         else:
             # ZooKeeper answers an operation it does not know and closes; nothing after it is looked at. No zxid is known.
             self._emit(replies.encode_error_reply(xid, -1, Code.UNIMPLEMENTED))
             self.ending = self.closing = True
+        return 0

@@ -34,6 +34,10 @@ class Coordination(Protocol):
     def destinations_max(self) -> int:
         """How many partitions a producer's message may go to, as far as is known here."""
 
+    @property
+    def features(self) -> int:
+        """The feature level in force, as far as is known here: what partitions may log goes by it (D-5)."""
+
     def beginning(self, group: GroupId) -> Beginning | None:
         """What a group begins with; None if it is not known here (yet, or any more)."""
 

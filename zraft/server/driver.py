@@ -411,7 +411,7 @@ class Driver:
             self._let_go(raft)
             self._seen_commit = raft.commit_index
             quiet = self.snapshots.is_quiet(now_ms, raft, idle=self.origin.idle)
-            if self._remains or not quiet:
+            if (self._remains or not quiet) and not self.applier.halfway:
                 self._keep_snapshots(raft, wall_ms)
         share = None
         if self.groups is not None and raft is not None:

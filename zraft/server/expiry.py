@@ -89,6 +89,11 @@ class SessionExpiry:
         touched = self._touched.get(session, self._clock)
         return touched + record.timeout_ms + self.tick_time_ms - self._clock
 
+    def silent_ms(self, session: int) -> int | None:
+        """Since this leader knows the session to have been heard of, None before it looked at it."""
+        touched = self._touched.get(session)
+        return None if touched is None else self._clock - touched
+
     def wants_round(self, sessions: Mapping[int, SessionRecord], next_round: int) -> bool:
         """Look for new suspects; True if there are some, which wait for quorum round `next_round`."""
         if self._clock < self._next_scan:

@@ -10,6 +10,8 @@ from collections import deque
 from collections.abc import Callable
 from typing import Final, Protocol
 
+from zraft.server.newcomers import Newcomers
+
 SLICE_S: Final = 0.004
 """Spent in one turn, plus the end of the step that crosses it."""
 
@@ -20,14 +22,16 @@ class Handshaking(Protocol):
     def step_handshake(self) -> None:
         """Do what can be done with what has arrived. Calls `Handshakes.finish` when it is over, well or not."""
 
+    def displace_handshake(self) -> None:
+        """It takes too long, and others wait: it is over."""
+
 
 class Handshakes:
     """The handshakes under way on one server, at most `outstanding_max`."""
 
     def __init__(self, outstanding_max: int, clock: Callable[[], float]) -> None:
-        self._outstanding_max = outstanding_max
         self._clock = clock
-        self._outstanding: set[Handshaking] = set()
+        self._outstanding: Newcomers[Handshaking] = Newcomers(outstanding_max)
         self._ready: deque[Handshaking] = deque()
         self._waiting: set[Handshaking] = set()
         """Those in `_ready`."""
@@ -41,12 +45,15 @@ class Handshakes:
         """Whether there is something to do."""
         return bool(self._ready)
 
-    def begin(self, one: Handshaking) -> bool:
-        """A handshake begins; False if too many are under way, and this one must not."""
-        if len(self._outstanding) >= self._outstanding_max:
-            self.exceeded_total += 1
+    def begin(self, one: Handshaking, address: str) -> bool:
+        """A handshake of a client at `address` begins; False if too many are under way, and this one must not."""
+        goes = self._outstanding.enter(one, address, self._clock(), spared=self._waiting)
+        if goes is None:
+            return True
+        self.exceeded_total += 1
+        if goes is one:
             return False
-        self._outstanding.add(one)
+        goes.displace_handshake()
         return True
 
     def feed(self, one: Handshaking) -> None:
@@ -57,7 +64,7 @@ class Handshakes:
 
     def finish(self, one: Handshaking) -> None:
         """It is over, or its connection is. May be called again."""
-        self._outstanding.discard(one)
+        self._outstanding.leave(one)
         if one in self._waiting:
             self._waiting.discard(one)
             self._ready.remove(one)

@@ -13,8 +13,9 @@ from collections import deque
 from typing import TYPE_CHECKING, Any, Final
 
 from zraft.errors import Code, MarshallingError
+from zraft.messagepack import Decoder, RefusedValueError
 from zraft.server.authentication import meets, proved_ids
-from zraft.server.client_connection import BACKLOG_BYTES_MAX, SUBMIT_BYTES_MAX, ClientConnection, Phase
+from zraft.server.client_connection import SUBMIT_BYTES_MAX, UNCOUNTED_BYTES, ClientConnection, Phase
 from zraft.server.native_members import change_of
 from zraft.server.native_pending_reads import NO_CONTACT, PendingReads, ReadBatch
 from zraft.server.native_reads import Failure, Listings, state_of
@@ -33,12 +34,20 @@ from zraft.tree.txn import CLOSE_SESSION, MEMBERS, ONCE, TOPICS, Command
 from zraft.wire import native_answers as answers
 from zraft.wire import native_requests as requests
 from zraft.wire.connect import ConnectRequest
-from zraft.wire.native_framing import NativeFramingError, NativeReader, map_decoder
+from zraft.wire.native_framing import NativeFramingError, NativeReader
 from zraft.wire.native_topic_answers import encode_topic_outcome
 from zraft.wire.requests import Auth
 
 if TYPE_CHECKING:
     from zraft.server.clients import Clients
+
+HELD_TWICE: Final = 2
+"""What has come is kept as it came, and once more for the walk over it, or by what reads it."""
+
+MESSAGE_SHIFT: Final = 6
+"""A message costs at most about as much per 64 bytes as another request, whatever stands in it."""
+ODD_MESSAGE_SHIFT: Final = 4
+"""Among messages with maps whose keys are no text it is per 16 bytes."""
 
 OUTSTANDING_MAX: Final = 4_096
 """Requests of one connection that are not answered; beyond it nothing more is read."""
@@ -55,7 +64,6 @@ class NativeConnection(ClientConnection):
 
     __slots__ = (
         "_decoder",
-        "_fed",
         "_hello_id",
         "_is_let_in",
         "_reader",
@@ -71,9 +79,8 @@ class NativeConnection(ClientConnection):
     def __init__(self, clients: Clients, address: str, ids: Ids, message_bytes_max: int) -> None:
         super().__init__(clients, address, ids)
         self._reader = NativeReader(message_bytes_max)
-        self._decoder: Any = None
+        self._decoder: Decoder | None = None
         """Holds what is complete and not looked at yet; None while that is nothing."""
-        self._fed = 0
         self._reads = PendingReads(self)
         self._subscriptions = Subscriptions(self)
         self._hello_id = 0
@@ -141,11 +148,20 @@ class NativeConnection(ClientConnection):
 
     @property
     def _undecoded(self) -> int:
-        return 0 if self._decoder is None else self._fed - self._decoder.tell()
+        return 0 if self._decoder is None else self._decoder.left
 
     @property
     def wants_read(self) -> bool:
-        return self._undecoded < BACKLOG_BYTES_MAX
+        return self._clients.may_read(
+            self, HELD_TWICE * len(self._reader.partial), HELD_TWICE * self._undecoded
+        )
+
+    def account(self) -> bool:
+        unfinished = HELD_TWICE * len(self._reader.partial)
+        if self._decoder is not None or unfinished > UNCOUNTED_BYTES or self.counted:
+            self._clients.count_input(self, unfinished, HELD_TWICE * self._undecoded)
+            return self.wants_read
+        return True
 
     def data_received(self, data: bytes) -> None:
         if self.phase is Phase.CLOSED or self.ending or self.closing:
@@ -158,17 +174,23 @@ class NativeConnection(ClientConnection):
             self._break_off(str(error))
             return
         if self.phase is Phase.ATTACHED:
-            self._clients.touch(self.session)
+            self._clients.touches.touch(self.session, self._clients.now)
         if not complete:
             return
         self._count(self._reader.count, len(data))
         idle = self._decoder is None
-        if idle:
-            self._decoder = map_decoder()
-            self._fed = 0
+        if self._decoder is None:
+            self._decoder = Decoder(hashes=False)
+        else:
+            self._decoder.forget(self._decoder.values.tell())
         self._decoder.feed(complete)
-        self._fed += len(complete)
-        if idle and self.phase is not Phase.ATTACHING and not self._clients.full and not self._reads.ready:
+        if (
+            idle
+            and self.phase is not Phase.ATTACHING
+            and not self.unsent
+            and not self._reads.ready
+            and (not self._clients.full or (not self.queue and self._clients.lets_pass(len(data))))
+        ):
             self._take()
         else:
             self._clients.on_backlog(self)
@@ -179,29 +201,45 @@ class NativeConnection(ClientConnection):
             self._clients.on_backlog(self)
         elif self._decoder is not None and self.phase is not Phase.ATTACHING and not self.ending:
             self._take()
+        if self.counted:
+            self.account()
 
     def _take(self) -> None:
         """Handle what is complete, in order. The hot path: one call for all that one read of the socket brought."""
         clients = self._clients
         decoder = self._decoder
+        assert decoder is not None, "there is something to handle"
+        values = decoder.values
+        shift = ODD_MESSAGE_SHIFT if decoder.is_slow else MESSAGE_SHIFT
         queue = self.queue
         room = min(clients.room, OUTSTANDING_MAX - self.outstanding)
         commands: list[Command] = []
         reads: list[requests.Read] = []
         size = taken = 0
-        before = decoder.tell()
+        before = values.tell()
         while taken < room and not self.ending and not self.closing and self.phase is not Phase.ATTACHING:
             try:
-                message = next(decoder)
+                message = next(values)
             except StopIteration:
                 self._decoder = None
                 break
+            except RefusedValueError as error:
+                after = values.tell()
+                taken += 1 + (after - before >> shift)
+                before = after
+                self._malformed(error.known, str(error))
+                continue
             except (ValueError, TypeError) as error:
+                if decoder.look_closer(before):
+                    values = decoder.values
+                    shift = ODD_MESSAGE_SHIFT
+                    before = 0
+                    continue
                 self._break_off(f"a message that Python cannot hold: {error}")
                 break
-            taken += 1
-            after = decoder.tell()
+            after = values.tell()
             weight, before = after - before, after
+            taken += 1 + (weight >> shift)
             try:
                 request = self._decode(message)
             except MarshallingError as error:
@@ -358,8 +396,8 @@ class NativeConnection(ClientConnection):
             return  # something before it ended the connection: nothing more is said
         queue = self.queue
         number, kind, command = queue.popleft()
-        if self.unpushed:
-            self._clients.feeds.push_to(self)
+        if self.unpushed and not self._push_first():
+            return
         if command[0] == CLOSE_SESSION:
             self._write(answers.encode_result(number or 0, zxid))
             self._end()
@@ -567,11 +605,20 @@ class NativeConnection(ClientConnection):
         self.queue.append((config.id, "config", command))
         clients.submit(self, [command], len(config.address))
 
+    def on_stalled(self) -> None:
+        self._clients.feeds.on_stalled(self)
+
+    def on_taken(self) -> None:
+        self._clients.feeds.on_taken(self)
+        self.on_topics()
+
     def on_release(self) -> None:
         self._subscriptions.release()
         self._clients.release_native(self)
+        self._reader.clear()
         self._decoder = None
         self._reads.clear()
+        self.queue.clear()
 
     # -- topics
 
@@ -579,9 +626,9 @@ class NativeConnection(ClientConnection):
         """There is something to tell of topics when the turn ends."""
         self._clients.on_topics(self)
 
-    def push_topics(self) -> None:
-        if not self.closing:
-            self._subscriptions.push_topics()
+    def push_topics(self) -> bool:
+        """Tell what was gathered; False if something is left for the next turn."""
+        return self.closing or self._subscriptions.push_topics()
 
     def answer(self, number: int, fields: dict[str, Any]) -> None:
         """A request has succeeded."""
@@ -603,9 +650,29 @@ class NativeConnection(ClientConnection):
 
     def write_answer(self, message: bytes) -> None:
         """Behind everything that the client is to be told of before."""
-        if self.unpushed:
-            self._clients.feeds.push_to(self)
-        self._write(message)
+        if not self.unpushed or self._push_first():
+            self._write(message)
+
+    def _push_first(self) -> bool:
+        """Write what the client is to be told of before its next answer; False if that is too much, which is the end."""
+        self._clients.feeds.push_to(self)
+        if not self.is_overfull:
+            return True
+        self._clients.refuse(
+            self, "what it subscribed to is more than client.output_bytes_max before its next answer"
+        )
+        return False
+
+    @property
+    def is_overfull(self) -> bool:
+        """Whether more is to be written than one connection may leave unread."""
+        return self.unsent + self.out_bytes > self._clients.output_bytes_max
+
+    def write_parts(self, parts: tuple[bytes, ...]) -> None:
+        """The same for a message of which large parts are not to be copied."""
+        self.pieces += len(parts) - 1
+        for part in parts:
+            self.write_answer(part)
 
     def _write(self, message: bytes) -> None:
         self.out.append(message)

@@ -275,7 +275,7 @@ class Feeds:
         self._logs: dict[str, dict[LogSubscription, None]] = {}
         self._by_connection: dict[NativeConnection, dict[int, Subscription]] = {}
         self.pending: dict[Subscription, None] = {}
-        """Those with something to push and credit for it."""
+        """Those with something to push, credit for it, and a client that takes what it is sent."""
 
     def __bool__(self) -> bool:
         return bool(self._by_connection)
@@ -370,12 +370,15 @@ class Feeds:
 
     # -- what the applier calls, through `Clients.publish`
 
-    def note(self, events: Iterable[Event]) -> None:
-        """What one command changed."""
+    def note(self, events: Iterable[Event]) -> int:
+        """What one command changed; how many subscriptions it concerns."""
+        noted = 0
         for event_type, path, _ in events:
             if event_type == NODE_CHILDREN_CHANGED:
                 # An entry more, or a truncation: both change the list.
-                for follower in self._logs.get(path, ()):
+                followers = self._logs.get(path, ())
+                noted += len(followers)
+                for follower in followers:
                     follower.note()
                     self._mark(follower)
                 continue
@@ -385,9 +388,11 @@ class Feeds:
                 gone = feed.key_of_gone(name) if event_type == NODE_DELETED else None
                 if event_type == NODE_CREATED and name[:1] == "!":
                     self._learn(feed, name)
+                noted += len(feed.subscribers)
                 for subscription in feed.subscribers:
                     subscription.note(event_type, name, gone)
                     self._mark(subscription)
+        return noted
 
     def _learn(self, feed: DictionaryFeed, name: str) -> None:
         node = self._machine.find(f"{feed.directory}/{name}")
@@ -396,36 +401,59 @@ class Feeds:
 
     def _mark(self, subscription: Subscription) -> None:
         if subscription.credit > 0 and subscription.due:
-            self.pending[subscription] = None
-            subscription.connection.unpushed = True
+            connection = subscription.connection
+            connection.unpushed = True
+            if not connection.unsent:
+                self.pending[subscription] = None
 
     # -- pushing
+
+    def on_stalled(self, connection: NativeConnection) -> None:
+        """Its client does not take what it is sent: nothing is pushed to it, and no turn looks at it."""
+        for subscription in self._by_connection.get(connection, {}).values():
+            self.pending.pop(subscription, None)
+
+    def on_taken(self, connection: NativeConnection) -> None:
+        """Its client has taken all that it was sent."""
+        for subscription in self._by_connection.get(connection, {}).values():
+            self._mark(subscription)
 
     @property
     def wants_turn(self) -> bool:
         """Whether the next turn has something to push, although nothing arrives."""
         return any(not subscription.connection.wants_flush for subscription in self.pending)
 
-    def push(self) -> None:
-        """One part for each of those that have something; called once per turn, before output is written."""
+    def push(self, bytes_max: int) -> None:
+        """One part for each of those that have something, about `bytes_max` in all; once per turn, before all is written."""
+        pushed = 0
         for subscription in list(self.pending):
+            if pushed >= bytes_max:
+                break
             if not subscription.connection.wants_flush:
-                self._push(subscription)
+                pushed += self._push(subscription)
+                if subscription in self.pending:
+                    # Behind those that were not reached.
+                    del self.pending[subscription]
+                    self.pending[subscription] = None
 
     def push_to(self, connection: NativeConnection) -> None:
-        """All that is pending for one connection, but not the rest of a long beginning: it is about to be answered."""
+        """All that is due to one connection, but not the rest of a long beginning: it is about to be answered."""
         connection.unpushed = False
         for subscription in list(self._by_connection.get(connection, {}).values()):
-            while subscription in self.pending and subscription.live:
+            while subscription.live and subscription.due and subscription.credit > 0:
+                if connection.is_overfull:
+                    return
                 self._push(subscription)
 
-    def _push(self, subscription: Subscription) -> None:
+    def _push(self, subscription: Subscription) -> int:
+        """Write the next part; how many bytes it has."""
         message = subscription.part(self._machine)
         if message:
             subscription.credit -= len(message)
             subscription.connection.write_pushed(message)
         if subscription.credit <= 0 or not subscription.due:
             self.pending.pop(subscription, None)
+        return len(message)
 
 
 def entries_of(

@@ -9,7 +9,8 @@ from collections import deque
 from typing import TYPE_CHECKING, Final
 
 from zraft.errors import Code
-from zraft.server.native_reads import answer
+from zraft.server.client_connection import LARGE_BYTES
+from zraft.server.native_reads import answer, size_of
 from zraft.wire import native_answers as answers
 from zraft.wire import native_requests as requests
 
@@ -17,6 +18,10 @@ if TYPE_CHECKING:
     from zraft.server.native_connection import NativeConnection
 
 NO_CONTACT: Final = "this server has no contact with a quorum of its cluster; ask another one"
+
+
+COSTLY_REQUESTS: Final = 1_024
+"""Others have their turn after reads that took as long as so many small ones."""
 
 
 class ReadBatch:
@@ -110,9 +115,28 @@ class PendingReads:
     def answer_ready(self) -> None:
         """Answer reads whose turn it is, as far as there is room."""
         ready, connection = self.ready, self._connection
+        clients = connection.clients
+        output = clients.output
+        before = connection.out_bytes
+        began = clients.taken
         while ready and not connection.wants_flush and not connection.closing:
-            read = ready.popleft()
+            if clients.taken - began > COSTLY_REQUESTS:
+                clients.cut_short = True
+                break
+            read = ready[0]
+            size = size_of(connection, read.query) if output.held else 0
+            if size >= LARGE_BYTES and not output.has_room(connection, size):
+                clients.on_no_room(connection, size)
+                break
+            ready.popleft()
             if read.id is None:
                 connection.answer_zatt(read)
+                continue
+            found = answer(connection, read)
+            if isinstance(found, bytes):
+                connection.write_answer(found)
             else:
-                connection.write_answer(answer(connection, read))
+                connection.write_parts(found)
+        clients.taken += connection.out_bytes - before >> 10
+        if ready and connection.wants_flush:
+            clients.cut_short = True

@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Final
 
 from zraft.errors import Code
+from zraft.server.client_connection import LARGE_BYTES
 from zraft.server.native_feeds import entries_of
 from zraft.server.native_topics import read_topics
 from zraft.tree import reads
@@ -32,6 +33,7 @@ from zraft.wire.native_requests import (
     ReadExists,
     ReadLog,
     ReadMembers,
+    ReadOwners,
     ReadSync,
     ReadZnode,
 )
@@ -44,6 +46,8 @@ LISTINGS_MAX: Final = 4
 """Sorted names of large dictionaries that are kept between two pages of them."""
 
 NAMES_PER_STEP: Final = 256
+OWNERS_MAX: Final = 10_000
+"""Children of a znode whose owners are told: one turn looks at them all."""
 
 
 class Failure(Exception):  # never leaves this package: it is how a query says no
@@ -82,8 +86,27 @@ class Listings:
         self._kept.pop(directory, None)
 
 
-def answer(connection: NativeConnection, read: Read) -> bytes:
-    """The answer to a read whose turn it is."""
+def size_of(connection: NativeConnection, query: Query) -> int:
+    """About how long the answer will be; 0 if it is short."""
+    machine = connection.machine
+    match query:
+        case GetEntry(directory=directory, name=name):
+            node = machine.find(f"{directory}/{name}")
+            return 0 if node is None else node.data_length
+        case ReadZnode(path=path):
+            node = machine.find(path)
+            return 0 if node is None else node.data_length
+        case ReadChildren(path=path) | ReadOwners(path=path):
+            node = machine.find(path)
+            return 0 if node is None else reads.listing_bytes(node)
+        case GetState() | GetItems() | ReadLog() | ReadTopics():
+            return LARGE_BYTES
+        case ReadExists() | GetSize() | ReadSync() | ReadDiagnostic() | ReadMembers():
+            return 0
+
+
+def answer(connection: NativeConnection, read: Read) -> bytes | tuple[bytes, bytes]:
+    """The answer to a read whose turn it is; in two parts if the second is too large to be copied."""
     number = read.id
     assert number is not None, "Zatt's messages are answered in their own form"
     try:
@@ -92,7 +115,7 @@ def answer(connection: NativeConnection, read: Read) -> bytes:
         return answers.encode_error(number, failure.code, failure.text)
 
 
-def _answer(connection: NativeConnection, number: int, query: Query) -> bytes:
+def _answer(connection: NativeConnection, number: int, query: Query) -> bytes | tuple[bytes, bytes]:
     machine = connection.machine
     zxid = machine.last_zxid
     match query:
@@ -117,6 +140,8 @@ def _answer(connection: NativeConnection, number: int, query: Query) -> bytes:
             return answers.encode_result(number, zxid, {"size": count})
         case ReadZnode(path=path):
             node = _found(path, reads.get_data(machine, path, connection.ids))
+            if node.data is not None and len(node.data) >= LARGE_BYTES:
+                return answers.encode_large_data(number, zxid, node.data, node.stat())
             fields: Mapping[str, Any] = {"data": node.data, "stat": answers.stat_map(node.stat())}
             return answers.encode_result(number, zxid, fields)
         case ReadExists(path=path):
@@ -132,6 +157,8 @@ def _answer(connection: NativeConnection, number: int, query: Query) -> bytes:
                 raise _too_long(connection, path, "spread the znodes")
             fields = {"names": list(node.children or ()), "stat": answers.stat_map(node.stat())}
             return answers.encode_result(number, zxid, fields)
+        case ReadOwners(path=path):
+            return _owners(connection, number, path)
         case ReadLog():
             return _log(connection, number, query)
         case ReadSync():
@@ -142,6 +169,26 @@ def _answer(connection: NativeConnection, number: int, query: Query) -> bytes:
             return answers.encode_result(number, zxid, {"members": connection.view.members()})
         case ReadTopics(digest=digest):
             return read_topics(connection, number, digest)
+
+
+def _owners(connection: NativeConnection, number: int, path: str) -> bytes:
+    machine, view = connection.machine, connection.view
+    names = list(_found(path, reads.get_children(machine, path, connection.ids)).children or ())
+    if len(names) > OWNERS_MAX:
+        raise Failure(
+            Code.BAD_ARGUMENTS,
+            f"{path}: has {len(names)} children, expected at most {OWNERS_MAX} to tell owners of",
+        )
+    # Each costs about a quarter of a small request, whatever is told of it.
+    connection.clients.taken += len(names) >> 2
+    rows = []
+    for name in names:
+        child = machine.find(f"{path}/{name}" if path != "/" else f"/{name}")
+        record = machine.sessions.get(child.ephemeral_owner) if child is not None else None
+        if record is not None:
+            rows.append([name, record.id, view.silent_ms(record.id), record.timeout_ms])
+    fields = {"owners": rows, "leads": view.leads}
+    return answers.encode_result(number, machine.last_zxid, fields)
 
 
 def state_of(connection: NativeConnection, directory: str) -> list[bytes]:

@@ -55,9 +55,9 @@ class Subscriptions:
         if not isinstance(request, topics.SubscribeProducer) or self._has_room(request.id):
             self._topics.act(request)
 
-    def push_topics(self) -> None:
-        if self._topics is not None:
-            self._topics.push()
+    def push_topics(self) -> bool:
+        """Tell what was gathered of topics; False if something is left for the next turn."""
+        return self._topics is None or self._topics.push()
 
     def subscribe(self, request: Subscribe) -> None:
         connection = self._connection
@@ -78,6 +78,7 @@ class Subscriptions:
             case requests.SubscribeLog(directory=path, prefix=prefix, first=first, credit=credit):
                 code = clients.feeds.subscribe_log(connection, request.id, path, prefix, first, credit)
         if code is Code.OK:
+            clients.on_follower()
             # Not behind its own first part: what was subscribed to is pushed after this answer.
             connection.write_pushed(answers.encode_result(request.id, connection.machine.last_zxid))
         else:

@@ -16,6 +16,7 @@ from zraft.claims.answers import View as ClaimsView
 from zraft.claims.codec import encode_answer, encode_view
 from zraft.errors import Code
 from zraft.ids import GroupId, ProducerId
+from zraft.server.client_connection import ANSWERS_BYTES_MAX
 from zraft.server.topic_service import Fetched, Offset, TopicRefusal, TopicService
 from zraft.topics.codec import decode_registry
 from zraft.topics.messages import Reply
@@ -48,13 +49,14 @@ NO_TOPICS: Final = (
 class _Stream:
     """A producer's messages on this connection, and what is to be told of them."""
 
-    __slots__ = ("id", "number", "producer", "refused", "replies", "session")
+    __slots__ = ("id", "number", "producer", "refused", "replies", "session", "times")
 
-    def __init__(self, number: int, asked: int, producer: ProducerId, session: int) -> None:
+    def __init__(self, number: int, asked: int, producer: ProducerId, session: int, times: bool) -> None:
         self.number = number
         self.id = asked
         self.producer = producer
         self.session = session
+        self.times = times
         self.replies: list[tuple[Any, ...]] = []
         self.refused: dict[GroupId, Refused] = {}
 
@@ -62,10 +64,12 @@ class _Stream:
 class _Fetching:
     """A fetch that is not answered."""
 
-    __slots__ = ("number", "parts", "polls", "refused")
+    __slots__ = ("bytes", "number", "parts", "polls", "refused")
 
     def __init__(self, number: int) -> None:
         self.number = number
+        self.bytes = 0
+        """Of the deliveries in `parts`."""
         self.polls: list[_Poll] = []
         self.parts: list[tuple[Any, ...]] = []
         self.refused: list[Refused] = []
@@ -190,7 +194,7 @@ class ConnectionTopics:
             why = f"subscribe: the session has no producer {request.producer}, or it was closed"
             connection.refuse(request.id, Code.NO_NODE, why)
             return
-        stream = _Stream(request.id, 0, request.producer, session)
+        stream = _Stream(request.id, 0, request.producer, session, request.times)
         stream.id = self._ask(stream)
         self._streams[request.id] = stream
         connection.answer(request.id, {})
@@ -224,7 +228,7 @@ class ConnectionTopics:
     def on_reply(self, id: int, reply: Reply) -> None:
         stream = self._asked.get(id)
         if isinstance(stream, _Stream):
-            stream.replies.append(reply_row(reply))
+            stream.replies.append(reply_row(reply, stream.times))
             self._told[stream] = None
             self._connection.on_topics()
 
@@ -257,9 +261,15 @@ class ConnectionTopics:
             return
         deliveries = [(offset, stamp, message) for offset, stamp, message in fetched.deliveries]
         row = (fetched.group, fetched.first, fetched.next, fetched.end, fetched.frontier, deliveries)
+        size = sum([len(message) for _, _, message in deliveries])
         for fetching in poll.waiting:
             fetching.parts.append(row)
+            fetching.bytes += size
             self._ripen(fetching)
+        connection = self._connection
+        connection.due_bytes += size * len(poll.waiting)
+        if connection.due_bytes >= ANSWERS_BYTES_MAX:
+            connection.clients.count_output(connection)
 
     def _take_poll(self, id: int) -> _Poll | None:
         poll = self._asked.get(id)
@@ -308,8 +318,8 @@ class ConnectionTopics:
 
     # -- the end of a turn
 
-    def push(self) -> None:
-        """Tell what was gathered."""
+    def push(self) -> bool:
+        """Tell what was gathered; False if something is left for the next turn."""
         connection = self._connection
         zxid = connection.machine.last_zxid
         told, self._told = self._told, {}
@@ -317,12 +327,16 @@ class ConnectionTopics:
             replies, stream.replies = stream.replies, []
             refused, stream.refused = stream.refused, {}
             connection.push(encode_replies(stream.number, zxid, replies, list(refused.values())))
-        ripe, self._ripe = self._ripe, {}
-        for fetching in ripe:
+        for fetching in list(self._ripe):
+            if connection.wants_flush:
+                return False
+            del self._ripe[fetching]
+            connection.due_bytes -= fetching.bytes
             for poll in fetching.polls:
                 if fetching in poll.waiting:
                     poll.waiting.remove(fetching)
             connection.push(encode_fetched(fetching.number, zxid, fetching.parts, fetching.refused))
+        return True
 
 
 # -- group 0's share
@@ -368,5 +382,6 @@ def read_topics(connection: NativeConnection, number: int, known: bytes | None) 
         ],
         deleting=registry.deleting,
         destinations_max=registry.settings.destinations_max,
+        features=connection.machine.feature_level,
         known=known,
     )

@@ -91,6 +91,14 @@ class ClusterView:
         raft = self._driver.raft
         return raft.membership if raft is not None else Membership({})
 
+    def silent_ms(self, session: int) -> int | None:
+        """Since anything of a session was received: here, or anywhere if this server leads; None if it does not know."""
+        driver = self._driver
+        heard = driver.touches.heard(session)
+        here = None if heard is None else driver.clock.now - heard
+        told = None if driver.leadership is None else driver.leadership.expiry.silent_ms(session)
+        return min((one for one in (here, told) if one is not None), default=None)
+
     def members(self) -> list[dict[str, Any]]:
         """Who belongs, by id, as values for MessagePack."""
         leader = self._driver.leader

@@ -14,6 +14,7 @@ import os
 import random
 import resource
 import signal
+import socket
 import sys
 import time
 from collections.abc import Callable, Iterator
@@ -22,10 +23,11 @@ from typing import Any, Final, NoReturn
 import structlog
 import uvloop
 
-from zraft.address import Address as ListenAddress
 from zraft.config import ServerConfig
 from zraft.errors import ConfigError, ZraftError
 from zraft.ids import COORDINATION_GROUP
+from zraft.limited_log import LimitedLog, kind_of
+from zraft.listening import cannot_listen
 from zraft.operator.requests import OperatorReply, OperatorRequest
 from zraft.raft.role import Role
 from zraft.server.admin_listener import AdminListener
@@ -34,9 +36,9 @@ from zraft.server.announcements import Announcements
 from zraft.server.audit import AuditTap, server_line
 from zraft.server.audit_file import AuditFile
 from zraft.server.certificates import utc_now
-from zraft.server.client_connection import ClientConnection
 from zraft.server.client_protocol import ClientProtocol
 from zraft.server.client_tls import ClientTls
+from zraft.server.cluster_keys import cluster_keys
 from zraft.server.collector import Collector
 from zraft.server.configured import delivery_settings, driver_settings, partition_settings, sasl_users
 from zraft.server.deadlines import Deadlines
@@ -48,6 +50,7 @@ from zraft.server.group_shell import GroupFiles, GroupShell, SnapshotDisks
 from zraft.server.group_tasks import GroupResult, GroupTask
 from zraft.server.hosted_groups import Hosting
 from zraft.server.journaling import Journaling
+from zraft.server.listening_sockets import ListeningSockets, bound
 from zraft.server.operators import OperatorStreams
 from zraft.server.partition_machine import mark_of_image
 from zraft.server.partitions import Partitions
@@ -107,18 +110,27 @@ def now_ms_exactly() -> float:
 class Node:
     """One running server."""
 
-    def __init__(self, config: ServerConfig) -> None:
+    def __init__(self, config: ServerConfig, sockets: ListeningSockets) -> None:
+        """`sockets` are those of `config`, which serve from `run` on; who opened them closes them.
+
+        Raises:
+            ConfigError: something of the configuration cannot be used; the data directory was not touched then.
+            StorageError: the data directory cannot be used.
+        """
         self.config = config
-        self.output_bytes_max = config.client.output_bytes_max
-        self._fs = RealFileSystem()
-        _refuse_to_wait_alone(self._fs, config)
-        self._directory = DataDirectory.open(self._fs, str(config.data), server=config.id, entropy=os.urandom)
         self._started = now_ms()
+        self._sockets = sockets
         self._process = ProcessStatistics()
+        # Whatever a person may have to mend comes before the data directory: a start that fails makes none, and counts
+        # no boot (D-1).
         self._words = four_letter.allowed_words(config.client.four_letter_words)
         self._tls = ClientTls(config, time.perf_counter) if config.tls.certificate is not None else None
         self._users = sasl_users(config)
+        keys = cluster_keys(config.key_files)
         settings = driver_settings(config, self._users)
+        self._fs = RealFileSystem()
+        _refuse_to_wait_alone(self._fs, config)
+        self._directory = DataDirectory.open(self._fs, str(config.data), server=config.id, entropy=os.urandom)
         directory = self._directory
         store = SnapshotStore.open(self._fs, directory, COORDINATION_GROUP)
         newest = store.newest
@@ -172,6 +184,7 @@ class Node:
             self.driver,
             OperatorStreams(self._administer),
             self._stop,
+            keys=keys,
             now_ms=now_ms,
             on_arrived=self.schedule,
             on_failed=self._fail,
@@ -199,8 +212,15 @@ class Node:
         self._collector = Collector()
         self._last_tick = time.monotonic()
         self._role = self.driver.role
+        self._limited = LimitedLog(time.monotonic)
         self._announcements = Announcements(
-            self.driver, config, directory, self._process, self._peers.set_members, self._last_tick
+            self.driver,
+            config,
+            directory,
+            self._process,
+            self._peers.set_members,
+            self._limited,
+            self._last_tick,
         )
         self._wal_thread = WalThread(
             wal,
@@ -290,15 +310,16 @@ class Node:
         config = self.config
         loop = self._loop
         loop.set_exception_handler(self._on_unhandled)
-        addresses = await self._peers.open()
+        addresses = await self._peers.open(self._sockets.peers)
         servers = self._servers
-        servers.append(await self._listen("address", config.address, plain=not config.tls.required))
-        if config.tls.address is not None:
-            servers.append(await self._listen("tls.address", config.tls.address, plain=False))
+        for one in self._sockets.clients:
+            servers.append(await self._listen("address", one, plain=not config.tls.required))
+        for one in self._sockets.tls:
+            servers.append(await self._listen("tls.address", one, plain=False))
         admin = None
         if config.admin is not None:
-            admin = AdminListener(config.admin, self.report, self._fail)
-            await admin.open()
+            admin = AdminListener(config.admin, self.report, self._fail, config.admin_hosts)
+            await admin.open(self._sockets.admin)
         for number in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(number, self._on_stop_signal)
         keepers = [loop.create_task(addresses.keep_fresh())]
@@ -366,20 +387,16 @@ class Node:
             return 1
         return 0
 
-    async def _listen(self, knob: str, address: ListenAddress, *, plain: bool) -> asyncio.Server:
+    async def _listen(self, knob: str, bound: socket.socket, *, plain: bool) -> asyncio.Server:
         try:
             return await self._loop.create_server(
                 lambda: ClientProtocol(self, self.schedule, self._tls, plain=plain),
-                address.listening_hosts,
-                address.port,
+                sock=bound,
                 backlog=LISTEN_BACKLOG,
-                reuse_address=True,
             )
         except OSError as error:
-            raise ConfigError(
-                f"{knob}: cannot listen for clients at {address}: {error.strerror or error}; is another "
-                f"server running there?"
-            ) from error
+            # Two that were bound at the same moment: the first to listen has the port.
+            raise ConfigError(f"{knob}: cannot listen for clients: {cannot_listen(error)}") from error
 
     # -- the turn
 
@@ -522,7 +539,10 @@ class Node:
         error = context.get("exception")
         if error is None or isinstance(error, OSError):
             # Trouble of one socket, already closed by the loop.
-            loop.default_exception_handler(context)
+            message = str(context.get("message", ""))
+            self._limited.warn(
+                "trouble of a socket", kind=kind_of(message), message=message, error=repr(error)
+            )
         else:
             self._fail(error)
 
@@ -585,16 +605,12 @@ class Node:
             self._audit.reopen()
 
     def on_too_many_connections(self, address: str) -> None:
-        log.warning(
-            f"connection refused, {self.driver.clients.full_knob} is reached",
+        knob = self.driver.clients.full_knob
+        self._limited.warn(
+            f"connection refused, {knob} is reached",
+            kind=knob,
             address=address,
             connections=len(self.driver.clients),
-        )
-
-    def on_output_overflow(self, connection: ClientConnection | None) -> None:
-        log.warning(
-            "connection closed, its client leaves more unread than client.output_bytes_max",
-            address=connection.address if connection is not None else None,
         )
 
     # -- what operators see
@@ -684,7 +700,8 @@ def run_server(config: ServerConfig) -> NoReturn:
     _raise_file_limit()
 
     async def serve() -> int:
-        return await Node(config).run()
+        with bound(config) as sockets:
+            return await Node(config, sockets).run()
 
     while True:
         with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:

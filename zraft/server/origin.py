@@ -10,14 +10,14 @@ Pure: time is handed in. Source: rule D-2 in docs/RULES.md.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Hashable, Sequence
 from typing import Any, Final
 
 from attrs import define, frozen
 
 from zraft.ids import COORDINATION_GROUP, Instance, ServerId
 from zraft.transport.messages import OriginBatch
-from zraft.tree.txn import Command, Run, pack_batch
+from zraft.tree.txn import ATTACH, Command, Run, pack_batch
 
 Ids = tuple[tuple[str, str], ...]
 
@@ -38,11 +38,23 @@ class OriginSettings:
 
 RUN_OVERHEAD_BYTES: Final = 16
 
+COMMAND_OVERHEAD_BYTES: Final = 128
+"""Counted per command for its objects, so that a flood of tiny ones is bounded as well."""
+
+SHARE_BYTES_MIN: Final = 4 * 1024
+"""Of one session in a batch that cannot take all that was collected, however many sessions there are."""
+
+SLOW_START_BYTES: Final = 16 * 1024
+"""Of the first batch after somebody began to follow what is written: nobody knows yet how much there is to tell."""
+
+TOLD_PER_BATCH_MAX: Final = 16_384
+"""Followers told of the changes of one batch, about 20 ms: if there are more, the next batches are smaller."""
+
 
 class NumberedBatch:
     """One batch on its way; `owners[i]` is whoever waits for the results of the i-th run."""
 
-    __slots__ = ("arrivals", "count", "cut_at", "message", "owners", "sent_at", "size")
+    __slots__ = ("arrivals", "cut_at", "message", "owners", "sent_at", "size")
 
     def __init__(
         self,
@@ -69,6 +81,21 @@ class _Arrival:
     runs: int
 
 
+_Collected = tuple[tuple[int, Ids, list[Command]], Any, int, float]
+"""(run, its owner, its bytes, when it arrived) of what has no number yet."""
+
+
+def _flow(run: Run, owner: object) -> Hashable:
+    """What a run must not overtake: what else is about its session, also over another connection (D-3)."""
+    session, _, commands = run
+    if session:
+        return session
+    if commands[0][0] == ATTACH:
+        attached: int = commands[0][1]
+        return attached
+    return "no session", id(owner)
+
+
 class OriginStream:
     """Collects commands, cuts batches, and keeps the unapplied ones for repetition."""
 
@@ -86,13 +113,23 @@ class OriginStream:
         """Of the runs not yet numbered, oldest first."""
         self._stamped = 0
         self._collected_bytes = 0
+        self._commands = 0
+        """Taken and not yet applied."""
+        self._small_first = False
+        self._batch_bytes_max = settings.batch_bytes_max
+        """At most that of the settings."""
+        self.is_slowed = False
+        """Whether batches are smaller than they may be, because what is written has to be told to many."""
         self._unapplied: dict[int, NumberedBatch] = {}
         self._unapplied_bytes = 0
 
     @property
     def full(self) -> bool:
         """True while client requests must not be taken in (pings still are); the bound of D-2."""
-        return self._unapplied_bytes + self._collected_bytes >= self._settings.unapplied_bytes_max
+        return (
+            self._unapplied_bytes + self._collected_bytes + COMMAND_OVERHEAD_BYTES * self._commands
+            >= self._settings.unapplied_bytes_max
+        )
 
     @property
     def outstanding(self) -> int:
@@ -124,10 +161,12 @@ class OriginStream:
             self._sizes.append(size + RUN_OVERHEAD_BYTES)
             size += RUN_OVERHEAD_BYTES
         self._collected_bytes += size
+        self._commands += len(commands)
 
     def cut(self, now: int, arrived: float | None = None) -> None:
         """Number what was collected, as far as the window of batches in flight allows.
 
+        If that is more than a batch takes, each session has its share of it: who sends much waits, not who comes after it.
         `arrived`: when what was added since the last call arrived, if that is known better than `now`.
         """
         if not self._runs:
@@ -137,12 +176,17 @@ class OriginStream:
             self._arrivals.append(_Arrival(now if arrived is None else arrived, new))
         settings = self._settings
         while self._runs and len(self._unapplied) < settings.batches_in_flight_max:
+            bytes_max = self._batch_bytes_max
+            if self._collected_bytes > bytes_max and (
+                len(self._runs) > 1 or bytes_max < settings.batch_bytes_max
+            ):
+                self._bring_forward()
             runs: list[Run] = []
             owners: list[Any] = []
             size = count = counted = 0
             arrivals: list[tuple[float, int]] = []
             oldest = self._arrivals[0]
-            while self._runs and (not runs or size + self._sizes[0] <= settings.batch_bytes_max):
+            while self._runs and (not runs or size + self._sizes[0] <= bytes_max):
                 run = self._runs.popleft()
                 owners.append(self._owners.popleft())
                 size += self._sizes.popleft()
@@ -164,6 +208,63 @@ class OriginStream:
             self._collected_bytes -= size
             self._unapplied_bytes += size
         self._stamped = len(self._runs)
+
+    def _bring_forward(self) -> None:
+        """Put a share of each session in front of the rest; what is about one session keeps its order.
+
+        Every other time a command that is larger than a share stands behind those that are smaller.
+        """
+        self._small_first = not self._small_first
+        flows = list(map(_flow, self._runs, self._owners))
+        share = max(SHARE_BYTES_MIN, self._batch_bytes_max // len(set(flows)))
+        taken: dict[Hashable, int] = {}
+        first: list[_Collected] = []
+        large: list[_Collected] = []
+        rest: list[_Collected] = []
+        arrived = [arrival.at for arrival in self._arrivals for _ in range(arrival.runs)]
+        collected = zip(self._runs, self._owners, self._sizes, arrived, flows, strict=True)
+        for run, owner, size, at, flow in collected:
+            session, ids, commands = run
+            left = max(0, share - taken.get(flow, 0))
+            count = len(commands) if size <= left else left * len(commands) // size
+            if not count and flow not in taken:
+                count = 1
+            if not count:
+                taken[flow] = share
+                rest.append((run, owner, size, at))
+                continue
+            part = size * count // len(commands)
+            taken[flow] = taken.get(flow, 0) + part
+            into = large if part > share and self._small_first else first
+            into.append(((session, ids, commands[:count]), owner, part, at))
+            if count < len(commands):
+                taken[flow] = share
+                rest.append(((session, ids, commands[count:]), owner, size - part, at))
+        for queue in (self._runs, self._owners, self._sizes, self._arrivals):
+            queue.clear()
+        for run, owner, size, at in (*first, *large, *rest):
+            self._runs.append(run)
+            self._owners.append(owner)
+            self._sizes.append(size)
+            if self._arrivals and self._arrivals[-1].at == at:
+                self._arrivals[-1].runs += 1
+            else:
+                self._arrivals.append(_Arrival(at, 1))
+
+    def on_follower(self) -> None:
+        """Somebody follows what is written from now on, by a lasting watch or a subscription."""
+        self._set_batch_bytes_max(min(self._batch_bytes_max, SLOW_START_BYTES))
+
+    def on_told(self, batch: NumberedBatch, told: int) -> None:
+        """The changes of an applied batch were told to so many followers."""
+        if told > TOLD_PER_BATCH_MAX:
+            self._set_batch_bytes_max(max(SHARE_BYTES_MIN, batch.size * TOLD_PER_BATCH_MAX // told))
+        elif self.is_slowed:
+            self._set_batch_bytes_max(2 * self._batch_bytes_max)
+
+    def _set_batch_bytes_max(self, size: int) -> None:
+        self._batch_bytes_max = min(self._settings.batch_bytes_max, size)
+        self.is_slowed = self._batch_bytes_max < self._settings.batch_bytes_max
 
     def due(self, now: int) -> Sequence[OriginBatch]:
         """Batches to send to the leader now: new ones, and unapplied ones whose last sending is too long ago."""
@@ -190,8 +291,8 @@ class OriginStream:
         owners: list[Any] = []
         if boot == self._boot:
             for number in [number for number in self._unapplied if number <= seq]:
-                batch = self._unapplied.pop(number)
-                self._unapplied_bytes -= batch.size
+                batch = self._unapplied[number]
+                self.take_applied(number)
                 owners += batch.owners
         for batch in self._unapplied.values():
             batch.sent_at = None
@@ -206,4 +307,5 @@ class OriginStream:
         batch = self._unapplied.pop(seq, None)
         if batch is not None:
             self._unapplied_bytes -= batch.size
+            self._commands -= batch.message.count
         return batch

@@ -24,7 +24,7 @@ from zraft.server.partition_settings import PartitionsSettings
 from zraft.server.quorum_reads import QuorumReads
 from zraft.server.topic_answers import Asker, TopicAnswers
 from zraft.server.topic_service import Offset, TopicClient
-from zraft.topics.commands import Batch, Command, Remote, Seek, Start, ViewChanged
+from zraft.topics.commands import Batch, Command, Remote, Seek, Stage, Start, ViewChanged
 from zraft.topics.leader import PartitionLeader
 from zraft.topics.leader_settings import LeaderStatistics
 from zraft.topics.message import COORDINATOR
@@ -358,7 +358,7 @@ class PartitionLeadership:
 
 def _size(command: Command) -> int:
     match command:
-        case Start(message) | Remote(message=message):
+        case Start(message) | Stage(message) | Remote(message=message):
             if message is None:
                 return COMMAND_BYTES
             return COMMAND_BYTES + len(message.payload) + 16 * len(message.destinations)

@@ -87,6 +87,7 @@ class Partitions:
             self.hosted,
             leader_of=self._leader_of,
             destinations_max=lambda: coordination.destinations_max,
+            features=lambda: coordination.features,
             need=lambda group, time: self.tell(group, Need(time)),
             stir=self._stir,
             read=read,

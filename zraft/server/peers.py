@@ -7,7 +7,9 @@ from __future__ import annotations
 
 import asyncio
 import os
+import socket
 from collections.abc import Callable, Sequence
+from typing import Final
 
 import structlog
 
@@ -16,20 +18,24 @@ from zraft.address import parse_address
 from zraft.config import ServerConfig
 from zraft.errors import ConfigError, ZraftError
 from zraft.ids import ServerId
+from zraft.limited_log import LimitedLog
 from zraft.raft.membership import Membership
 from zraft.server.addresses import PeerAddresses, Strangers
 from zraft.server.bulk import BulkStreams
-from zraft.server.cluster_keys import cluster_keys
 from zraft.server.driver import Driver
 from zraft.server.operators import OperatorStreams
 from zraft.server.rejections import Rejections
+from zraft.server.reloading import Reloading
 from zraft.transport import codec, routing
 from zraft.transport.keys import ClusterKey, key_ring
 from zraft.transport.link import LinkStatistics, PeerLinks
 from zraft.transport.messages import PeerMessage, Sender
 from zraft.transport.packing import UnsendableError
-from zraft.transport.udp import Address, UdpEndpoint, UdpStatistics
+from zraft.transport.udp import Address, UdpEndpoint, UdpStatistics, discard_waiting
 from zraft.wire.statistics import Metric
+
+HEAR_AGAIN_MS: Final = 1_000
+"""A peer whose datagrams come from another address each time keeps the socket it has for so long."""
 
 log = structlog.get_logger()
 
@@ -49,11 +55,13 @@ class Peers:
         operators: OperatorStreams,
         stop: asyncio.Event,
         *,
+        keys: Reloading[tuple[ClusterKey, ...]] | None,
         now_ms: Callable[[], int],
         on_arrived: Callable[[], None],
         on_failed: Callable[[ZraftError], None],
     ) -> None:
-        """`on_arrived`: the driver was given something that wants a turn; `on_failed`: it cannot go on.
+        """`keys`: None without a key. `on_arrived`: the driver was given something that wants a turn; `on_failed`: it
+        cannot go on.
 
         Once `stop` is set, what comes by streams no longer counts.
         """
@@ -64,7 +72,7 @@ class Peers:
         self._on_arrived = on_arrived
         self._on_failed = on_failed
         sizes = {server: config.peer.datagram_bytes for server in config.cluster if server != config.id}
-        self.keys = cluster_keys(config.key_files)
+        self.keys = keys
         self._keys_in_force = self.keys.value if self.keys is not None else None
         self._links = PeerLinks(
             me=me,
@@ -74,7 +82,7 @@ class Peers:
             insecure=self._keys_in_force is None,
         )
         loop = asyncio.get_running_loop()
-        self._rejections = Rejections("datagram", loop.time)
+        self._rejections = Rejections("datagram", LimitedLog(loop.time))
         self._strangers = Strangers(loop.time)
         self._streams = BulkStreams(
             me=me,
@@ -88,6 +96,7 @@ class Peers:
         )
         self._endpoint: UdpEndpoint | None = None
         self._addresses: PeerAddresses | None = None
+        self._heard_at: dict[ServerId, int] = {}
         self._lossy: set[ServerId] = set()
         """Peers whose path loses so many datagrams that larger messages go by a stream (D-22)."""
         self._met: dict[ServerId, tuple[ListenAddress, ...]] = {
@@ -95,14 +104,13 @@ class Peers:
         }
         """Everybody who was a peer in this run, and where: as configured here, as replicated. At most 254."""
 
-    async def open(self) -> PeerAddresses:
-        """Listen for datagrams, and look up where the others are; the caller keeps the addresses fresh.
+    async def open(self, bound: socket.socket) -> PeerAddresses:
+        """Take datagrams from this socket, and look up where the others are; the caller keeps the addresses fresh.
 
-        Raises:
-            ConfigError: the address cannot be listened at.
+        What came before, while the server was starting, is thrown away: nobody waits for an answer to it any more.
         """
-        address = self._config.address
-        self._endpoint = await UdpEndpoint.open(address.host, address.port, self._on_datagrams)
+        discard_waiting(bound)
+        self._endpoint = UdpEndpoint(bound, asyncio.get_running_loop(), self._on_datagrams)
         self._addresses = PeerAddresses(self._met, self._endpoint.resolve)
         await self._addresses.refresh()
         return self._addresses
@@ -166,6 +174,8 @@ class Peers:
             sender = received.sender
             if sender is not None and self._addresses is not None:
                 self._addresses.heard(sender.server, source)
+                if self._endpoint is not None and self._endpoint.sources.get(sender.server) != source:
+                    self._hear(sender.server, source, now)
             for to, reply in received.replies:
                 address = self._addresses.answer_to(to, source) if self._addresses is not None else None
                 if address is not None and address != source:
@@ -182,6 +192,12 @@ class Peers:
                     return
         if self._driver.wants_turn:
             self._on_arrived()
+
+    def _hear(self, server: ServerId, source: Address, now: int) -> None:
+        """Datagrams of a peer come from there, of whom that was not known; a moved peer is followed now and then."""
+        if self._endpoint is not None and now - self._heard_at.get(server, -HEAR_AGAIN_MS) >= HEAR_AGAIN_MS:
+            self._heard_at[server] = now
+            self._endpoint.hear(server, source)
 
     def _on_messages(self, sender: Sender, messages: list[PeerMessage]) -> None:
         """By a stream."""

@@ -80,6 +80,7 @@ def _add_watch(clients: Clients, connection: Connection, xid: int, frame: bytes)
     except ValueError:
         return Code.MARSHALLING_ERROR
     clients.watches.add_lasting(path, connection, mode)
+    clients.on_follower()
     clients.bound_watches(connection)
     return replies.encode_int_reply(xid, clients.machine.last_zxid, 0)
 
@@ -134,6 +135,8 @@ def _watch_again(clients: Clients, connection: Connection, xid: int, again: SetW
         watches.add_lasting(path, connection, AddWatchMode.PERSISTENT)
     for path in again.recursive:
         watches.add_lasting(path, connection, AddWatchMode.PERSISTENT_RECURSIVE)
+    if again.persistent or again.recursive:
+        clients.on_follower()
     clients.bound_watches(connection)
     events = [encode_watch_event(NO_ZXID, event_type, path) for event_type, path in missed]
     return b"".join(events) + replies.encode_empty_reply(xid, machine.last_zxid)

@@ -32,6 +32,11 @@ class RegistryCoordination:
         """How many partitions a producer's message may go to, as far as is known here."""
         return self._registry.settings.destinations_max
 
+    @property
+    def features(self) -> int:
+        """The feature level in force, as far as is known here."""
+        return self._driver().machine.feature_level
+
     def beginning(self, group: GroupId) -> Beginning | None:
         """What a group begins with; None if it is not known here (yet, or any more)."""
         registry = self._registry

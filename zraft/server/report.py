@@ -211,6 +211,11 @@ class Report:
             "stale_sessions_expired": clients.expired_total,
             "native_connections_total": clients.native_connections_total,
             "native_subscriptions": len(clients.feeds),
+            "client_output_bytes": clients.output.held,
+            "client_input_bytes": clients.input.held,
+            "client_unfinished_bytes": clients.unfinished.held,
+            "connections_evicted_total": clients.evicted_total,
+            "connections_refused_total": clients.refused_total,
             **summary_values("updatelatency", driver.latencies.writes.view()),
             **summary_values("readlatency", driver.latencies.reads.view()),
             **summary_values("fsynctime", process.fsync.view()),
@@ -240,9 +245,9 @@ class Report:
         return {"state_digest": found[1], "state_digest_index": self._driver.applied_index}
 
     def digest(self) -> tuple[int, str] | None:
-        """(zxid, digest in hexadecimal), None if too much is left to hash."""
+        """(zxid, digest in hexadecimal), None if too much is left to hash, or it would be of no whole entry."""
         machine = self._driver.machine
-        if machine.undigested > DIGEST_ITEMS_MAX:
+        if machine.undigested > DIGEST_ITEMS_MAX or self._driver.applier.halfway:
             return None
         return machine.last_zxid, f"{machine.digest():032x}"
 
@@ -349,7 +354,7 @@ class Report:
     def status(self) -> Status:
         driver, process = self._driver, self._process
         config = self._config
-        reasons = self._reasons()
+        reasons = self.reasons()
         sizes = _sizes(config.data)
         room = os.statvfs(config.data)
         return Status(
@@ -409,7 +414,7 @@ class Report:
     def cluster_text(self) -> str:
         return "".join(f"{server}={address}\n" for server, address in sorted(self._config.cluster.items()))
 
-    def _reasons(self) -> tuple[str, ...]:
+    def reasons(self) -> tuple[str, ...]:
         """Why clients are better served elsewhere now."""
         driver = self._driver
         reasons = []
@@ -531,6 +536,11 @@ class Report:
             events_total=clients.events_total,
             outstanding_bytes=self._driver.origin.outstanding,
             outstanding_bytes_max=self._config.client.outstanding_bytes_max,
+            output_bytes=clients.output.held,
+            input_bytes=clients.input.held,
+            unfinished_bytes=clients.unfinished.held,
+            evicted_total=clients.evicted_total,
+            refused_total=clients.refused_total,
             sessions_expired_total=clients.expired_total,
         )
 

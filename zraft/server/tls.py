@@ -19,8 +19,8 @@ HANDSHAKE_BYTES_MAX: Final = 128 * 1024
 """A client's side of a handshake, a long certificate chain included. What came with it in the same read may be more."""
 
 READ_BYTES: Final = 64 * 1024
-WRITE_BYTES: Final = 1024 * 1024
-"""Handed to OpenSSL at once, so that a large reply is not held a third time."""
+SLICE_BYTES: Final = 16 * 1024
+"""Handed to OpenSSL at once, the size of a record: its buffers keep for as long as the connection what they once grew to."""
 
 
 class TlsError(ProtocolError):
@@ -30,13 +30,16 @@ class TlsError(ProtocolError):
 class TlsStream:
     """The server's end of one TLS connection. After an error, only `take_output` may be called: it holds the alert."""
 
-    __slots__ = ("_handshake_bytes", "_incoming", "_outgoing", "_ssl", "ended", "established")
+    __slots__ = ("_at", "_fed", "_handshake_bytes", "_incoming", "_outgoing", "_ssl", "ended", "established")
 
     def __init__(self, context: ssl.SSLContext) -> None:
         self._incoming = ssl.MemoryBIO()
         self._outgoing = ssl.MemoryBIO()
         self._ssl = context.wrap_bio(self._incoming, self._outgoing, server_side=True)
         self._handshake_bytes = 0
+        self._fed = b""
+        self._at = 0
+        """Up to where OpenSSL was handed what was fed."""
         self.established = False
         self.ended = False
         """The client said that it sends nothing more."""
@@ -53,7 +56,19 @@ class TlsStream:
                     f"TLS handshake of more than {HANDSHAKE_BYTES_MAX} bytes; is the client's certificate chain that long?"
                 )
             self._handshake_bytes += len(data)
-        self._incoming.write(data)
+        self._fed = self._fed[self._at :] + data
+        self._at = 0
+
+    def _hand_over(self) -> bool:
+        """The next slice of what was fed; False if there is nothing left."""
+        some = self._fed[self._at : self._at + SLICE_BYTES]
+        if not some:
+            self._fed = b""
+            self._at = 0
+            return False
+        self._incoming.write(some)
+        self._at += len(some)
+        return True
 
     def handshake(self) -> bool:
         """Go as far as what was fed allows; True once the handshake is done. Costs up to milliseconds.
@@ -62,14 +77,16 @@ class TlsStream:
             TlsError: there is no agreement, or the client's certificate is missing or not good.
         """
         assert not self.established, "the handshake is done"
-        try:
-            self._ssl.do_handshake()
-        except ssl.SSLWantReadError:
-            return False
-        except ssl.SSLError as error:
-            raise TlsError(f"TLS handshake failed: {_reason(error)}") from error
-        self.established = True
-        return True
+        while self._hand_over():
+            try:
+                self._ssl.do_handshake()
+            except ssl.SSLWantReadError:
+                continue
+            except ssl.SSLError as error:
+                raise TlsError(f"TLS handshake failed: {_reason(error)}") from error
+            self.established = True
+            return True
+        return False
 
     def read(self) -> bytes:
         """All that can be decrypted now. Sets `ended` when the client closed its side.
@@ -78,17 +95,19 @@ class TlsStream:
             TlsError: a record was altered, or makes no sense.
         """
         plain: list[bytes] = []
-        try:
-            while True:
+        while True:
+            try:
                 part = self._ssl.read(READ_BYTES)
-                if not part:
-                    self.ended = True
-                    break
-                plain.append(part)
-        except ssl.SSLWantReadError:
-            pass
-        except ssl.SSLError as error:
-            raise TlsError(f"TLS: {_reason(error)}") from error
+            except ssl.SSLWantReadError:
+                if self._hand_over():
+                    continue
+                break
+            except ssl.SSLError as error:
+                raise TlsError(f"TLS: {_reason(error)}") from error
+            if not part:
+                self.ended = True
+                break
+            plain.append(part)
         return plain[0] if len(plain) == 1 else b"".join(plain)
 
     def encrypt(self, data: bytes) -> bytes:
@@ -97,13 +116,15 @@ class TlsStream:
         Raises:
             TlsError: the connection is over.
         """
+        sealed: list[bytes] = []
         view = memoryview(data)
         try:
             while view:
-                view = view[self._ssl.write(view[:WRITE_BYTES]) :]
+                view = view[self._ssl.write(view[:SLICE_BYTES]) :]
+                sealed.append(self._outgoing.read())
         except ssl.SSLError as error:
             raise TlsError(f"TLS: {_reason(error)}") from error
-        return self._outgoing.read()
+        return sealed[0] if len(sealed) == 1 else b"".join(sealed)
 
     def close(self) -> bytes:
         """The last bytes: that nothing more will come (close_notify), so that nobody can cut our answer unnoticed."""

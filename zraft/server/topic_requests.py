@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping
 from heapq import heappop, heappush
 from itertools import count
 
+from zraft.claims.codec import is_newer
 from zraft.claims.commands import Command as ClaimCommand
 from zraft.errors import StorageError
 from zraft.ids import GroupId, ServerId
@@ -17,6 +18,7 @@ from zraft.server.topic_answers import Asker, TopicAnswers
 from zraft.server.topic_service import TopicClient
 from zraft.storage.errors import DeliveriesGoneError
 from zraft.topics.messages import StartRequest
+from zraft.tree.features import LEVEL_OF_ROUNDS
 
 
 class TopicRequests:
@@ -26,6 +28,7 @@ class TopicRequests:
         hosted: the partitions that are here.
         leader_of: who leads a group, as far as is known.
         destinations_max: how many partitions a message may go to now.
+        features: the feature level in force: nothing is logged that a member's release may not know (D-5).
         need: pass a consumer's need on to the group's leader.
         stir: a leader was given something to do in this turn.
         read: read from the disk, beside the loop; its end is told by `read_done`.
@@ -39,6 +42,7 @@ class TopicRequests:
         *,
         leader_of: Callable[[GroupId], ServerId | None],
         destinations_max: Callable[[], int],
+        features: Callable[[], int],
         need: Callable[[GroupId, int], None],
         stir: Callable[[GroupId], None],
         read: Callable[[ReadDeliveries], None],
@@ -48,6 +52,7 @@ class TopicRequests:
         self._hosted = hosted
         self._leader_of = leader_of
         self._destinations_max = destinations_max
+        self._features = features
         self._need = need
         self._stir = stir
         self._read = read
@@ -67,6 +72,9 @@ class TopicRequests:
         if leadership is None:
             return
         message = request.message
+        if (request.staged or message.round is not None) and self._features() < LEVEL_OF_ROUNDS:
+            self._refuse_newer((client, id), group)
+            return
         size, to = len(message.payload), len(message.destinations)
         if size > self._settings.payload_bytes_max:
             detail = (
@@ -154,9 +162,18 @@ class TopicRequests:
 
     def claim(self, client: TopicClient, id: int, group: GroupId, command: ClaimCommand) -> None:
         leadership = self._led(client, id, group)
-        if leadership is not None:
-            leadership.claim((client, id), command)
-            self._stir(group)
+        if leadership is None:
+            return
+        if is_newer(command) and self._features() < LEVEL_OF_ROUNDS:
+            self._refuse_newer((client, id), group)
+            return
+        leadership.claim((client, id), command)
+        self._stir(group)
+
+    def _refuse_newer(self, asker: Asker, group: GroupId) -> None:
+        """The client knows of a level that this server will know in a moment."""
+        detail = f"the feature level here is {self._features()}, this needs {LEVEL_OF_ROUNDS}; ask again"
+        self._answers.refuse(asker, "busy", group, detail)
 
     def claims_view(self, client: TopicClient, id: int, group: GroupId, name: str) -> None:
         leadership = self._led(client, id, group)

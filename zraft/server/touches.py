@@ -64,8 +64,8 @@ class TouchReporter:
             self._acked[session] = at
 
     def heard(self, session: int) -> int | None:
-        """When the last packet of this session arrived here, None before the first."""
-        return self._touched.get(session)
+        """When the last packet of this session arrived here, None if it has no connection here."""
+        return self._touched.get(session, self._acked.get(session))
 
     def age(self, session: int, now: int) -> int:
         """Milliseconds since the last acknowledged touch."""

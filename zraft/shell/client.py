@@ -7,6 +7,8 @@ fails, because nobody knows whether it was done. A session that expired is follo
 from __future__ import annotations
 
 import asyncio
+import os
+import socket
 import ssl
 from collections import deque
 from collections.abc import Callable, Sequence
@@ -18,6 +20,7 @@ from attrs import evolve, frozen
 
 from zraft.address import Address
 from zraft.errors import Code, ProtocolError
+from zraft.reaching import told_once
 from zraft.shell.errors import NotConnectedError
 from zraft.shell.render import show_hex
 from zraft.shell.target import Target, rooted, unrooted, unrooted_value
@@ -41,6 +44,10 @@ RETRY_S: Final = 0.25
 """Pause after every server was tried in vain."""
 
 FOUR_LETTER_BYTES_MAX: Final = 67_108_864
+
+
+class _RefusedError(Exception):
+    """Nobody takes connections at an address: it refuses, has no host, or shows a certificate that is not trusted."""
 
 
 class State(Enum):
@@ -72,8 +79,13 @@ class Client:
         wait_s: float,
         notify: Callable[[ClientNotice], None],
         tls: ssl.SSLContext | None = None,
+        patient: bool = False,
     ) -> None:
-        """`wait_s` is how long a request waits for a connection; `tls` None is plain text."""
+        """`wait_s` is how long a request waits for a connection; `tls` None is plain text.
+
+        A client that was connected once waits also while all servers refuse, as they may be starting again. One that
+        never was does so only if it is `patient`.
+        """
         self.target = target
         self.server: Address | None = None
         self.session = 0
@@ -86,7 +98,10 @@ class Client:
         self._watches = Watches()
         self._auths: dict[Auth, None] = {}
         self._reasons: dict[Address, str] = {}
+        self._patient = patient
         self._connected = asyncio.Event()
+        self._decided = asyncio.Event()
+        """Whether there is a connection, or no use in waiting for one."""
         self._codec = ZkClientCodec()
         self._writer: asyncio.StreamWriter | None = None
         self._pending: _Pending = deque()
@@ -105,16 +120,21 @@ class Client:
         self._task = asyncio.get_running_loop().create_task(self._keep_connected())
 
     async def wait_connected(self) -> None:
-        """Raises NotConnectedError, which says what every server said, if it takes longer than `wait_s`."""
+        """Raises NotConnectedError, with what every server said: nobody is there, or it takes longer than `wait_s`."""
         try:
             async with asyncio.timeout(self._wait_s):
-                await self._connected.wait()
+                await self._decided.wait()
         except TimeoutError:
-            reasons = "; ".join(f"{server}: {reason}" for server, reason in self._reasons.items())
+            reasons = told_once(self._reasons.items(), "; ")
             raise NotConnectedError(
                 f"Not connected: waited {self._wait_s:g} s for {self.target} ({reasons or 'no answer'}); "
                 "--connect names the servers, --timeout how long to wait"
             ) from None
+        if not self._connected.is_set():
+            raise NotConnectedError(
+                f"Not connected: {told_once(self._reasons.items(), '; ')}; --connect names the servers, "
+                "--wait-for-connection waits for them"
+            )
 
     async def ask(self, requests: Sequence[Request[Any]]) -> list[Reply]:
         """Send all together; the replies, in order.
@@ -174,19 +194,30 @@ class Client:
 
     async def _keep_connected(self) -> None:
         while True:
+            refused = 0
             for server in self.target.servers:
                 try:
                     await self._converse(server)
+                except _RefusedError as error:
+                    refused += 1
+                    self._reasons[server] = str(error)
                 except (OSError, ProtocolError, TimeoutError) as error:
                     self._reasons[server] = str(error) or "no answer in time"
                 finally:
                     self._disconnected(server)
+            if refused == len(self.target.servers) and not self._patient:
+                self._decided.set()
             await asyncio.sleep(RETRY_S)
 
     async def _converse(self, server: Address) -> None:
         """One connection, until it breaks."""
-        async with asyncio.timeout(CONNECT_TIMEOUT_S):
-            reader, writer = await asyncio.open_connection(server.host, server.port, ssl=self._tls)
+        try:
+            async with asyncio.timeout(CONNECT_TIMEOUT_S):
+                reader, writer = await asyncio.open_connection(server.host, server.port, ssl=self._tls)
+        except (TimeoutError, ConnectionResetError, ConnectionAbortedError):
+            raise
+        except OSError as error:
+            raise _RefusedError(reason_of(error)) from error
         self._writer = writer
         try:
             self._codec = ZkClientCodec(last_zxid_seen=self._zxid, jute_maxbuffer=REPLY_BYTES_MAX)
@@ -244,7 +275,9 @@ class Client:
             self._send(auth, None)
         for restore in self._watches.restore(self._zxid):
             self._send(restore, None)
+        self._patient = True
         self._connected.set()
+        self._decided.set()
         self._notify(StateNotice(State.CONNECTED, f"connected to {server}, session {show_hex(self.session)}"))
 
     def _expired(self) -> None:
@@ -261,6 +294,7 @@ class Client:
     def _disconnected(self, server: Address) -> None:
         was_connected = self._connected.is_set()
         self._connected.clear()
+        self._decided.clear()
         self._writer, self.server = None, None
         reason = self._reasons.get(server, "the connection ended")
         for request, future in (*self._pending, *self._pending_auth):
@@ -313,6 +347,13 @@ class Client:
     def _forget(self, path: str, type_: WatcherType) -> None:
         for notice in self._watches.remove(path, type_):
             self._notify(evolve(notice, path=unrooted(notice.path, self.target.chroot)))
+
+
+def reason_of(error: OSError) -> str:
+    """Why a connection could not be made, without what asyncio adds: the address, which is said anyway."""
+    if error.errno is not None and not isinstance(error, ssl.SSLError | socket.gaierror):
+        return os.strerror(error.errno)
+    return error.strerror or str(error)
 
 
 async def four_letter(server: Address, word: str, timeout_s: float, tls: ssl.SSLContext | None = None) -> str:

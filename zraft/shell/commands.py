@@ -14,10 +14,20 @@ from zraft import __version__
 from zraft.errors import Code
 from zraft.shell import quotas
 from zraft.shell.acls import parse_acl, permissions, show_acl
-from zraft.shell.conversation import Conversation, ForgetWatches, Kind, Output, Step, ask, note, plain
+from zraft.shell.conversation import (
+    Conversation,
+    ForgetWatches,
+    Kind,
+    Output,
+    Step,
+    ask,
+    ask_each,
+    note,
+    plain,
+)
 from zraft.shell.errors import NotConnectedError, RefusedError, ShellError, UsageError
 from zraft.shell.grammar import Invocation
-from zraft.shell.paths import checked_path, child_of
+from zraft.shell.paths import checked_path, child_of, parent_of
 from zraft.shell.render import (
     TREE_BRANCH,
     TREE_LAST,
@@ -149,18 +159,43 @@ def create(call: Invocation, _: Context) -> Conversation:
     ttl_ms = call.number("t", lowest=1, highest=TTL_MS_MAX)
     path = checked_path(call.path, sequential=call.has("s"))
     data, acl = call.argument(1), call.argument(2)
-    made = yield from ask(
-        Create(
-            path,
-            None if data is None else _bytes(data),
-            None if acl is None else parse_acl(acl),
-            ephemeral=call.has("e"),
-            sequential=call.has("s"),
-            container=call.has("c"),
-            ttl_ms=ttl_ms,
-        )
+    request = Create(
+        path,
+        None if data is None else _bytes(data),
+        None if acl is None else parse_acl(acl),
+        ephemeral=call.has("e"),
+        sequential=call.has("s"),
+        container=call.has("c"),
+        ttl_ms=ttl_ms,
     )
+    try:
+        made = yield from ask(request)
+    except RefusedError as error:
+        raise RefusedError(error.code, path, (yield from _about_parents(error.code, path))) from None
     yield plain(f"Created {made}", {"created": made})
+
+
+def _about_parents(code: Code, path: str) -> Generator[Step, Sequence[Reply], str]:
+    """Which znode above `path` is in the way of making it, if one is: what the server leaves out."""
+    if code == Code.NO_CHILDREN_FOR_EPHEMERALS:
+        return f"{parent_of(path)} is ephemeral"
+    if code != Code.NO_NODE:
+        return ""
+    names = path.split("/")[1:-1]
+    there, missing = -1, len(names) + 1
+    # Below one that is missing all are: halving finds the first of however many.
+    while missing - there > 1:
+        middle = (there + missing) // 2
+        (reply,) = yield from ask_each([Exists("/" + "/".join(names[:middle]))])
+        if reply.code == Code.NO_NODE:
+            missing = middle
+        else:
+            there = middle
+    if missing > len(names):
+        return ""  # somebody made it meanwhile
+    if not missing:
+        return "the path at the end of --connect is missing, create that first, in a shell without it"
+    return f"/{'/'.join(names[:missing])} is missing, create that first"
 
 
 def set_(call: Invocation, context: Context) -> Conversation:

@@ -9,16 +9,15 @@ from typing import Final
 
 from prompt_toolkit.history import History
 
+from zraft.state_directory import state_directory
+
 LINES_MAX: Final = 10_000
 """Kept in the file; beyond twice as many its older half goes."""
 
 
 def history_file(environ: Mapping[str, str]) -> Path:
-    """`zraft/shell_history` in XDG's directory for state; a relative XDG_STATE_HOME is ignored, as it must be."""
-    state = Path(environ.get("XDG_STATE_HOME", ""))
-    if not state.is_absolute():
-        state = Path.home() / ".local" / "state"
-    return state / "zraft" / "shell_history"
+    """`zraft/shell_history` in XDG's directory for state."""
+    return state_directory(environ) / "shell_history"
 
 
 class LineHistory(History):

@@ -32,12 +32,14 @@ WITHOUT_SESSION: Final = frozenset(
 
 @frozen
 class Settings:
-    """What the shell is told at its start. `wait_s` is how long to wait for a connection."""
+    """What the shell is told at its start. `wait_s` is how long to wait for a connection, if `patient` while nobody
+    listens, too."""
 
     target: Target
     session_timeout_ms: int
     wait_s: float
     tls: ssl.SSLContext | None = None
+    patient: bool = False
 
 
 class Session:
@@ -65,6 +67,7 @@ class Session:
             wait_s=self._settings.wait_s,
             notify=self._noticed,
             tls=self._settings.tls,
+            patient=self._settings.patient,
         )
         self.client.start()
 

@@ -24,6 +24,14 @@ class CorruptionError(StorageError):
         super().__init__(f"{path}: corrupt at offset {offset}: {found}; {advice}")
 
 
+class NoSnapshotError(CorruptionError):
+    """A file does not begin as a snapshot does: it is something else, or its first bytes are damaged."""
+
+
+class UnknownFormatError(CorruptionError):
+    """A file says of itself that it is of a format that this release does not know, unless it is damaged just there."""
+
+
 class CompactedError(StorageError):
     """These entries were compacted: a snapshot holds what they said, and the log begins at `first_index`."""
 

@@ -19,7 +19,7 @@ from crc32c import crc32c
 from zraft.ids import INSTANCE_BYTES, SERVER_ID_MAX, SERVER_ID_MIN, GroupId, Instance, ServerId
 from zraft.raft.snapshot import SnapshotMeta
 from zraft.storage.durable import reading
-from zraft.storage.errors import CorruptionError
+from zraft.storage.errors import CorruptionError, NoSnapshotError, UnknownFormatError
 from zraft.storage.filesystem import FileSystem
 
 FORMAT: Final = 1
@@ -140,9 +140,11 @@ def decode_header(data: bytes, path: str) -> tuple[SnapshotHeader, int]:
         CorruptionError: it is damaged, or of a format that this release does not know.
     """
     if len(data) < _START_BYTES or data[: len(_FORMAT_KEY)] != _FORMAT_KEY:
-        raise _corrupt(path, 0, f"{len(data)} bytes that do not begin as a snapshot does")
+        raise NoSnapshotError(
+            path, 0, f"{len(data)} bytes that do not begin as a snapshot does", advice=_ADVICE
+        )
     if data[len(_FORMAT_KEY)] != FORMAT:
-        raise CorruptionError(
+        raise UnknownFormatError(
             path,
             len(_FORMAT_KEY),
             f"snapshot of format {data[len(_FORMAT_KEY)]}, this release knows {FORMAT}",
@@ -332,11 +334,12 @@ class SnapshotFile:
             )
 
 
+_ADVICE: Final = (
+    "check this disk; the server goes on with an older snapshot if its log still reaches back to that, else move the data "
+    "directory aside and let the server join again with an empty one"
+)
+"""For the files of a server. Whoever reads a file that a user named gives other advice."""
+
+
 def _corrupt(path: str, offset: int, found: str) -> CorruptionError:
-    return CorruptionError(
-        path,
-        offset,
-        found,
-        advice="check this disk; the server goes on with an older snapshot if its log still reaches back to that, else "
-        "move the data directory aside and let the server join again with an empty one",
-    )
+    return CorruptionError(path, offset, found, advice=_ADVICE)

@@ -69,15 +69,16 @@ KINDS: Final = (
 class _Waiting(Errand):
     """Waits for the results of a run of a session: what a connection is to the apply loop, as far as it looks."""
 
-    __slots__ = ("closing", "dirty", "out", "out_bytes", "request")
+    __slots__ = ("closing", "counted", "dirty", "due_bytes", "out", "out_bytes", "pieces", "request")
 
     def __init__(self, done: Callable[[object], None]) -> None:
         super().__init__(done)
         self.phase = Phase.ATTACHING
         self.request = None
         self.out: list[bytes] = []
-        self.out_bytes = 0
+        self.out_bytes = self.pieces = self.due_bytes = 0
         self.dirty = self.closing = True
+        self.counted = False
 
     def on_release(self) -> None:
         """There is nothing here that it keeps."""

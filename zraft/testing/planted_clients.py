@@ -45,12 +45,13 @@ def event_after_reply() -> Sequence[Patch]:
     late: dict[Connection, list[bytes]] = {}
     original = Clients.flush
 
-    def publish(self: Clients, events: Any, zxid: int) -> None:
+    def publish(self: Clients, events: Any, zxid: int) -> bool:
         for event_type, path, acl in events:
             for connection in self.watches.trigger(event_type, path):
                 assert isinstance(connection, Connection), "ZooKeeper's clients, in the simulation"
                 if connection.phase is Phase.ATTACHED and permits(acl, READ, connection.ids):
                     late.setdefault(connection, []).append(encode_watch_event(zxid, event_type, path))
+        return False
 
     def flush(self: Clients, now: int) -> list[Output]:
         for connection in list(late):
@@ -78,12 +79,12 @@ def read_ahead() -> Sequence[Patch]:
                 early[id(self), xid], self.out = self.out, out
         original_take(self, frames)
 
-    def answer(self: Connection, opcode: int, xid: int, frame: bytes) -> None:
+    def answer(self: Connection, opcode: int, xid: int, frame: bytes, *, now: bool = False) -> int:
         ready = early.pop((id(self), xid), None)
         if ready is None:
-            original_answer(self, opcode, xid, frame)
-        else:
-            self.out += ready
+            return original_answer(self, opcode, xid, frame, now=now)
+        self.out += ready
+        return 0
 
     return [(Connection, "_take", take), (Connection, "_answer", answer)]
 
@@ -278,11 +279,12 @@ def event_without_read() -> Sequence[Patch]:
 
 @plant("watches", "readers of a server without a quorum are told no events (found by seed 0)", Mode.READS)
 def silent_readers() -> Sequence[Patch]:
-    def publish(self: Clients, events: Any, zxid: int) -> None:
+    def publish(self: Clients, events: Any, zxid: int) -> bool:
         for event_type, path, acl in events:
             for connection in self.watches.trigger(event_type, path):
                 if connection.phase is Phase.ATTACHED and permits(acl, READ, connection.ids):
                     connection.on_event(zxid, event_type, path)
+        return False
 
     return [(Clients, "publish", publish)]
 

@@ -142,12 +142,13 @@ def feature_level_blindly_raised() -> Sequence[Patch]:
 def _differs_from(server: int, index: int) -> Sequence[Patch]:
     original = Applier.apply
 
-    def apply(self: Applier, entry: Entry) -> None:
+    def apply(self: Applier, entry: Entry) -> bool:
         before = self.applied_index
-        original(self, entry)
+        is_done = original(self, entry)
         if self._me[0] == server and before < index <= entry.index:
             # As a wrong count of bytes would: no client can see it.
             self._machine.marks.total += 1
+        return is_done
 
     return [(Applier, "apply", apply), (RaftChecks, "COMPARES", False)]
 

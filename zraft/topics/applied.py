@@ -44,7 +44,10 @@ class PartitionSettings:
 
 @frozen
 class Applied:
-    """What one batch did: what was begun, fixed in time, delivered in order, found void, and found delivered everywhere."""
+    """What one batch did: what was begun, fixed in time, delivered in order, found void, and found delivered everywhere.
+
+    `staged`: what is durable now and in no order. `released`: rounds, each with the offset of the first of its messages.
+    """
 
     commands: tuple[Command, ...]
     begun: tuple[Entry, ...]
@@ -52,3 +55,5 @@ class Applied:
     delivered: tuple[Delivery, ...]
     failed: tuple[MessageId, ...]
     everywhere: tuple[MessageId, ...]
+    staged: tuple[MessageId, ...] = ()
+    released: tuple[tuple[MessageId, int], ...] = ()

@@ -49,8 +49,13 @@ _COMMANDS: Final = Layouts[Command](
         4: (commands.Settled, (layouts.group, layouts.final_time)),
         5: (commands.ViewChanged, (layouts.view,)),
         6: (commands.Seek, (layouts.consumer, layouts.optional(number))),
+        7: (commands.Stage, (layouts.staged, number, number)),
     },
-    quick={1: layouts.plain_start(commands.Start), 2: layouts.plain_proposal(commands.Remote)},
+    quick={
+        1: layouts.plain_start(commands.Start),
+        2: layouts.plain_proposal(commands.Remote),
+        7: layouts.plain_start(commands.Stage),
+    },
 )
 _MESSAGES: Final = Layouts[GroupMessage](
     "message between groups",

@@ -21,6 +21,15 @@ class Start:
 
 
 @statically_frozen
+class Stage:
+    """A producer's message that is to be durable here and in no order yet: a round will put it in its place."""
+
+    message: Message
+    floor: int
+    epoch: int
+
+
+@statically_frozen
 class Remote:
     """The proposal of another destination. `message` is left out if this group has it already.
 
@@ -66,7 +75,7 @@ class Seek:
     offset: int | None
 
 
-Command = Start | Remote | Advance | Settled | ViewChanged | Seek
+Command = Start | Stage | Remote | Advance | Settled | ViewChanged | Seek
 
 
 @frozen

@@ -99,7 +99,11 @@ def _pack_entry(entry: Entry) -> tuple[Any, ...]:
 
 
 def _pack_row(producer: int, row: Row) -> tuple[Any, ...]:
-    return producer, row.floor, row.last, sorted(row.outcomes.items())
+    fields = producer, row.floor, row.last, sorted(row.outcomes.items())
+    if not row.staged:
+        return fields
+    staged = [row.staged[seq] for seq in sorted(row.staged)]
+    return (*fields, [(as_fields(entry.message), entry.digest, entry.began_ms) for entry in staged])
 
 
 def read_image(pieces: Iterable[bytes]) -> Partition:
@@ -203,10 +207,22 @@ def _read_entry(item: Any) -> Entry:
 
 
 def _read_row(partition: Partition, item: Any) -> None:
-    producer, floor, last, outcomes = array(item, "row of a producer", 4)
+    fields = array(item, "row of a producer")
+    if len(fields) not in (4, 5):
+        raise wrong("row of a producer", "an array of 4 or 5", item)
+    producer, floor, last, outcomes = fields[:4]
     row = partition.restore_row(layouts.producer.unpack(producer, "producer"))
     row.floor = number.unpack(floor, "floor of a producer")
     row.last = number.unpack(last, "last number of a producer")
     for pair in array(outcomes, "outcomes of a producer"):
         seq, offset = array(pair, "outcome", 2)
         row.outcomes[layouts.from_one.unpack(seq, "number")] = _SIGNED.unpack(offset, "outcome")
+    for staged in array(fields[4], "staged messages of a producer") if len(fields) > 4 else ():
+        packed, digest, began_ms = array(staged, "staged message", 3)
+        message = layouts.staged.unpack(packed, "staged message")
+        if message.mid.producer != producer:
+            raise wrong("staged message", f"one of producer {producer}", packed)
+        its_digest = layouts.digest.unpack(digest, "digest of a message")
+        partition.restore_staged(
+            Entry(message, its_digest, 0, False, number.unpack(began_ms, "log time of a message"))
+        )

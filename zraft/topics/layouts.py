@@ -16,7 +16,15 @@ from attrs import fields, frozen
 
 from zraft.errors import ProtocolError
 from zraft.ids import INSTANCE_BYTES, SERVER_ID_MAX, SERVER_ID_MIN, GroupId
-from zraft.topics.message import DIGEST_BYTES, After, Condition, Message, as_fields, may_change_topics
+from zraft.topics.message import (
+    DIGEST_BYTES,
+    After,
+    Condition,
+    Message,
+    Round,
+    as_fields,
+    may_change_topics,
+)
 from zraft.topics.registry_values import Retention
 from zraft.topics.stamps import TIME_MAX, FinalTime, MessageId, Stamp
 from zraft.topics.view import AnyView, View, ViewDelta
@@ -30,6 +38,8 @@ LISTED_MAX: Final = 1 << 20
 """Producers or groups in one list: above what the registry admits."""
 DISKS_MAX: Final = 1 << 12
 """Disks of one group, those of earlier moves included."""
+ROUND_MAX: Final = 1 << 20
+"""Numbers of one round: above any window."""
 VALUES_MAX: Final = 1 << 20
 """Commands of a batch, messages of a bundle."""
 
@@ -203,9 +213,13 @@ _as_tuple: Final[Any] = tuple.__new__
 """Makes a named tuple of a tuple, which takes half as long as calling its class."""
 
 
+_FIELDS: Final = 8
+"""Of a message; a round is one more."""
+
+
 def _plain_message(value: Any) -> Message | None:
     """The message, if it is a well-formed one as most are: without conditions of any kind. All the same checks, at once."""
-    if type(value) is not tuple or len(value) != 8:
+    if type(value) is not tuple or len(value) != _FIELDS:
         return None
     mid, dst, payload, its_number, after, condition, depends, partitions = value
     if (
@@ -248,7 +262,10 @@ def _message(value: Any, name: str) -> Message:
     plain = _plain_message(value)
     if plain is not None:
         return plain
-    mid, dst, payload, its_number, after, condition, depends, partitions = array(value, name, 8)
+    items = array(value, name)
+    if len(items) not in (_FIELDS, _FIELDS + 1):
+        raise wrong(name, f"an array of {_FIELDS} or {_FIELDS + 1}", value)
+    mid, dst, payload, its_number, after, condition, depends, partitions = items[:_FIELDS]
     message = Message(
         message_id.unpack(mid, f"{name}.mid"),
         destinations.unpack(dst, f"{name}.destinations"),
@@ -258,14 +275,27 @@ def _message(value: Any, name: str) -> Message:
         None if condition is None else _condition(condition, f"{name}.condition"),
         asked_time.unpack(depends, f"{name}.depends"),
         _partitions.unpack(partitions, f"{name}.partitions"),
+        _round(items[_FIELDS], f"{name}.round") if len(items) > _FIELDS else None,
     )
     if message.is_single != (message.number > 0):
         raise wrong(f"{name}.number", "1 or more with one destination, and 0 with several", message.number)
     if message.condition is not None and message.condition.home not in message.destinations:
         raise wrong(f"{name}.condition.home", "one of the destinations", message.condition.home)
+    if message.round is not None and (
+        message.payload or message.partitions or message.after or message.condition
+    ):
+        raise wrong(f"{name}.round", "nothing else in the message", value)
     if not may_change_topics(message):
         raise wrong(f"{name}.partitions", "nil, as from every producer but group 0", message.partitions)
     return message
+
+
+def _round(value: Any, name: str) -> Round:
+    first, upto = array(value, name, 2)
+    found = Round(from_one.unpack(first, name), from_one.unpack(upto, name))
+    if not 1 <= found.places <= ROUND_MAX:
+        raise wrong(name, f"a first number and a last one, at most {ROUND_MAX} of them", value)
+    return found
 
 
 def plain_start(kind: Callable[..., _Value]) -> Quick:
@@ -336,6 +366,16 @@ def _condition(value: Any, name: str) -> Condition:
 
 message: Final = Form(_message, as_fields)
 
+
+def _staged(value: Any, name: str) -> Message:
+    found = _message(value, name)
+    if not found.may_be_staged:
+        raise wrong(name, "a message that may be staged: without conditions, changes or a round", value)
+    return found
+
+
+staged: Final = Form(_staged, as_fields)
+
 _VIEW_FORMS: Final = (number, number, as_set(producers), as_set(producers), as_set(groups), as_set(groups))
 _DELTA_FORMS: Final = (number, number, number, producers, producers, producers, groups, groups, groups)
 
@@ -384,7 +424,10 @@ def _fields_of(names: tuple[str, ...]) -> Callable[[Any], tuple[Any, ...]]:
 
 
 class Layouts(Generic[_Value]):
-    """Some classes as arrays `[kind, field, ...]`. Numbers of kinds are never used again."""
+    """Some classes as arrays `[kind, field, ...]`. Numbers of kinds are never used again.
+
+    A class may have more fields than forms: the last ones are not said, and have their defaults.
+    """
 
     def __init__(
         self,
@@ -399,7 +442,8 @@ class Layouts(Generic[_Value]):
         self._by_class: dict[type[Any], _Shape] = {}
         for kind, (value, forms) in shapes.items():
             names = tuple(field.name for field in fields(value))
-            assert len(names) == len(forms), f"{value.__name__} has fields {names}, {len(forms)} forms"
+            assert len(names) >= len(forms), f"{value.__name__} has fields {names}, {len(forms)} forms"
+            names = names[: len(forms)]
             checks = tuple(
                 (form.unpack, f"{value.__name__}.{name}") for form, name in zip(forms, names, strict=True)
             )

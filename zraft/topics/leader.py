@@ -11,7 +11,7 @@ from collections.abc import Sequence
 
 from zraft.ids import GroupId, ProducerId
 from zraft.topics.applied import Applied, Verdict
-from zraft.topics.commands import Advance, Command, Remote, Settled, Start, ViewChanged
+from zraft.topics.commands import Advance, Command, Remote, Settled, Stage, Start, ViewChanged
 from zraft.topics.leader_settings import Exchange, LeaderSettings, LeaderStatistics, Output, entry_of
 from zraft.topics.message import Message, may_change_topics
 from zraft.topics.messages import (
@@ -97,6 +97,9 @@ class PartitionLeader:
             return
         if mid in self._started:
             return
+        if request.staged:
+            self._on_stage(request)
+            return
         verdict = self.partition.verdict(message, request.floor, request.epoch)
         match verdict:
             case Verdict.KNOWN:
@@ -113,14 +116,48 @@ class PartitionLeader:
                 else:
                     self._start(request)
 
-    def _start(self, request: StartRequest) -> None:
-        message = request.message
-        producer = message.mid.producer
+    def _on_stage(self, request: StartRequest) -> None:
+        """A message that is to be staged, perhaps again."""
+        message, mid, epoch = request.message, request.message.mid, request.epoch
+        if self.partition.is_staged(mid):
+            self._reply(mid, Answer.STAGED, epoch)
+            return
+        match self.partition.verdict_staged(message, request.floor, epoch):
+            case Verdict.KNOWN:
+                # Whether it is everywhere is for its round to tell.
+                self._tell(mid, epoch, staged=True)
+            case Verdict.EXPIRED:
+                self._reply(mid, Answer.EXPIRED, epoch)
+            case Verdict.STALE:
+                self._reply(mid, Answer.STALE, epoch, everywhere=self._final(message))
+            case Verdict.RETRY:
+                self._reply(mid, Answer.RETRY, epoch)
+            case Verdict.ADMIT:
+                if self._has_room_to_stage(request):
+                    self._taken(message)
+                    self._commands.append(Stage(message, request.floor, epoch))
+                else:
+                    self._reply(mid, Answer.BUSY, epoch)
+
+    def _has_room_to_stage(self, request: StartRequest) -> bool:
+        partition, settings, mid = self.partition, self.settings, request.message.mid
+        if self._is_full():
+            return False
+        row = partition.rows.get(mid.producer, NO_ROW)
+        oldest = mid.seq == max(row.floor, request.floor) + 1
+        return oldest or partition.staged_bytes + self._started_bytes < settings.staged_bytes_max
+
+    def _taken(self, message: Message) -> None:
+        """It goes into the log."""
         self._started[message.mid] = message
         self._started_bytes += len(message.payload)
-        self._of_producer[producer] += 1
+        self._of_producer[message.mid.producer] += 1
+
+    def _start(self, request: StartRequest) -> None:
+        message = request.message
+        self._taken(message)
         if message.is_single:
-            self._numbers[producer] = message.number
+            self._numbers[message.mid.producer] = message.number
         if request.relayed:
             self._relayed.add(message.mid)
         self._commands.append(Start(message, request.floor, request.epoch))
@@ -144,7 +181,7 @@ class PartitionLeader:
 
     def _busy(self, message: Message) -> bool:
         partition, settings = self.partition, self.settings
-        if len(self._started) >= settings.started_max or self._started_bytes >= settings.started_bytes_max:
+        if self._is_full():
             return True
         if message.is_single and not message.depends:
             return False
@@ -155,17 +192,21 @@ class PartitionLeader:
             or any(pending.awaited[group] >= settings.awaited_max for group in message.destinations)
         )
 
+    def _is_full(self) -> bool:
+        settings = self.settings
+        return len(self._started) >= settings.started_max or self._started_bytes >= settings.started_bytes_max
+
     def tell(self, mid: MessageId) -> None:
         """Say to its producer what became of a message that is known here, as if that had asked."""
         self._tell(mid, 0)
 
-    def _tell(self, mid: MessageId, epoch: int) -> None:
-        """What became of a message that is known here."""
+    def _tell(self, mid: MessageId, epoch: int, *, staged: bool = False) -> None:
+        """What became of a message that is known here. Of one that was `staged` nothing is said of other groups."""
         partition = self.partition
         if mid in partition.pending:
             self._reply(mid, Answer.ACCEPTED, epoch)
             return
-        everywhere = mid not in partition.settled
+        everywhere = mid not in partition.settled and not staged
         row = partition.rows.get(mid.producer, NO_ROW)
         outcome = row.outcomes.get(mid.seq)
         if partition.retired(mid.producer):
@@ -190,8 +231,12 @@ class PartitionLeader:
         everywhere: bool = False,
         offset: int | None = None,
     ) -> None:
-        view_epoch = self.partition.view.epoch
-        self._replies.append(Reply(mid, self.group, answer, everywhere, offset, epoch, view_epoch))
+        partition = self.partition
+        self._replies.append(
+            Reply(
+                mid, self.group, answer, everywhere, offset, epoch, partition.view.epoch, partition.floor.time
+            )
+        )
 
     # -- other groups
 
@@ -299,7 +344,14 @@ class PartitionLeader:
         if self.settings.exchange is Exchange.ENTRY:
             for entry in applied.fixed:
                 self._pass_on(entry)
+        for mid in applied.staged:
+            self._reply(mid, Answer.STAGED, 0)
+        for mid, offset in applied.released:
+            self._told.pop(mid, None)
+            self._reply(mid, Answer.DELIVERED, 0, everywhere=mid not in settled, offset=offset)
         for delivery in applied.delivered:
+            if delivery.stamp.sub and not delivery.stamp.single:
+                continue  # its round was told
             mid = delivery.message.mid
             self._told.pop(mid, None)
             everywhere = mid not in settled
@@ -354,7 +406,7 @@ class PartitionLeader:
         """What is applied is in the log no more."""
         for command in commands:
             match command:
-                case Start(message):
+                case Start(message) | Stage(message):
                     self._applied_start(message)
                 case Remote(mid, sender):
                     self._remotes.discard((mid, sender))

@@ -31,6 +31,8 @@ class LeaderSettings:
     `inline_bytes_max`: payloads up to this go with the first PROPOSE, larger ones by their digest. `pending_max`,
     `pending_bytes_max`: at this START is answered BUSY. `awaited_max`: the same for messages to a group of which so many
     proposals are awaited, so that one that is down cannot fill the others (the convoy of docs/TOPICS.md).
+    `staged_bytes_max`: payloads that wait for their rounds; the oldest undecided message of a producer is always taken, so
+    that none waits for room for ever.
     `started_max`, `started_bytes_max`: STARTs in the log that are not applied yet, and their payloads.
     `report_unchanged`: group 0 is told even if it was told the same before. Without, it is told what changed, what it
     asks for by repeating a view, and again and again what it has to do something about.
@@ -46,6 +48,7 @@ class LeaderSettings:
     pending_max: int = 65_536
     pending_bytes_max: int = 64 * 1024 * 1024
     awaited_max: int = 16_384
+    staged_bytes_max: int = 64 * 1024 * 1024
     started_max: int = 16_384
     started_bytes_max: int = 64 * 1024 * 1024
     report_unchanged: bool = True

@@ -43,13 +43,32 @@ class Condition:
     following: int
 
 
+@frozen
+class Round:
+    """Puts the staged messages of its producer with numbers from `first` up to `upto`, both included, in their order.
+
+    They stand one after the other at the round's place in the order of all messages. `zraft.topics.producer` makes it when
+    each of them is durable at all its destinations, which the round's are all together. One that names a group which the
+    round does not is given up: that group was deleted before.
+    """
+
+    first: int
+    upto: int
+
+    @property
+    def places(self) -> int:
+        """How many stamps it takes."""
+        return self.upto - self.first + 1
+
+
 @statically_frozen
 class Message:
     """A message, the same at all its destinations.
 
     `destinations` ascend. `number` counts the messages of the producer to this only destination, from 1; it is 0 if
     there are several (D-17b). `depends` is the largest stamp time that the producer had seen: the stamp will be above
-    it (0: no claim). `partitions` is a change of a topic: its partitions from this stamp on (D-17d).
+    it (0: no claim). `partitions` is a change of a topic: its partitions from this stamp on (D-17d). With a `round` it
+    carries nothing and is delivered nowhere itself; its `number` is 0.
     """
 
     mid: MessageId
@@ -60,16 +79,25 @@ class Message:
     condition: Condition | None = None
     depends: int = 0
     partitions: tuple[GroupId, ...] | None = None
+    round: Round | None = None
 
     @property
     def is_single(self) -> bool:
-        return len(self.destinations) == 1
+        """Whether it is numbered among the messages to one partition alone."""
+        return len(self.destinations) == 1 and self.round is None
+
+    @property
+    def may_be_staged(self) -> bool:
+        """A round puts it in order, and nothing else may have a say in that."""
+        return (
+            self.after is None and self.condition is None and self.partitions is None and self.round is None
+        )
 
 
 def as_fields(message: Message) -> list[object]:
     """A message as the array that is stored and sent (docs/TOPICS.md, "Formats")."""
     after, condition = message.after, message.condition
-    return [
+    fields: list[object] = [
         message.mid,
         message.destinations,
         message.payload,
@@ -81,6 +109,9 @@ def as_fields(message: Message) -> list[object]:
         message.depends,
         message.partitions,
     ]
+    if message.round is not None:
+        fields.append((message.round.first, message.round.upto))
+    return fields
 
 
 class Outcome(Enum):
@@ -112,6 +143,7 @@ def without_payload(message: Message) -> Message:
         message.condition,
         message.depends,
         message.partitions,
+        message.round,
     )
 
 

@@ -88,12 +88,16 @@ class Report:
 
 @statically_frozen
 class StartRequest:
-    """A producer to a destination. `relayed`: it told this destination only, which passes the payload on."""
+    """A producer to a destination. `relayed`: it told this destination only, which passes the payload on.
+
+    `staged`: the message is to be durable there, and in no order until its round.
+    """
 
     message: Message
     floor: int
     epoch: int
     relayed: bool = False
+    staged: bool = False
 
 
 class Answer(Enum):
@@ -111,6 +115,8 @@ class Answer(Enum):
     RETRY = "retry"
     BUSY = "busy"
     """Too much is pending; the leader took nothing."""
+    STAGED = "staged"
+    """Durable at this destination, and in no order yet."""
 
 
 @statically_frozen
@@ -118,7 +124,8 @@ class Reply:
     """A destination's leader to a producer.
 
     `everywhere`: the answer holds for all destinations. `offset`: of the delivery here. `epoch` is that of the request
-    (a refusal of an older one is no refusal), `view_epoch` that of the group.
+    (a refusal of an older one is no refusal), `view_epoch` that of the group. `time`: what the destination has delivered so
+    far has stamps up to this one; of a round `offset` is that of the first of its messages there.
     """
 
     mid: MessageId
@@ -128,3 +135,4 @@ class Reply:
     offset: int | None = None
     epoch: int = 0
     view_epoch: int = 0
+    time: int = 0

@@ -12,8 +12,18 @@ from zraft.errors import ProtocolError
 from zraft.ids import GroupId, ProducerId
 from zraft.topics.applied import Applied, BrokenGroupError, PartitionSettings, Verdict
 from zraft.topics.chain import first_link, message_digest, next_link
-from zraft.topics.commands import Advance, Batch, Command, Remote, Seek, Settled, Start, ViewChanged
-from zraft.topics.message import Delivery, Message, without_payload
+from zraft.topics.commands import (
+    Advance,
+    Batch,
+    Command,
+    Remote,
+    Seek,
+    Settled,
+    Stage,
+    Start,
+    ViewChanged,
+)
+from zraft.topics.message import Delivery, Message, Round, without_payload
 from zraft.topics.pending import Entry, Involved, Pending
 from zraft.topics.pending import Settled as SettledEntries
 from zraft.topics.rows import FAILED, Row
@@ -36,6 +46,8 @@ class Partition:
             "_fixed",
             "_log_time_ms",
             "_position",
+            "_released",
+            "_staged",
             "_unlisted",
         ),
         *(
@@ -50,7 +62,7 @@ class Partition:
             "next_offset",
             "offsets",
         ),
-        *("pending", "rows", "settings", "settled", "sub", "view"),
+        *("pending", "rows", "settings", "settled", "staged_bytes", "sub", "view"),
     )
 
     def __init__(
@@ -76,6 +88,8 @@ class Partition:
         self.rows: dict[ProducerId, Row] = {}
         self.floors: dict[GroupId, FinalTime] = {}
         self.offsets: dict[bytes, int] = {}
+        self.staged_bytes = 0
+        """Payloads that wait for their rounds; follows from the rows."""
         self._unlisted: set[ProducerId] = set()
         """Rows of producers that the view does not name: registered since, or nobody's. Follows from rows and view."""
         self._log_time_ms = 0
@@ -85,6 +99,8 @@ class Partition:
         self._delivered: list[Delivery] = []
         self._failed: list[MessageId] = []
         self._everywhere: list[MessageId] = []
+        self._staged: list[MessageId] = []
+        self._released: list[tuple[MessageId, int]] = []
 
     def apply(self, batch: Batch, position: int) -> Applied:
         """Take one committed entry; `position` is that of its first command.
@@ -94,6 +110,7 @@ class Partition:
         """
         self._log_time_ms = max(self._log_time_ms, batch.log_time_ms)
         self._begun, self._fixed, self._delivered, self._failed, self._everywhere = [], [], [], [], []
+        self._staged, self._released = [], []
         for at, command in enumerate(batch.commands):
             self._position = position + at
             self._apply(command)
@@ -107,6 +124,8 @@ class Partition:
             tuple(self._delivered),
             tuple(self._failed),
             tuple(self._everywhere),
+            tuple(self._staged),
+            tuple(self._released),
         )
 
     def _apply(self, command: Command) -> None:
@@ -117,6 +136,10 @@ class Partition:
             case Start(message, floor, epoch):
                 if self.admits(message, floor, epoch):
                     self._begin(message)
+                self._raise_floor(message.mid[0], floor)
+            case Stage(message, floor, epoch):
+                if self.stages(message, floor, epoch):
+                    self._stage(message)
                 self._raise_floor(message.mid[0], floor)
             case Advance(time):
                 self._advance(time)
@@ -156,12 +179,35 @@ class Partition:
     def admits(self, message: Message, floor: int, epoch: int) -> bool:
         return self.group in message.destinations and self.verdict(message, floor, epoch) is Verdict.ADMIT
 
-    def expects(self, message: Message, floor: int) -> bool:
+    def verdict_staged(self, message: Message, floor: int, epoch: int) -> Verdict:
+        """As `verdict`, of a message that is to be staged. What has to come before it is its round's to heed."""
+        if self.known(message.mid):
+            return Verdict.KNOWN
+        if message.mid.producer in self.view.closed:
+            return Verdict.EXPIRED
+        if epoch < self.view.epoch or self.view.any_removed(message.destinations):
+            return Verdict.STALE
+        return Verdict.ADMIT if self.expects(message, floor, staged=True) else Verdict.RETRY
+
+    def stages(self, message: Message, floor: int, epoch: int) -> bool:
+        return (
+            self.group in message.destinations
+            and message.may_be_staged
+            and not self.is_staged(message.mid)
+            and self.verdict_staged(message, floor, epoch) is Verdict.ADMIT
+        )
+
+    def is_staged(self, mid: MessageId) -> bool:
+        return mid.seq in self.rows.get(mid.producer, NO_ROW).staged
+
+    def expects(self, message: Message, floor: int, *, staged: bool = False) -> bool:
         """This partition and all destinations exist, as far as is logged here, and the number is in the window."""
         row = self.rows.get(message.mid.producer, NO_ROW)
+        # Numbers of rounds lie among those of what they put in order, which alone may fill the window.
+        window = self.settings.window * (2 if staged or message.round is not None else 1)
         return (
             self.takes(message)
-            and message.mid.seq <= max(row.floor, floor) + self.settings.window
+            and message.mid.seq <= max(row.floor, floor) + window
             and self.view.groups.issuperset(message.destinations)
         )
 
@@ -206,6 +252,12 @@ class Partition:
         self.involved.began(message)
         self._begun.append(entry)
         self._fix(entry)
+
+    def _stage(self, message: Message) -> None:
+        entry = Entry(message, message_digest(message), 0, False, self._log_time_ms)
+        self._row(message.mid.producer).stage(entry)
+        self.staged_bytes += len(message.payload)
+        self._staged.append(message.mid)
 
     def _row(self, producer: ProducerId) -> Row:
         row = self.rows.get(producer)
@@ -304,10 +356,34 @@ class Partition:
             if entry.message.is_single:
                 self.rows[entry.mid.producer].queued -= 1
             self._settle(entry)
-            self._record(entry, Stamp(*final, 0, GroupId(0)))
+            if entry.message.round is None:
+                self._record(entry, Stamp(*final, 0, GroupId(0)))
+            else:
+                self._release(entry.mid, entry.message, entry.message.round, final)
             if entry.waiting:
                 # Whoever still asks for it has begun it, and so has the payload.
                 entry.message = without_payload(entry.message)
+
+    def _release(self, mid: MessageId, message: Message, round: Round, final: FinalTime) -> None:
+        """Deliver what the round puts in order, at its place and in the order of the producer's numbers.
+
+        The same message has the same stamp wherever it goes; what takes the bypass here afterwards has one above all of the
+        round's, also those at other groups.
+        """
+        row = self._row(mid.producer)
+        if mid.seq > row.floor:
+            row.outcomes[mid.seq] = self.next_offset
+        self._released.append((mid, self.next_offset))
+        before = row.staged_bytes
+        for staged in row.unstaged(round.upto):
+            one = staged.message
+            if one.mid.seq < round.first or not set(one.destinations).issubset(message.destinations):
+                continue  # its producer gave it up
+            if one.is_single:
+                row.last = one.number
+            self._record(staged, Stamp(*final, one.mid.seq - round.first + 1, GroupId(0)))
+        self.staged_bytes -= before - row.staged_bytes
+        self.sub = round.places
 
     def _record(self, entry: Entry, stamp: Stamp) -> None:
         message = entry.message
@@ -367,7 +443,9 @@ class Partition:
         """Never makes a row: a late message of a retired producer must leave nothing behind (D-8b)."""
         row = self.rows.get(producer)
         if row is not None and floor > row.floor:
+            before = row.staged_bytes
             row.raise_floor(floor)
+            self.staged_bytes -= before - row.staged_bytes
 
     def _on_view(self, view: AnyView) -> None:
         gone = self.view.adopt(view)
@@ -390,7 +468,8 @@ class Partition:
             self._unlisted.discard(producer)
         elif self.retired(producer) and not self.involved.of_producer[producer]:
             self._unlisted.discard(producer)
-            self.rows.pop(producer, None)
+            row = self.rows.pop(producer, None)
+            self.staged_bytes -= 0 if row is None else row.staged_bytes
 
     def _forgo(self, group: GroupId) -> None:
         """A removed group is waited for no more: its removal waited until it had delivered everything (D-8e)."""
@@ -426,6 +505,20 @@ class Partition:
 
     def restore_row(self, producer: ProducerId) -> Row:
         return self._row(producer)
+
+    def restore_staged(self, entry: Entry) -> None:
+        """Put back a staged message.
+
+        Raises:
+            ProtocolError: it is none of this group, or may not be staged.
+        """
+        message, row = entry.message, self._row(entry.mid.producer)
+        if self.group not in message.destinations or not message.may_be_staged or row.decided(entry.mid.seq):
+            raise ProtocolError(
+                f"snapshot of group {self.group}: message {tuple(entry.mid)} cannot be a staged one"
+            )
+        row.stage(entry)
+        self.staged_bytes += len(message.payload)
 
     def restore_log_time(self, log_time_ms: int) -> None:
         self._log_time_ms = log_time_ms

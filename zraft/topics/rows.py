@@ -2,22 +2,37 @@
 
 from __future__ import annotations
 
+from zraft.topics.pending import Entry
+
 
 class Row:
     """One producer.
 
     Every number up to `floor` is decided at every destination; `outcomes` has those above it that are decided here: the
     offset of the delivery, or `FAILED`. `last` is the number of the last message to this group alone that was begun (D-17b).
-    `queued` counts those of them that could not take the bypass and are pending; it follows from these.
+    `queued` counts those of them that could not take the bypass and are pending; it follows from these. `staged` has what is
+    durable here and waits for its round, by number; `staged_bytes` counts its payloads.
     """
 
-    __slots__ = ("floor", "last", "outcomes", "queued")
+    __slots__ = ("floor", "last", "outcomes", "queued", "staged", "staged_bytes")
 
     def __init__(self) -> None:
         self.floor = 0
         self.last = 0
         self.outcomes: dict[int, int] = {}
         self.queued = 0
+        self.staged: dict[int, Entry] = {}
+        self.staged_bytes = 0
+
+    def stage(self, entry: Entry) -> None:
+        self.staged[entry.mid.seq] = entry
+        self.staged_bytes += len(entry.message.payload)
+
+    def unstaged(self, upto: int) -> list[Entry]:
+        """Take out what is staged up to a number, in the order of numbers."""
+        found = [self.staged.pop(seq) for seq in sorted(self.staged) if seq <= upto]
+        self.staged_bytes -= sum(len(entry.message.payload) for entry in found)
+        return found
 
     def decided(self, seq: int) -> bool:
         return seq <= self.floor or seq in self.outcomes
@@ -26,6 +41,8 @@ class Row:
         """Forget outcomes up to `floor`, which may jump far: O(what is forgotten) or O(window)."""
         if floor <= self.floor:
             return
+        if self.staged:
+            self.unstaged(floor)  # what is decided is in its place, or was given up
         if floor - self.floor <= len(self.outcomes):
             for seq in range(self.floor + 1, floor + 1):
                 self.outcomes.pop(seq, None)

@@ -154,14 +154,15 @@ def read_key_file(path: Path) -> tuple[ClusterKey, ...]:
         status = os.fstat(descriptor)
         if not stat.S_ISREG(status.st_mode):
             raise ConfigError(f"{path}: expected a regular file that holds a cluster key")
+        text = os.read(descriptor, _FILE_BYTES_MAX + 1)
         mode = stat.S_IMODE(status.st_mode)
-        if mode & 0o077:
+        # What is no key file at all is told as that below: changing its mode would not help.
+        if mode & 0o077 and text.startswith(_PREFIX.encode()):
             raise ConfigError(
                 f"{path}: expected a key file that only its owner can use (mode 0600), "
                 f"found mode {mode:04o}; run `chmod 600 {path}`, "
                 f"and if others may have read it, create a new key"
             )
-        text = os.read(descriptor, _FILE_BYTES_MAX + 1)
     except OSError as error:
         raise ConfigError(f"{path}: cannot read the key file: {error.strerror}") from error
     finally:

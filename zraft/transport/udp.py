@@ -5,14 +5,19 @@ buffer, at five times the cost of the plain reads done here. Works on asyncio's 
 
 The network may lose anything, and so may this socket: what cannot be sent now is counted and dropped. Where
 a datagram came from is reported for logs only; `PeerLinks` decides who sent it.
+
+Whoever reaches the port can fill the socket's buffer, and what peers send would be lost with the rest. So a peer that was
+heard has a socket of its own on the same port, which the kernel gives nothing but what comes from that address.
 """
 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import errno
 import socket
-from collections.abc import Callable, Mapping
+import sys
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from ipaddress import ip_address
 from typing import Final, Self
 
@@ -20,6 +25,7 @@ from attrs import frozen
 
 from zraft.address import Address as HostAddress
 from zraft.errors import ZraftError
+from zraft.listening import cannot_listen
 
 Address = tuple[str, int] | tuple[str, int, int, int]
 """A numeric address as the socket module has it, IPv4 or IPv6."""
@@ -80,6 +86,18 @@ async def _has_address(host: str, port: int) -> bool:
     return True
 
 
+def discard_waiting(sock: socket.socket) -> None:
+    """Throw away the datagrams that wait in a bound socket, as far as its buffer holds."""
+    sock.setblocking(False)
+    for _ in range(DATAGRAMS_PER_DRAIN_MAX):
+        try:
+            sock.recv(1)
+        except (BlockingIOError, InterruptedError):
+            return
+        except ConnectionError:
+            continue
+
+
 class UdpEndpoint:
     """One bound, non-blocking UDP socket on the running loop.
 
@@ -101,6 +119,9 @@ class UdpEndpoint:
         self._bytes_sent = 0
         self._send_errors: dict[str, int] = {}
         self._receive_errors: dict[str, int] = {}
+        self._own: dict[int, socket.socket] = {}
+        self.sources: dict[int, Address] = {}
+        """Whose datagrams come through a socket of their own, and from where; only to be read."""
         self._closed = False
         self.receive_buffer_bytes: Final = _ask_buffer(sock, socket.SO_RCVBUF)
         """What the kernel granted, as it reports it (Linux: twice the limit, for its own bookkeeping)."""
@@ -108,7 +129,7 @@ class UdpEndpoint:
         self.address: Final[Address] = sock.getsockname()
         self._everywhere = self.address[0] == "::"
         """Whether it takes IPv4 as well: those addresses have the form of IPv6 then."""
-        loop.add_reader(sock.fileno(), self._on_readable)
+        loop.add_reader(sock.fileno(), self._on_readable, sock)
 
     @classmethod
     async def open(cls, host: str, port: int, on_datagrams: OnDatagrams) -> Self:
@@ -131,9 +152,7 @@ class UdpEndpoint:
             return cls(sock, asyncio.get_running_loop(), on_datagrams)
         except OSError as error:
             sock.close()
-            raise AddressError(
-                f"{where}: cannot listen for datagrams: {error.strerror}; is another server running?"
-            ) from error
+            raise AddressError(f"cannot listen at {where} for datagrams: {cannot_listen(error)}") from error
 
     def numeric(self, host: str, port: int) -> Address | None:
         """A host that is an address already, as `send` takes it; None for a name, or an address of the other family."""
@@ -180,18 +199,56 @@ class UdpEndpoint:
         self._datagrams_sent += 1
         self._bytes_sent += len(datagram)
 
+    def hear(self, peer: int, source: Address) -> None:
+        """Take what `peer` sends from a socket of its own, from where it was heard last.
+
+        Where that cannot be done it goes on coming through the common one.
+        """
+        self._forget(peer)
+        self.sources[peer] = source
+        if self._closed or not sys.platform.startswith("linux"):
+            return  # elsewhere the kernel would give both sockets what is for one
+        own = socket.socket(self._socket.family, socket.SOCK_DGRAM)
+        own.setblocking(False)
+        try:
+            if self._everywhere:
+                own.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 0)
+            with _shared_port([self._socket, own, *self._own.values()]):
+                own.bind(self.address)
+                own.connect(source)
+        except OSError as error:
+            _count(self._receive_errors, error)
+            own.close()
+            return
+        _ask_buffer(own, socket.SO_RCVBUF)
+        self._own[peer] = own
+        self._loop.add_reader(own.fileno(), self._on_readable, own)
+
+    def _forget(self, peer: int) -> None:
+        own = self._own.pop(peer, None)
+        if own is not None:
+            self._loop.remove_reader(own.fileno())
+            own.close()
+
     def drain(self) -> int:
         """Read what is queued right now and hand it to `on_datagrams`; how many datagrams that were.
 
-        For before a timer is judged: a heartbeat that lies in the socket has arrived (D-11).
+        For before a timer is judged: a heartbeat that lies in the socket has arrived (D-11). Peers are read first; where
+        they have sockets of their own, no more than a wake-up's worth is read of what comes from others.
         """
+        read = sum([self._drain(own, DATAGRAMS_PER_DRAIN_MAX) for own in tuple(self._own.values())])
+        return read + self._drain(
+            self._socket, DATAGRAMS_PER_WAKEUP_MAX if self._own else DATAGRAMS_PER_DRAIN_MAX
+        )
+
+    def _drain(self, sock: socket.socket, datagrams_max: int) -> int:
         read = 0
-        while read < DATAGRAMS_PER_DRAIN_MAX:
-            batch = self._read()
+        while read < datagrams_max:
+            batch = self._read(sock)
             read += len(batch)
             if batch:
                 self._on_datagrams(batch)
-            if len(batch) < DATAGRAMS_PER_WAKEUP_MAX:
+            if len(batch) < DATAGRAMS_PER_WAKEUP_MAX or sock.fileno() < 0:
                 break
         return read
 
@@ -200,6 +257,8 @@ class UdpEndpoint:
         if self._closed:
             return
         self._closed = True
+        for peer in tuple(self._own):
+            self._forget(peer)
         self._loop.remove_reader(self._socket.fileno())
         self._socket.close()
 
@@ -214,24 +273,24 @@ class UdpEndpoint:
             receive_errors=dict(self._receive_errors),
         )
 
-    def _on_readable(self) -> None:
-        batch = self._read()
+    def _on_readable(self, sock: socket.socket) -> None:
+        batch = self._read(sock)
         if batch:
             self._on_datagrams(batch)
 
-    def _read(self) -> list[tuple[bytes, Address]]:
+    def _read(self, sock: socket.socket) -> list[tuple[bytes, Address]]:
         batch: list[tuple[bytes, Address]] = []
         if self._closed:
             return batch
-        receive = self._socket.recvfrom
+        receive = sock.recvfrom
         size = 0
         for _ in range(DATAGRAMS_PER_WAKEUP_MAX):
             try:
                 received = receive(_DATAGRAM_BYTES_MAX)
             except (BlockingIOError, InterruptedError):
                 break
-            except ConnectionError as error:
-                # An ICMP answer to something sent earlier; the socket itself is well.
+            except OSError as error:
+                # An ICMP answer to something sent earlier (port closed, filtered by a firewall); the socket itself is well.
                 _count(self._receive_errors, error)
                 continue
             batch.append(received)
@@ -239,6 +298,18 @@ class UdpEndpoint:
         self._datagrams_received += len(batch)
         self._bytes_received += size
         return batch
+
+
+@contextlib.contextmanager
+def _shared_port(sockets: Sequence[socket.socket]) -> Iterator[None]:
+    """For as long as a further socket is bound to the port: nobody else's is, before or afterwards."""
+    for sock in sockets:
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    try:
+        yield
+    finally:
+        for sock in sockets:
+            sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 0)
 
 
 def _count(counts: dict[str, int], error: OSError) -> None:

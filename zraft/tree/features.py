@@ -10,7 +10,8 @@ level  what is in force beside what the levels below it have
 2      MEMBERS, which writes the configuration of the ensemble into /zookeeper/config
 3      ONCE, PUT, ADD, WILL, TRUNCATE, and writes without a session
 4      TOPICS, and the settings of topics
-5      server lines of /zookeeper/config that ZooKeeper's Java classes read
+5      server lines of /zookeeper/config that ZooKeeper's Java classes read; in partitions:
+       messages in rounds, claims whose owners choose an interval, commits of ranges
 ====== ==============================================================================
 """
 
@@ -28,6 +29,7 @@ LEVEL_OF_MEMBERS: Final = 2
 LEVEL_OF_NATIVE: Final = 3
 LEVEL_OF_TOPICS: Final = 4
 LEVEL_OF_ONE_PORT: Final = 5
+LEVEL_OF_ROUNDS: Final = 5
 
 
 class FeatureLevelError(ZraftError):

@@ -180,6 +180,9 @@ class WatchTable(Generic[W]):
             return []
         told = list(row)
         if self._lasting:
+            if min(row.values()) > _ONE_SHOT and not any(mode & _ONE_SHOT for mode in row.values()):
+                table[path] = row
+                return told
             kept = {watcher: mode & ~_ONE_SHOT for watcher, mode in row.items() if mode > _ONE_SHOT}
             if kept:
                 table[path] = kept

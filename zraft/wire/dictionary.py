@@ -13,14 +13,16 @@ import binascii
 import hashlib
 import math
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from functools import lru_cache
+from itertools import chain
 from typing import Any, Final
 from urllib.parse import quote, unquote_to_bytes
 
 import msgpack
 
-from zraft.errors import MarshallingError
+from zraft.errors import MarshallingError, ProtocolError
+from zraft.messagepack import READER_LEVELS_MAX, shown, unpack
 
 DICTIONARIES: Final = "/zraft/dictionaries"
 DEFAULT: Final = "default"
@@ -30,9 +32,12 @@ NAME_CHARACTERS_MAX: Final = 128
 ENTRY_NAME_BYTES_MAX: Final = 200
 """Names of znodes up to here hold their key; longer ones would, too, but few file a thing under a kilobyte."""
 
+KEY_PARTS_MAX: Final = 16_384
+"""Of a key that is an array, with those of the arrays in it: each costs far more than the byte that it takes."""
+
 KEY_DEPTH_MAX: Final = 32
 VALUE_DEPTH_MAX: Final = 512
-_AS_DEEP: Final = b"\x91" * (1_024 - VALUE_DEPTH_MAX)  # MessagePack's readers in Python stop at 1,024
+_AS_DEEP: Final = b"\x91" * (READER_LEVELS_MAX - VALUE_DEPTH_MAX)
 INT_MIN: Final = -(2**63)
 INT_MAX: Final = 2**64 - 1
 PAIR: Final = b"\x92"
@@ -101,30 +106,66 @@ def normalised(key: Any, depth: int = 0) -> Any:
     Raises:
         MarshallingError: no dictionary has such a key: NaN, a map, an extension type, an integer beyond 64 bits.
     """
-    match key:
-        case bool():
+    kind = key.__class__
+    if kind is tuple or kind is list:
+        if not depth and _is_normal(key):
+            return key
+        if depth >= KEY_DEPTH_MAX:
+            raise MarshallingError(f"a key nested deeper than {KEY_DEPTH_MAX} levels")
+        return tuple(
+            [
+                part
+                if part.__class__ in _AS_THEY_ARE
+                else int(part)
+                if part.__class__ is bool
+                else normalised(part, depth + 1)
+                for part in key
+            ]
+        )
+    if kind is str or kind is bytes or kind is msgpack.Timestamp or key is None:
+        return key
+    if isinstance(key, int):
+        if INT_MIN <= key <= INT_MAX:
             return int(key)
-        case str() | bytes() | None:
-            return key
-        case int():
-            if INT_MIN <= key <= INT_MAX:
-                return key
-            raise MarshallingError("a key that is an integer beyond 64 bits")
-        case float():
-            if math.isnan(key):
-                raise MarshallingError("NaN as a key: it is not equal to itself")
-            return int(key) if key.is_integer() and INT_MIN <= key <= INT_MAX else key
-        case msgpack.ExtType():
-            pass  # a tuple, to Python
-        case tuple() | list():
-            if depth >= KEY_DEPTH_MAX:
-                raise MarshallingError(f"a key nested deeper than {KEY_DEPTH_MAX} levels")
-            return tuple([normalised(part, depth + 1) for part in key])
-        case msgpack.Timestamp():
-            return key
+        raise MarshallingError("a key that is an integer beyond 64 bits")
+    if isinstance(key, float):
+        if math.isnan(key):
+            raise MarshallingError("NaN as a key: it is not equal to itself")
+        return int(key) if key.is_integer() and INT_MIN <= key <= INT_MAX else key
     raise MarshallingError(
-        f"a key of type {type(key).__name__}, expected nil, a boolean, a number, str, bin, a timestamp or an array of these"
+        f"a key that is {shown(key)}, expected nil, a boolean, a number, str, bin, a timestamp or an array of these"
     )
+
+
+_AS_THEY_ARE: Final = frozenset((str, bytes, int, type(None)))
+"""What stays as it is in an array; `pack` checks the integers."""
+_WITH_ARRAYS: Final = _AS_THEY_ARE | {tuple}
+
+
+def _is_normal(key: Sequence[Any]) -> bool:
+    """Whether all parts of an array stay as they are; looked at level by level, as there may be many of them.
+
+    Raises:
+        MarshallingError: there are more than `KEY_PARTS_MAX`.
+    """
+    level: list[Any] = [key]
+    normal = type(key) is tuple
+    count = 0
+    for _ in range(KEY_DEPTH_MAX):
+        parts = list(chain.from_iterable(level))
+        count += len(parts)
+        if count > KEY_PARTS_MAX:
+            raise MarshallingError(
+                f"a key that is an array of more than {KEY_PARTS_MAX} parts; use its packed bytes, or a hash of them"
+            )
+        kinds = set(map(type, parts))
+        if kinds <= _AS_THEY_ARE:
+            return normal
+        normal = normal and kinds <= _WITH_ARRAYS
+        level = [part for part in parts if type(part) is tuple or type(part) is list]
+        if not level:
+            break
+    return False
 
 
 def entry_name(key: Any) -> str:
@@ -133,11 +174,15 @@ def entry_name(key: Any) -> str:
         name = _TEXT + _quoted(key)
         return name if len(name) <= ENTRY_NAME_BYTES_MAX else _hashed(pack(key))
     key = normalised(key)
-    if key.__class__ is int:
-        return f"{_INT}{key}"
-    packed = pack(key)
-    name = _PACKED + base64.urlsafe_b64encode(packed).rstrip(b"=").decode()
-    return name if len(name) <= ENTRY_NAME_BYTES_MAX else _hashed(packed)
+    return f"{_INT}{key}" if key.__class__ is int else _name_of(pack(key))
+
+
+def _name_of(packed: bytes) -> str:
+    if len(packed) < ENTRY_NAME_BYTES_MAX:
+        name = _PACKED + base64.urlsafe_b64encode(packed).rstrip(b"=").decode()
+        if len(name) <= ENTRY_NAME_BYTES_MAX:
+            return name
+    return _hashed(packed)
 
 
 def _hashed(packed: bytes) -> str:
@@ -149,9 +194,17 @@ def entry_path(dictionary: str, key: Any) -> str:
     return f"{directory_of(dictionary)}/{entry_name(key)}"
 
 
-def entry_head(key: Any) -> bytes:
-    """What the data of a key's znode begins with; the value follows, packed."""
-    return PAIR + pack(key if key.__class__ is str else normalised(key))
+def entry_of(key: Any) -> tuple[str, bytes]:
+    """The name of a key's znode, and what its data begins with; the value follows, packed.
+
+    Raises:
+        MarshallingError: see `normalised`.
+    """
+    if key.__class__ is str:
+        return entry_name(key), PAIR + pack(key)
+    key = normalised(key)
+    packed = pack(key)
+    return f"{_INT}{key}" if key.__class__ is int else _name_of(packed), PAIR + packed
 
 
 def packed_key_of(name: str) -> bytes | None:
@@ -214,7 +267,7 @@ def decode_entry(data: bytes) -> tuple[Any, Any]:
     if split_entry(data) is None:
         raise MarshallingError(f"{len(data)} bytes that are not the entry of a dictionary")
     try:
-        key, value = msgpack.unpackb(data, use_list=False, strict_map_key=False)
-    except (ValueError, TypeError) as error:
+        key, value = unpack(data, any_keys=True, levels=READER_LEVELS_MAX)
+    except ProtocolError as error:
         raise MarshallingError(f"an entry that Python cannot hold: {error}") from error
     return key, value

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from enum import IntEnum
+from functools import lru_cache
 from struct import Struct
 from typing import Final
 
@@ -28,8 +29,12 @@ class EventType(IntEnum):
     NODE_CHILDREN_CHANGED = 4
 
 
+@lru_cache(maxsize=1)
 def encode_watch_event(zxid: int, event_type: int, path: str) -> bytes:
-    """One framed notification; `zxid` is that of the command that caused it, or `NO_ZXID`."""
+    """One framed notification; `zxid` is that of the command that caused it, or `NO_ZXID`.
+
+    Thousands may be told of one change: they are sent the same bytes.
+    """
     raw = path.encode()
     size = len(raw)
     return (

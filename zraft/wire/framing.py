@@ -60,12 +60,13 @@ class FrameReader:
     concurrent use, and not usable after an error.
     """
 
-    __slots__ = ("_jute_maxbuffer", "_needed", "_partial", "_sniffing", "argument", "word")
+    __slots__ = ("_jute_maxbuffer", "_needed", "_sniffing", "argument", "partial", "word")
 
     def __init__(self, jute_maxbuffer: int = JUTE_MAXBUFFER, *, words: bool = False) -> None:
         """With `words`, as servers read, the stream may begin with a four-letter word; see `word`."""
         self._jute_maxbuffer = jute_maxbuffer
-        self._partial = bytearray()
+        self.partial = bytearray()
+        """The incomplete frame, as far as it has come; only to be read."""
         self._needed = 4
         self._sniffing = words
         self.word: str | None = None
@@ -76,7 +77,11 @@ class FrameReader:
     @property
     def buffered(self) -> int:
         """Bytes of the incomplete frame held now."""
-        return len(self._partial)
+        return len(self.partial)
+
+    def clear(self) -> None:
+        """Nothing more is fed: keep nothing."""
+        self.partial = bytearray()
 
     def feed(self, chunk: bytes) -> list[bytes]:
         """The frames completed by `chunk`, in order.
@@ -85,7 +90,7 @@ class FrameReader:
             FrameTooLargeError: frames that precede the offending one in the same chunk are dropped with the
                 connection; to the client that is a connection loss like any other.
         """
-        partial = self._partial
+        partial = self.partial
         if partial:
             partial += chunk
             # Nothing is copied or looked at again until the frame is complete: many tiny chunks stay linear.

@@ -38,6 +38,9 @@ STAT_NAMES: Final = (
     "aversion", "ephemeralOwner", "dataLength", "numChildren", "pzxid",
 )  # fmt: skip
 
+BIN_16_BYTES_MAX: Final = 0xFFFF
+"""The longest binary whose length MessagePack writes in two bytes."""
+
 RETRIABLE: Final = frozenset(
     {
         Code.CONNECTION_LOSS,
@@ -92,6 +95,14 @@ def encode_result(number: int, zxid: int, fields: Mapping[str, Any] | None = Non
     if fields:
         answer |= fields
     return _pack(answer)  # type: ignore[no-any-return]
+
+
+def encode_large_data(number: int, zxid: int, data: bytes, stat: Sequence[int]) -> tuple[bytes, bytes]:
+    """A znode whose data are too large to be copied: what is before them, and they themselves."""
+    assert len(data) > BIN_16_BYTES_MAX, f"{len(data)} bytes are not large"
+    head = encode_result(number, zxid, {"stat": stat_map(stat)})
+    # A map of five becomes one of six, whose last value follows.
+    return b"\x86" + head[1:] + _DATA + b"\xc6" + len(data).to_bytes(4), data
 
 
 def encode_error(
@@ -261,6 +272,7 @@ def encode_entry(number: int, zxid: int, packed_value: bytes, node: Znode) -> by
 
 
 _VALUE: Final = _pack("value")
+_DATA: Final = _pack("data")
 _STATE: Final = _pack("state")
 _ITEMS: Final = _pack("items")
 _CHANGES: Final = _pack("changes")

@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from zraft.errors import MarshallingError
+from zraft.messagepack import SHOWN_CHARACTERS_MAX, shown
 from zraft.tree.node import INT32_MAX, INT32_MIN
 
 Message = Mapping[Any, Any]
@@ -16,8 +17,6 @@ Message = Mapping[Any, Any]
 ID_MAX: Final = 2**32 - 1
 INT64_MAX: Final = 2**63 - 1
 INT64_MIN: Final = -(2**63)
-SHOWN_CHARACTERS_MAX: Final = 100
-"""Of what was found, in an error: the client knows what it sent."""
 
 
 def id_of(message: Any) -> int | None:
@@ -32,16 +31,6 @@ def id_of(message: Any) -> int | None:
     if number.__class__ is int and 0 <= number <= ID_MAX:
         return number
     raise MarshallingError(f"id: found {shown(number)}, expected an integer from 0 to 2^32 - 1")
-
-
-def shown(value: Any) -> str:
-    """What was found, for an error: its beginning."""
-    if isinstance(value, bytes):
-        return f"{len(value)} bytes"
-    if isinstance(value, tuple | dict):
-        return f"{'an array' if isinstance(value, tuple) else 'a map'} of {len(value)}"
-    found = ascii(value[:SHOWN_CHARACTERS_MAX]) if isinstance(value, str) else repr(value)
-    return found if len(found) <= SHOWN_CHARACTERS_MAX else found[:SHOWN_CHARACTERS_MAX] + "…"
 
 
 def text(message: Message, name: str, default: str | None = None) -> str:

@@ -26,24 +26,20 @@ class NativeFramingError(ProtocolError):
     """The stream cannot be followed from here on; say so and close."""
 
 
-def map_decoder() -> Any:
-    """A msgpack.Unpacker for whole messages: arrays are tuples, keys may be anything hashable."""
-    return msgpack.Unpacker(use_list=False, strict_map_key=False, read_size=256, max_buffer_size=0)
-
-
 class NativeReader:
     """Feed it what the socket gave; it returns the bytes of the messages that are complete.
 
     Holds one incomplete message, twice: as it came, and what the walk has not passed yet. Not usable after an error.
     """
 
-    __slots__ = ("_knob", "_limit", "_partial", "_walked", "_walker", "count")
+    __slots__ = ("_knob", "_limit", "_walked", "_walker", "count", "partial")
 
     def __init__(self, limit: int, knob: str = "client.jute_maxbuffer on every server") -> None:
         """`limit` is the longest message in bytes; `knob` what to raise when it is too short."""
         self._limit = limit
         self._knob = knob
-        self._partial = bytearray()
+        self.partial = bytearray()
+        """The incomplete message, as far as it has come; only to be read."""
         self._walker: Any = None
         self._walked = 0
         self.count = 0
@@ -52,7 +48,12 @@ class NativeReader:
     @property
     def buffered(self) -> int:
         """Bytes of the incomplete message."""
-        return len(self._partial)
+        return len(self.partial)
+
+    def clear(self) -> None:
+        """Nothing more is fed: keep nothing."""
+        self.partial = bytearray()
+        self._walker = None
 
     def feed(self, chunk: bytes) -> bytes:
         """The bytes of all messages that are complete now, in order, without a cut.
@@ -61,7 +62,7 @@ class NativeReader:
             NativeFramingError: what follows is no map, too long, too deep, or no MessagePack. Messages complete in front
                 of it, in the same chunk, are dropped with it.
         """
-        partial = self._partial
+        partial = self.partial
         walker = self._walker
         if walker is None:
             walker = msgpack.Unpacker(read_size=256, max_buffer_size=0)
@@ -105,7 +106,7 @@ class NativeReader:
             if not partial:
                 return chunk
             done = bytes(partial)
-            self._partial = bytearray()
+            self.partial = bytearray()
             return done
         self._walker = walker
         self._walked = base + end

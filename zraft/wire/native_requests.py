@@ -15,6 +15,7 @@ from typing import Any, Final
 from attrs import field, frozen
 
 from zraft.errors import MarshallingError
+from zraft.messagepack import shown
 from zraft.tree.node import INT32_MAX, INT32_MIN
 from zraft.tree.txn import (
     ADD,
@@ -35,8 +36,8 @@ from zraft.wire.connect import NO_PASSWORD, PASSWORD_BYTES
 from zraft.wire.dictionary import (
     DEFAULT,
     directory_of,
-    entry_head,
     entry_name,
+    entry_of,
     pack_value,
 )
 from zraft.wire.native_fields import (
@@ -49,7 +50,6 @@ from zraft.wire.native_fields import (
     data_of,
     id_of,
     integer,
-    shown,
     shown_type,
     text,
     unknown,
@@ -181,6 +181,13 @@ class ReadChildren:
 
 
 @frozen
+class ReadOwners:
+    """The sessions of a znode's ephemeral children, and how long each is silent."""
+
+    path: str
+
+
+@frozen
 class ReadLog:
     """Sequential znodes of a directory from a number on."""
 
@@ -214,6 +221,7 @@ Query = (
     | ReadZnode
     | ReadExists
     | ReadChildren
+    | ReadOwners
     | ReadLog
     | ReadSync
     | ReadDiagnostic
@@ -292,25 +300,25 @@ def _directory(message: Message) -> str:
     return directory_of(text(message, "dictionary", DEFAULT))
 
 
-def _entry(message: Message) -> tuple[str, Any]:
-    """The path of the entry that a message is about, and its key."""
+def _entry(message: Message) -> tuple[str, bytes]:
+    """The path of the entry that a message is about, and what its data begins with."""
     if "key" not in message:
         raise wrong(message, "key", "a key")
-    key = message["key"]
-    return f"{_directory(message)}/{entry_name(key)}", key
+    name, head = entry_of(message["key"])
+    return f"{_directory(message)}/{name}", head
 
 
 # -- commands
 
 
 def _put(message: Message) -> Command:
-    path, key = _entry(message)
+    path, head = _entry(message)
     if "value" not in message:
         raise wrong(message, "value", "any value")
     version = message.get("version")
     if version is not None:
         version = integer(message, "version", None, -1, INT32_MAX)
-    return PUT, path, entry_head(key) + pack_value(message["value"]), version
+    return PUT, path, head + pack_value(message["value"]), version
 
 
 def _delete(message: Message) -> Command:
@@ -318,8 +326,8 @@ def _delete(message: Message) -> Command:
 
 
 def _increment(message: Message) -> Command:
-    path, key = _entry(message)
-    return ADD, path, entry_head(key), integer(message, "amount", 1, INT64_MIN, INT64_MAX)
+    path, head = _entry(message)
+    return ADD, path, head, integer(message, "amount", 1, INT64_MIN, INT64_MAX)
 
 
 def _create(message: Message) -> Command:
@@ -641,6 +649,7 @@ _OTHERS: Final[dict[str, tuple[Callable[[Message], Request], frozenset[str]]]] =
     "read": (lambda m: _read(m, ReadZnode(text(m, "path"))), _READ_FIELDS | {"path"}),
     "exists": (lambda m: _read(m, ReadExists(text(m, "path"))), _READ_FIELDS | {"path"}),
     "children": (lambda m: _read(m, ReadChildren(text(m, "path"))), _READ_FIELDS | {"path"}),
+    "owners": (lambda m: _read(m, ReadOwners(text(m, "path"))), _READ_FIELDS | {"path"}),
     "log": (_log, _READ_FIELDS | {"directory", "prefix", "first", "limit", "bytes"}),
     "sync": (lambda m: _read(m, ReadSync()), _READ_FIELDS),
     "diagnostic": (lambda m: Read(m["id"], "diagnostic", ReadDiagnostic(), False), _BASE),

@@ -50,6 +50,7 @@ def encode_topics(
     groups: Iterable[Placed],
     deleting: Iterable[int],
     destinations_max: int,
+    features: int,
     known: bytes | None,
 ) -> bytes:
     """Where everything is. `known` is the digest of what the client has: that is not sent again."""
@@ -66,7 +67,7 @@ def encode_topics(
     }
     digest = blake2b(msgpack.packb(rows), digest_size=DIGEST_BYTES).digest()
     fields = {"position": position, "epoch": epoch, "servers": dict(servers), "digest": digest}
-    fields["destinations_max"] = destinations_max
+    fields |= {"destinations_max": destinations_max, "features": features}
     return encode_result(number, zxid, fields | (rows if digest != known else {}))
 
 
@@ -75,17 +76,21 @@ def encode_fetched(number: int, zxid: int, parts: list[tuple[Any, ...]], refused
     return encode_result(number, zxid, {"partitions": parts, "refused": refused})
 
 
-def reply_row(reply: Reply) -> tuple[Any, ...]:
-    """A leader's answer about one message of the stream's producer."""
-    return (
+_NUMBERS: Final = {answer: number for number, answer in enumerate(ANSWERS)}
+
+
+def reply_row(reply: Reply, times: bool) -> tuple[Any, ...]:
+    """A leader's answer about one message of the stream's producer; `times`: the stream asked for them."""
+    row = (
         reply.mid.seq,
         reply.sender,
-        ANSWERS.index(reply.answer),
+        _NUMBERS[reply.answer],
         reply.everywhere,
         reply.offset,
         reply.epoch,
         reply.view_epoch,
     )
+    return (*row, reply.time) if times else row
 
 
 def encode_replies(number: int, zxid: int, replies: list[tuple[Any, ...]], refused: list[Refused]) -> bytes:

@@ -18,6 +18,7 @@ from zraft.claims.commands import Expire
 from zraft.claims.values import NAME_BYTES_MAX
 from zraft.errors import MarshallingError, ProtocolError
 from zraft.ids import GroupId, ProducerId
+from zraft.messagepack import shown
 from zraft.topics import layouts
 from zraft.topics.codec import encode_registry
 from zraft.topics.message import Message as Multicast
@@ -41,7 +42,6 @@ from zraft.wire.native_fields import (
     boolean,
     data_of,
     integer,
-    shown,
     text,
     wrong,
 )
@@ -72,7 +72,7 @@ class ReadTopics:
 class SubscribeProducer:
     """A stream of a producer's messages, and of what is answered. `session` None: the connection's own.
 
-    `floor` is a zxid at which session and producer are there.
+    `floor` is a zxid at which session and producer are there. `times`: answers tell up to which time is delivered.
     """
 
     id: int
@@ -80,6 +80,7 @@ class SubscribeProducer:
     session: int | None
     password: bytes = field(repr=False)
     floor: int
+    times: bool = False
 
 
 @frozen
@@ -234,7 +235,7 @@ def read_topics(message: Message) -> ReadTopics:
 
 # -- streams of producers
 
-PRODUCER_FIELDS: Final = frozenset({"producer", "session", "password", "floor"})
+PRODUCER_FIELDS: Final = frozenset({"producer", "session", "password", "floor", "times"})
 
 
 def subscribe_producer(message: Message) -> SubscribeProducer:
@@ -251,6 +252,7 @@ def subscribe_producer(message: Message) -> SubscribeProducer:
         session,
         password,
         integer(message, "floor", 0, 0, INT64_MAX),
+        boolean(message, "times", False),
     )
 
 
@@ -259,13 +261,14 @@ def _produce(message: Message) -> Produce:
     floor = integer(message, "floor", None, 0, INT64_MAX)
     epoch = integer(message, "epoch", None, 0, INT64_MAX)
     relayed = boolean(message, "relayed", False)
+    staged = boolean(message, "staged", False)
     packed = _array(message, "messages", MESSAGES_MAX)
-    unpack = layouts.message.unpack
+    unpack = (layouts.staged if staged else layouts.message).unpack
     found: list[StartRequest] = []
     try:
         for one in packed:
             multicast: Multicast = unpack(one, "message")
-            found.append(StartRequest(multicast, floor, epoch, relayed))
+            found.append(StartRequest(multicast, floor, epoch, relayed, staged))
     except ProtocolError as error:
         raise MarshallingError(f"produce: messages[{len(found)}]: {error}") from error
     return Produce(message["id"], group, tuple(found))
@@ -355,7 +358,7 @@ def _offset(message: Message) -> ReadOffset:
 
 
 REQUESTS: Final[dict[str, tuple[Callable[[Message], TopicRequest], frozenset[str]]]] = {
-    "produce": (_produce, frozenset({"group", "floor", "epoch", "relayed", "messages"})),
+    "produce": (_produce, frozenset({"group", "floor", "epoch", "relayed", "staged", "messages"})),
     "fetch": (_fetch, frozenset({"partitions", "wait_ms"})),
     "need": (_need, frozenset({"partitions"})),
     "claim": (_claim, frozenset({"group", "command"})),

@@ -105,6 +105,15 @@ def encode_get_data_reply(xid: int, zxid: int, node: Znode) -> bytes:
     )
 
 
+def encode_get_data_parts(xid: int, zxid: int, node: Znode) -> tuple[bytes, bytes, bytes]:
+    """The same for data that are too large to be copied: what is before them, they themselves, what is behind."""
+    data = node.data
+    assert data is not None, "null data are small"
+    size = len(data)
+    head = _pack_header_and_length(HEADER_BYTES + 4 + size + STAT_BYTES, xid, zxid, 0, size)
+    return head, data, encode_stat(node)
+
+
 def encode_create_reply(xid: int, zxid: int, path: str) -> bytes:
     """The path as created, with the number of a sequential znode."""
     raw = path.encode()

@@ -4,8 +4,8 @@
 """
 
 from zraft.claims.values import Mode
-from zraft_client.claims.consumer import Consumer
-from zraft_client.claims.errors import ClaimLostError, PortError
+from zraft_client.claims.consumer import Committing, Consumer
+from zraft_client.claims.errors import ClaimLostError, CommitsScatteredError, PortError
 from zraft_client.claims.marshaler import Marshaler
 from zraft_client.claims.messages import CommitToken, Message, PartitionOffsets
 from zraft_client.claims.options import ConsumerOptions
@@ -15,6 +15,8 @@ __all__ = [
     "ClaimLostError",
     "ClaimsPort",
     "CommitToken",
+    "CommitsScatteredError",
+    "Committing",
     "Consumer",
     "ConsumerOptions",
     "Fetched",

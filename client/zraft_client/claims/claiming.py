@@ -14,7 +14,7 @@ from typing import Final, Protocol
 
 from attrs import evolve, frozen
 
-from zraft.claims.answers import Answer, Granted, Reason, Refused
+from zraft.claims.answers import Answer, Granted, Reason, Refused, View
 from zraft.claims.commands import ClaimMessages, ClaimPartition
 from zraft.claims.values import RANGE_MESSAGES_MAX, Claim, Owner
 from zraft_client.claims.options import ConsumerOptions
@@ -22,7 +22,9 @@ from zraft_client.claims.port import Seen
 from zraft_client.claims.requests import NEVER, Requests
 
 HELD_LOOKS: Final = 8
-"""How often in a heartbeat interval to look whether a partition that is held has become free."""
+"""How often in a heartbeat interval to look whether a partition that may be free any moment is."""
+HURRY: Final = 32
+"""So much shorter are the waits between rounds while partitions stand still because their owner is gone."""
 TRIES_MAX: Final = 3
 """How often one command or look is sent in a round before the next partition is tried."""
 
@@ -51,11 +53,11 @@ class Owned(Protocol):
 class _Attempt:
     """One claim under way; `sent_ms` is when it was first sent, however often it was repeated.
 
-    `end` is the partition's end as seen before.
+    `seen` is what was seen before.
     """
 
     place: Place
-    end: int
+    seen: Seen
     command: ClaimPartition | ClaimMessages
     sent_ms: int
     tries: int
@@ -73,7 +75,7 @@ class Claiming:
         rng: random.Random,
         requests: Requests,
         owned: Owned,
-        on_granted: Callable[[Place, Granted, int, int, int], None],
+        on_granted: Callable[[Place, Granted, Seen, int, int], None],
         now_ms: int,
     ) -> None:
         self._group = group
@@ -86,12 +88,16 @@ class Claiming:
         self._places = [(topic, p) for topic, count in sorted(topics.items()) for p in range(count)]
         self._start = rng.randrange(len(self._places)) if self._places else 0
         self._attempts = 0
+        self.attempt: int | None = None
+        """The number of the claim under way."""
         self._round: deque[Place] = deque()
         self._tries = 0
         self._busy = False
         self._stopped = False
         self._reclaiming = options.fast_reclaim
         self._left_alone: dict[Place, int] = {}
+        self._held: set[Place] = set()
+        """What somebody else had when it was last looked at."""
         # A client that was restarted takes back its claims before they expire; a new one has no reason to hurry.
         self._next_round_ms = now_ms if options.fast_reclaim else now_ms + self._wait_ms()
 
@@ -141,11 +147,16 @@ class Claiming:
             self._round.popleft()
         self._end_round(now_ms)
 
-    def _end_round(self, now_ms: int) -> None:
+    def _end_round(self, now_ms: int, *, hurry: bool = False) -> None:
         self._busy = False
         self._round.clear()
         self._reclaiming = False
-        self._next_round_ms = now_ms + self._wait_ms()
+        self._next_round_ms = now_ms + self._wait_ms() // (HURRY if hurry else 1)
+        # What somebody has is looked at when his claim may have expired, not whenever a round happens to come.
+        held = [until for place, until in self._left_alone.items() if place in self._held]
+        if held:
+            jitter = self._rng.randint(0, self._options.heartbeat_ms // HELD_LOOKS)
+            self._next_round_ms = min(self._next_round_ms, min(held) + jitter)
 
     def _is_wanted(self, place: Place) -> bool:
         options = self._options
@@ -175,7 +186,7 @@ class Claiming:
             return
         command = None if seen is None else self._command(place, seen, now_ms)
         if seen is not None and command is not None:
-            self._send(_Attempt(place, seen.end, command, now_ms, 1), now_ms)
+            self._send(_Attempt(place, seen, command, now_ms, 1), now_ms)
         elif seen is None and self._tries < TRIES_MAX:
             self._tries += 1
             self._look(place, now_ms)
@@ -195,15 +206,17 @@ class Claiming:
         if view.paused:
             return None
         mine = next((claim for claim in view.claims if self._may_take_over(place, claim)), None)
+        heartbeat_ms = 0 if seen.plain else self._options.heartbeat_ms
         if mine is not None:
-            return self._again(place, mine)
+            return self._again(mine, heartbeat_ms)
         if self._reclaiming and not self._options.greedy_claims:
             return None
         start = seen.end if self._options.start_at_latest else seen.earliest
         if self._options.range_messages:
-            return self._range(place, seen, start, now_ms)
+            return self._range(place, seen, start, now_ms, heartbeat_ms)
         if view.claims:
-            self.leave_alone(place, now_ms + view.claims[0].heartbeat_ms // HELD_LOOKS)
+            self._held.add(place)
+            self.leave_alone(place, now_ms + self._look_again_ms(view, view.claims[0]))
             return None
         self._attempts += 1
         return ClaimPartition(
@@ -215,7 +228,14 @@ class Claiming:
             self._options.mode,
             start,
             self._options.claim_entire_topic,
+            heartbeat_ms,
         )
+
+    def _look_again_ms(self, view: View, held: Claim) -> int:
+        """Until when a claim cannot expire there is no use in looking, unless its owner gives it up."""
+        mine = self._options.heartbeat_ms
+        left = held.heard_ms + 2 * held.heartbeat_ms - view.log_time_ms
+        return max(mine // HELD_LOOKS, min(left, 2 * mine))
 
     def _may_take_over(self, place: Place, claim: Claim) -> bool:
         """Whether the claim was granted to this process without its knowledge, or to the process before it."""
@@ -226,7 +246,7 @@ class Claiming:
         # Another process with our client id that started later would take it back again and again: once is enough.
         return self._reclaiming or claim.owner.instance == self._identity.instance
 
-    def _again(self, place: Place, claim: Claim) -> ClaimPartition | ClaimMessages:
+    def _again(self, claim: Claim, heartbeat_ms: int) -> ClaimPartition | ClaimMessages:
         self._attempts += 1
         client, instance = self._identity.client, self._identity.instance
         if claim.upto is not None:
@@ -240,6 +260,7 @@ class Claiming:
                 claim.first,
                 claim.upto,
                 seen=0,
+                heartbeat_ms=heartbeat_ms,
             )
         return ClaimPartition(
             self._group,
@@ -250,12 +271,15 @@ class Claiming:
             self._options.mode,
             0,
             self._options.claim_entire_topic,
+            heartbeat_ms,
         )
 
-    def _range(self, place: Place, seen: Seen, start: int, now_ms: int) -> ClaimMessages | None:
+    def _range(
+        self, place: Place, seen: Seen, start: int, now_ms: int, heartbeat_ms: int
+    ) -> ClaimMessages | None:
         view = seen.view
         if view.whole is not None:
-            self.leave_alone(place, now_ms + view.whole.heartbeat_ms // HELD_LOOKS)
+            self.leave_alone(place, now_ms + self._look_again_ms(view, view.whole))
             return None
         is_new = view.last_epoch == 0 and view.floor == 0
         first, upto = view.free_from(start if is_new else 0, self._options.range_messages)
@@ -266,7 +290,7 @@ class Claiming:
         if first >= seen.end and active + ahead > self._options.ranges_ahead:
             # Enough is claimed in advance. What is there already, like the rest of a dead consumer's range, is taken
             # besides: who only waits for messages to come must not leave those that are there to nobody.
-            self.leave_alone(place, now_ms + view.heartbeat_ms // HELD_LOOKS)
+            self.leave_alone(place, now_ms + self._options.heartbeat_ms // HELD_LOOKS)
             return None
         self._attempts += 1
         return ClaimMessages(
@@ -280,12 +304,16 @@ class Claiming:
             upto,
             view.position,
             start,
+            heartbeat_ms,
         )
 
     # Answers ----------------------------------------------------------------------------------------------------
 
     def _send(self, attempt: _Attempt, now_ms: int) -> None:
+        self.attempt = attempt.command.attempt
+
         def then(answer: Answer | None, now_ms: int) -> None:
+            self.attempt = None
             self._on_answer(attempt, answer, now_ms)
 
         self._requests.submit(*attempt.place, attempt.command, self._timeout_ms(now_ms), then)
@@ -312,13 +340,16 @@ class Claiming:
         # The next round begins behind it, so that everything has its turn.
         self._start = (self._places.index(place) + 1) % len(self._places)
         # Counted from when it was first sent: the service may have heard any copy of it.
-        self._on_granted(place, granted, attempt.end, attempt.sent_ms, now_ms)
+        self._on_granted(place, granted, attempt.seen, attempt.sent_ms, now_ms)
+        stood_still = place in self._held
+        self._held.discard(place)
         options = self._options
         go_on = (
             self._reclaiming or options.greedy_claims or options.claim_entire_topic or options.range_messages
         )
         if not go_on or self._stopped:
-            self._end_round(now_ms)
+            # Whoever had it has probably left more. One at a time all the same, so that others have their share.
+            self._end_round(now_ms, hurry=stood_still)
         elif options.claim_entire_topic and place[1] == 0:
             topic = [one for one in self._places if one[0] == place[0]]
             self._round = deque(topic)

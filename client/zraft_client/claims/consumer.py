@@ -8,20 +8,45 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import AsyncIterator, Callable, Iterable
+from collections.abc import AsyncIterator, Callable, Generator, Iterable
+from typing import Any
 
 from zraft.claims.values import Owner
 from zraft_client.claims.clock import uptime_ms
+from zraft_client.claims.consumption import Consumption
 from zraft_client.claims.core import ConsumerCore, ConsumerStatistics
-from zraft_client.claims.errors import ClaimLostError, PortError
+from zraft_client.claims.errors import ClaimLostError, CommitsScatteredError, PortError
 from zraft_client.claims.messages import CommitToken, Message, PartitionOffsets
 from zraft_client.claims.options import ConsumerOptions
 from zraft_client.claims.port import ClaimsPort
 from zraft_client.claims.requests import Effect, Fetch, Look, Reply, Submit
-from zraft_client.errors import BadArgumentsError, ClosedError
+from zraft_client.errors import BadArgumentsError, ClientError, ClosedError
+from zraft_client.line import Line
 
 TERMINATION_S: float = 10.0
 """How long `terminate` and `flush` wait for the service before they give up."""
+
+
+class Committing:
+    """A commit on its way. Await it to know that it is durable: then nobody is given the message again, whoever dies.
+
+    Who does not await it loses nothing but that knowledge; it is told a moment later.
+    """
+
+    __slots__ = ("_consumer", "_offset", "_under")
+
+    def __init__(self, consumer: Consumer, under: Consumption, offset: int) -> None:
+        self._consumer = consumer
+        self._under = under
+        self._offset = offset
+
+    def __await__(self) -> Generator[Any, None, None]:
+        """
+        Raises:
+            ClaimLostError: the claim ended before: another consumer may be given the message.
+            CommitsScatteredError: there are too many gaps between commits; commit what is older first.
+        """
+        return self._consumer.until_durable(self._under, self._offset).__await__()
 
 
 class Consumer:
@@ -31,7 +56,7 @@ class Consumer:
     async with marshaler.consumer(["orders"]) as consumer:
         async for message in consumer.consume():
             ...
-            consumer.commit(message)
+            await consumer.commit(message)
     ```
     """
 
@@ -58,6 +83,10 @@ class Consumer:
         self._performing: set[asyncio.Task[None]] = set()
         self._wake = asyncio.Event()
         self._changed = asyncio.Condition()
+        self._line = Line(lambda count, _: self._stock() >= count)
+        """Tasks that iterate, and wait for a message."""
+        self._commits: dict[Consumption, list[tuple[int, asyncio.Future[None]]]] = {}
+        """Who waits for which offset to be durable."""
         self._failure: BaseException | None = None
         self._closed = False
 
@@ -89,7 +118,8 @@ class Consumer:
         """`ConsumeChannel`: messages until the consumer is terminated.
 
         `commit` each when it is processed, also at most once: there it decides nothing about who gets it, but makes
-        room in the queue and tells how far one is. Several tasks may iterate; each message goes to one of them.
+        room in the queue and tells how far one is. Several tasks may iterate; each message goes to the one that has
+        waited longest.
         """
         while True:
             message = await self._next()
@@ -99,33 +129,72 @@ class Consumer:
 
     async def _next(self) -> Message | None:
         """The next message, None once the consumer is closed."""
-        async with self._changed:
-            # Asked again whenever something happened; a lease that lapses only takes messages away.
-            while not self._closed:
-                message = self._running().next_message(self._clock())
-                if message is not None:
-                    # There is room for another one.
-                    self._wake.set()
-                    return message
-                await self._changed.wait()
+        while not self._closed:
+            core = self._running()
+            await self._line.turn(1)
+            # None if it was closed meanwhile, or a lease lapsed, which takes messages away.
+            message = core.next_message(self._clock())
+            if message is not None:
+                # There is room for another one.
+                self._wake.set()
+                return message
         return None
 
-    def commit(self, message: Message) -> None:
-        """`Commit`: the message was processed. In any order.
+    def _stock(self) -> int:
+        return 0 if self._core is None else self._core.stock(self._clock())
+
+    def commit(self, message: Message) -> Committing:
+        """`Commit`: the message was processed. In any order; await what is returned to know that it is durable.
 
         Raises:
             ClaimLostError: its claim is not ours any more.
         """
-        self.commit_by_token(message.token)
+        return self.commit_by_token(message.token)
 
-    def commit_by_token(self, token: CommitToken) -> None:
+    def commit_by_token(self, token: CommitToken) -> Committing:
         """`CommitByToken`: the same, where only the token was passed on."""
-        if not self._running().commit(token, self._clock()):
-            raise ClaimLostError(
-                f"{token.topic}/{token.partition}: claim {token.epoch} is not ours any more; offset {token.offset} "
-                "may be processed again by its next owner"
-            )
+        under = self._running().commit(token, self._clock())
+        if under is None:
+            raise _lost(token.topic, token.partition, token.epoch, token.offset)
         self._wake.set()
+        return Committing(self, under, token.offset)
+
+    async def until_durable(self, under: Consumption, offset: int) -> None:
+        """Called by `Committing`."""
+        while not under.is_durable(offset):
+            self._running()
+            error = self._error_of(under, offset)
+            if error is not None:
+                raise error
+            under.flush(self._clock())
+            self._wake.set()
+            told = asyncio.get_running_loop().create_future()
+            self._commits.setdefault(under, []).append((offset, told))
+            await told
+
+    def _error_of(self, under: Consumption, offset: int) -> ClientError | None:
+        """Why a commit will not be durable, or not soon."""
+        place = under.topic, under.partition
+        if under.ended is not None or self._closed:
+            return _lost(*place, under.epoch, offset)
+        if under.is_scattered:
+            return CommitsScatteredError(
+                f"{under.topic}/{under.partition}: offset {offset} is told when gaps between commits close: offset "
+                f"{under.current} is the first without a commit, and the partition keeps no more gaps"
+            )
+        return None
+
+    def _tell_commits(self) -> None:
+        """Wake those whose commit is durable, or will not be."""
+        for under, waiting in list(self._commits.items()):
+            left = [one for one in waiting if not (under.is_durable(one[0]) or self._error_of(under, one[0]))]
+            for one in waiting:
+                if one not in left and not one[1].done():
+                    one[1].set_result(None)
+            if left:
+                self._commits[under] = left
+            else:
+                del self._commits[under]
 
     async def flush(self) -> bool:
         """`Flush`: tell the service of all commits; False if it did not answer within `TERMINATION_S`.
@@ -206,6 +275,7 @@ class Consumer:
     # The task ---------------------------------------------------------------------------------------------------
 
     def _running(self) -> ConsumerCore:
+        """Raises what went wrong, if anything did."""
         if self._failure is not None:
             raise self._failure
         if self._core is None:
@@ -222,6 +292,8 @@ class Consumer:
                 task = asyncio.create_task(self._perform(core, effect))
                 self._performing.add(task)
                 task.add_done_callback(self._performed)
+            self._line.admit()
+            self._tell_commits()
             async with self._changed:
                 self._changed.notify_all()
             due = core.next_due_ms
@@ -236,6 +308,7 @@ class Consumer:
         if not task.cancelled() and task.exception() is not None:
             # A mistake of the port or of ours: told to whoever iterates, not to a log that nobody reads.
             self._failure = task.exception()
+            self._line.end()
         self._wake.set()
 
     async def _perform(self, core: ConsumerCore, effect: Effect) -> None:
@@ -272,5 +345,13 @@ class Consumer:
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
+        self._line.end()
+        self._tell_commits()
         async with self._changed:
             self._changed.notify_all()
+
+
+def _lost(topic: str, partition: int, epoch: int, offset: int) -> ClaimLostError:
+    return ClaimLostError(
+        f"{topic}/{partition}: claim {epoch} is not ours any more; offset {offset} may be processed again by its next owner"
+    )

@@ -1,8 +1,9 @@
 """Consuming under one claim: heartbeats, prefetch, batches claimed ahead, commits, release. Pure.
 
-Nothing is handed out unless the lease holds at that moment. At least once, what is processed is told with the
-heartbeats. At most once, a message is handed out only after the batch that it is in was accepted; until the answer is
-known the same command is repeated, which is harmless because only this owner can send that epoch.
+Nothing is handed out unless the lease holds at that moment. What is committed is told a moment later, or at once if somebody
+waits for it, all of it in one command; heartbeats tell it, too. At most once, a message is handed out only after the batch
+that it is in was accepted; until the answer is known the same command is repeated, which is harmless because only this owner
+can send that epoch.
 """
 
 from __future__ import annotations
@@ -10,10 +11,12 @@ from __future__ import annotations
 import random
 from collections import deque
 from enum import Enum, unique
+from typing import Final
 
 from zraft.claims.answers import Accepted, Answer, Granted, Reason, Refused
-from zraft.claims.commands import CommitBatch, Heartbeat, Release
-from zraft.claims.values import Mode
+from zraft.claims.commands import Commit, CommitBatch, CommitRanges, Heartbeat, Release
+from zraft.claims.progress import Range
+from zraft.claims.values import RANGES_MAX, Mode
 from zraft_client.claims.health import Health
 from zraft_client.claims.lease import Lease
 from zraft_client.claims.messages import Message
@@ -21,6 +24,13 @@ from zraft_client.claims.options import ConsumerOptions
 from zraft_client.claims.port import Fetched, Record
 from zraft_client.claims.requests import NEVER, Requests, Then
 from zraft_client.claims.tracking import Tracking
+
+COMMIT_WAIT_MS: Final = 100
+"""How long a commit that nobody waits for may wait for others to be told along with it."""
+
+
+Told = tuple[int, tuple[Range, ...]]
+"""What is processed: everything below an offset, and ranges above it."""
 
 
 @unique
@@ -49,7 +59,10 @@ class Consumption:
         options: ConsumerOptions,
         rng: random.Random,
         requests: Requests,
+        *,
+        plain: bool = False,
     ) -> None:
+        """`plain` as in `Seen`."""
         claim = granted.claim
         self.group = group
         self.topic = topic
@@ -81,6 +94,13 @@ class Consumption:
         self._next_fetch_ms = now_ms
         self._next_batch_ms = now_ms
         self._next_release_ms = now_ms
+        self._plain = plain
+        self._committing = False
+        self._next_commit_ms = NEVER
+        self._durable: tuple[Range, ...] = ()
+        """Ranges above `committed` that the service knows to be processed."""
+        self.is_scattered = False
+        """The service keeps no more ranges: commits above the first gap are not told until it closes."""
         self._releasing = False
         self._drain_until_ms: int | None = None
         self._handed_out = 0
@@ -116,6 +136,11 @@ class Consumption:
         """Whether it has a message at hand, whatever its lease says."""
         return bool(self._ready)
 
+    @property
+    def stock(self) -> int:
+        """How many messages it has at hand."""
+        return len(self._ready)
+
     def has_ready(self, now_ms: int) -> bool:
         return bool(self._ready) and self.ended is None and self.lease.holds(now_ms)
 
@@ -132,6 +157,7 @@ class Consumption:
         if not self._tracking.commit(offset):
             return False
         self._handed_out -= 1
+        self._tell(now_ms + COMMIT_WAIT_MS)
         if self._releasing and not self._handed_out:
             self.due_ms = 0
             self._next_release_ms = min(self._next_release_ms, now_ms)
@@ -139,10 +165,32 @@ class Consumption:
             self._hurry(now_ms)
         return True
 
+    def is_durable(self, offset: int) -> bool:
+        """Whether the service knows that the message was processed: nobody will be given it again."""
+        return self._are_durable(offset, offset + 1)
+
+    def _are_durable(self, first: int, upto: int) -> bool:
+        first = max(first, self.committed)
+        return first >= upto or any(a <= first and upto <= b for a, b in self._durable)
+
     def flush(self, now_ms: int) -> None:
-        """Tell the service now how far processing is."""
+        """Tell the service now what was committed, or as soon as what is under way is answered, which says less."""
         self.due_ms = 0
-        self._hurry(now_ms)
+        self._tell(now_ms)
+
+    def told_by_flush(self) -> Told:
+        """What `flush` tells: everything below an offset, and ranges above it."""
+        return self.current, () if self._plain else self._tracking.committed_ranges(RANGES_MAX)
+
+    def knows(self, told: Told) -> bool:
+        """Whether the service was told that much, as far as it keeps it."""
+        committed, ranges = told
+        if self.committed < committed:
+            return False
+        return self.is_scattered or all(self._are_durable(a, b) for a, b in ranges)
+
+    def _tell(self, at_ms: int) -> None:
+        self._next_commit_ms = min(self._next_commit_ms, at_ms)
 
     def _hurry(self, now_ms: int) -> None:
         """A heartbeat at once, or as soon as the one under way is answered, which says less."""
@@ -176,6 +224,8 @@ class Consumption:
     def _on_time(self, now_ms: int) -> None:
         if not self._beating and self._next_beat_ms <= now_ms and not self._release_sent:
             self._send_heartbeat(now_ms)
+        if not self._committing and self._next_commit_ms <= now_ms and not self._release_sent:
+            self._send_commit(now_ms)
         if self._releasing:
             self._go_on_releasing(now_ms)
             return
@@ -188,8 +238,11 @@ class Consumption:
         if self.ended is not None:
             return 0
         due = NEVER
-        if not self._beating and not self._release_sent:
-            due = self._next_beat_ms
+        if not self._release_sent:
+            if not self._beating:
+                due = self._next_beat_ms
+            if not self._committing:
+                due = min(due, self._next_commit_ms)
         holds = self.lease.holds(now_ms)
         if self._releasing:
             if not self._release_sent and not self._batching:
@@ -205,7 +258,7 @@ class Consumption:
 
     @property
     def _deadline_after_ms(self) -> int:
-        return min(self._options.request_timeout_ms, max(1, self.claim.heartbeat_ms // 8))
+        return min(self._options.request_timeout_ms, max(1, self.claim.heartbeat_ms // 4))
 
     @property
     def _retry_wait_ms(self) -> int:
@@ -256,7 +309,11 @@ class Consumption:
             self._end(Ended.RELEASED if gave_up else Ended.LOST)
             return False
         assert isinstance(answer, Accepted), f"{answer!r:.80} to a command under a claim"
-        self.committed = max(self.committed, answer.committed)
+        if answer.committed > self.committed:
+            self.committed = answer.committed
+            if self.is_scattered:
+                self.is_scattered = False  # a gap closed, and there may be room again
+                self._tell(now_ms)
         if answer.ended:
             self._end(Ended.RELEASED if self._release_sent else Ended.COMPLETE)
             return False
@@ -270,6 +327,37 @@ class Consumption:
             self._ready.clear()
             self._staged.clear()
             self._batch = None
+
+    # Commits ----------------------------------------------------------------------------------------------------
+
+    def _send_commit(self, now_ms: int) -> None:
+        """All that was committed since, in one command."""
+        self._next_commit_ms = NEVER
+        committed, ranges = self.told_by_flush()
+        if self.is_scattered:
+            ranges = self._durable
+        if committed <= self.committed and ranges == self._durable:
+            return
+        command: Commit | CommitRanges = Commit(self.group, self.epoch, committed)
+        if ranges != self._durable:
+            command = CommitRanges(self.group, self.epoch, committed, ranges)
+        self._committing = True
+
+        def then(answer: Answer | None, now_ms: int) -> None:
+            self._on_commit(ranges, answer, now_ms)
+
+        self._submit(command, now_ms, then)
+
+    def _on_commit(self, ranges: tuple[Range, ...], answer: Answer | None, now_ms: int) -> None:
+        self.due_ms = 0
+        self._committing = False
+        if answer is None:
+            self._tell(now_ms + self._retry_wait_ms)
+        elif isinstance(answer, Refused) and answer.reason is Reason.FULL:
+            self.is_scattered = True
+            self._tell(now_ms)
+        elif self._is_owner(answer, now_ms):
+            self._durable = ranges
 
     # Fetching ---------------------------------------------------------------------------------------------------
 
@@ -286,7 +374,8 @@ class Consumption:
 
     def _send_fetch(self, now_ms: int) -> None:
         self._fetching = True
-        deadline = now_ms + self._deadline_after_ms
+        # Whoever waits for messages may be kept waiting; nothing depends on when the answer comes.
+        deadline = now_ms + self._options.request_timeout_ms
         self._requests.fetch(
             self.topic, self.partition, self._fetch_from, self._room, deadline, self._on_fetched
         )
@@ -392,6 +481,11 @@ class Consumption:
         if draining and (self._handed_out or self._ready or self._batch is not None):
             self._next_release_ms = now_ms + self._retry_wait_ms
             return
+        if not self.knows((self.committed, self.told_by_flush()[1])):
+            # A release tells only what is processed without a gap.
+            if not self._committing:
+                self._send_commit(now_ms)
+            return
         self._release_sent = True
         self._ready.clear()
         self._submit(Release(self.group, self.epoch, self.current), now_ms, self._on_released)
@@ -411,6 +505,11 @@ class Consumption:
         else:
             self._is_owner(answer, now_ms)
 
-    def _submit(self, command: Heartbeat | CommitBatch | Release, now_ms: int, then: Then) -> None:
+    def _submit(
+        self,
+        command: Heartbeat | Commit | CommitRanges | CommitBatch | Release,
+        now_ms: int,
+        then: Then,
+    ) -> None:
         deadline = now_ms + self._deadline_after_ms
         self._requests.submit(self.topic, self.partition, command, deadline, then)

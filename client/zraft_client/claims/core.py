@@ -16,9 +16,10 @@ from zraft.claims.answers import Granted
 from zraft.claims.commands import Release
 from zraft.claims.values import Owner
 from zraft_client.claims.claiming import Claiming, Place
-from zraft_client.claims.consumption import Consumption, Ended
+from zraft_client.claims.consumption import Consumption, Ended, Told
 from zraft_client.claims.messages import CommitToken, Message
 from zraft_client.claims.options import ConsumerOptions
+from zraft_client.claims.port import Seen
 from zraft_client.claims.requests import NEVER, Effect, Reply, Requests
 
 Key = tuple[str, int, int]
@@ -98,7 +99,12 @@ class ConsumerCore:
     def on_reply(self, number: int, reply: Reply, effect: Effect, now_ms: int) -> None:
         """The service's answer to an effect; None if it cannot be had."""
         self._now_ms = now_ms
-        if not self._requests.answered(number, reply, now_ms) and isinstance(reply, Granted):
+        if (
+            not self._requests.answered(number, reply, now_ms)
+            and isinstance(reply, Granted)
+            # Asked for again, it is about to be granted again, and used.
+            and reply.claim.attempt != self._claiming.attempt
+        ):
             self._give_back((effect.topic, effect.partition), reply, now_ms)
         self._step(now_ms)
 
@@ -141,7 +147,7 @@ class ConsumerCore:
                 one.release(now_ms, drain=True)
                 one.on_time(now_ms)
 
-    def _on_granted(self, place: Place, granted: Granted, end: int, sent_ms: int, now_ms: int) -> None:
+    def _on_granted(self, place: Place, granted: Granted, seen: Seen, sent_ms: int, now_ms: int) -> None:
         key = (*place, granted.claim.epoch)
         if key in self._consumptions:
             return
@@ -150,7 +156,16 @@ class ConsumerCore:
             return
         self._counts["granted"] += 1
         one = Consumption(
-            self.group, *place, granted, end, sent_ms, now_ms, self.options, self._rng, self._requests
+            self.group,
+            *place,
+            granted,
+            seen.end,
+            sent_ms,
+            now_ms,
+            self.options,
+            self._rng,
+            self._requests,
+            plain=seen.plain,
         )
         self._consumptions[key] = one
         self._turns.append(key)
@@ -187,32 +202,39 @@ class ConsumerCore:
                 return message
         return None
 
-    def commit(self, token: CommitToken, now_ms: int) -> bool:
-        """The message was processed. False if its claim is not this consumer's any more."""
+    def stock(self, now_ms: int) -> int:
+        """How many messages could be handed out now."""
+        if self._terminating:
+            return 0
+        return sum(one.stock for one in self._consumptions.values() if one.has_ready(now_ms))
+
+    def commit(self, token: CommitToken, now_ms: int) -> Consumption | None:
+        """The message was processed; under which claim, None if that is not this consumer's any more."""
         one = self._consumptions.get((token.topic, token.partition, token.epoch))
         if one is None:
             self._counts["late_commits"] += 1
-            return False
+            return None
         one.commit(token.offset, now_ms)
         one.on_time(now_ms)
         self._remove_ended(now_ms)
-        return True
+        return one
 
-    def flush(self, now_ms: int) -> dict[Key, int]:
+    def flush(self, now_ms: int) -> dict[Key, Told]:
         """Tell the service of all commits; what it should know by then (`is_flushed`)."""
         targets = {}
         for key, one in self._consumptions.items():
-            if one.current > one.committed:
-                targets[key] = one.current
+            told = one.told_by_flush()
+            if not one.knows(told):
+                targets[key] = told
                 one.flush(now_ms)
                 one.on_time(now_ms)
         return targets
 
-    def is_flushed(self, targets: Mapping[Key, int]) -> bool:
+    def is_flushed(self, targets: Mapping[Key, Told]) -> bool:
         """Whether the service knows, or the claim is over."""
-        for key, target in targets.items():
+        for key, told in targets.items():
             one = self._consumptions.get(key)
-            if one is not None and one.committed < target:
+            if one is not None and not one.knows(told):
                 return False
         return True
 

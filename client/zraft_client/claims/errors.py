@@ -11,5 +11,11 @@ class PortError(ClientError):
     retriable = True
 
 
+class CommitsScatteredError(ClientError):
+    """The partition keeps no more gaps between commits. The message stays committed here, and is told when some close."""
+
+    retriable = True
+
+
 class ClaimLostError(FailedError):
     """The message's claim is no longer this consumer's: another one may process it again."""

@@ -8,7 +8,13 @@ from __future__ import annotations
 
 from attrs import field, frozen
 
-from zraft.claims.values import RANGE_MESSAGES_MAX, Mode
+from zraft.claims.values import (
+    HEARTBEAT_MS_DEFAULT,
+    HEARTBEAT_MS_MAX,
+    HEARTBEAT_MS_MIN,
+    RANGE_MESSAGES_MAX,
+    Mode,
+)
 from zraft.errors import ConfigError
 
 
@@ -22,6 +28,9 @@ class ConsumerOptions:
 
     mode: Mode = Mode.AT_LEAST_ONCE
     """At least once, or at most once; all consumers of a group should agree."""
+    heartbeat_ms: int = field(default=HEARTBEAT_MS_DEFAULT)
+    """How often to say that one lives: several times in each of these intervals. Who was not heard for one stops processing;
+    who was not heard for two is replaced."""
     fast_reclaim: bool = True
     """`FastReclaim`: take back at once what this client id had claimed before it was restarted."""
     claim_entire_topic: bool = False
@@ -45,13 +54,17 @@ class ConsumerOptions:
     batch_messages: int = field(default=100)
     """At most once: messages claimed at a time. So many at most are lost with a consumer, besides those in its queue."""
     request_timeout_ms: int = field(default=5_000)
-    """`MarshalRequestTimeout`; never more than an eighth of the heartbeat interval."""
+    """`MarshalRequestTimeout`; of what is said under a claim never more than a quarter of its interval."""
     request_retry_wait_ms: int = field(default=500)
     """`MarshalRequestRetryWait`."""
     claim_interval_ms: int = field(default=3_000)
     """The longest wait between two rounds of claiming; each is drawn between 0 and this."""
     poll_ms: int = field(default=100)
     """How long to wait after a fetch that brought nothing."""
+
+    @heartbeat_ms.validator
+    def _check_heartbeat_ms(self, _: object, value: int) -> None:
+        _within("heartbeat_ms", value, HEARTBEAT_MS_MIN, HEARTBEAT_MS_MAX)
 
     @maximum_claims.validator
     def _check_maximum_claims(self, _: object, value: int) -> None:

@@ -33,11 +33,15 @@ class Fetched:
 
 @frozen
 class Seen:
-    """What a look at a partition shows; it may be old when it arrives."""
+    """What a look at a partition shows; it may be old when it arrives.
+
+    `plain`: the servers are of a release that takes no interval of a claim's own and no commits of ranges.
+    """
 
     view: View
     earliest: int
     end: int
+    plain: bool = False
 
 
 class ClaimsPort(Protocol):
@@ -54,6 +58,7 @@ class ClaimsPort(Protocol):
     async def fetch(self, topic: str, partition: int, first: int, count: int, bytes_max: int) -> Fetched:
         """At most `count` committed messages from `first` on; none if there are none yet.
 
-        At most `bytes_max` bytes, but a single message whatever its size.
+        At most `bytes_max` bytes, but a single message whatever its size. It may wait a while for the first one: so one that
+        brings nothing need not be asked again at once.
         """
         ...

@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Iterator
+from itertools import islice
+
+from zraft.claims.progress import Range
 
 
 class Tracking:
@@ -52,6 +56,28 @@ class Tracking:
     def current(self) -> int:
         """The first offset that is not committed."""
         return self._outstanding[0] if self._outstanding else self._next
+
+    def committed_ranges(self, limit: int) -> tuple[Range, ...]:
+        """The first so many ranges of committed offsets above `current`; what is not outstanding belongs to those around it.
+
+        O(what is outstanding), as long as there is any.
+        """
+        if not self._committed:
+            return ()
+        return tuple(islice(self._ranges(), limit))
+
+    def _ranges(self) -> Iterator[Range]:
+        first: int | None = None
+        last = 0
+        for offset in self._outstanding:
+            if offset in self._committed:
+                first = offset if first is None else first
+                last = offset
+            elif first is not None:
+                yield first, last + 1
+                first = None
+        if first is not None:
+            yield first, last + 1
 
     @property
     def outstanding(self) -> int:

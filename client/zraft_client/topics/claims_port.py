@@ -24,6 +24,8 @@ from zraft_client.topics.requests import FETCH_BYTES_MAX
 
 TIMEOUT_S: Final = 10.0
 """Consumers have deadlines of their own, which are shorter."""
+FETCH_WAIT_MS: Final = 1_000
+"""How long a replica keeps a fetch that finds nothing: below consumers' deadlines, an idle claim asks once a second."""
 
 
 class TopicsPort:
@@ -32,6 +34,7 @@ class TopicsPort:
     def __init__(self, directory: Directory, *, timeout_s: float = TIMEOUT_S) -> None:
         self._directory = directory
         self._timeout_s = timeout_s
+        self._fetch_wait_ms = min(FETCH_WAIT_MS, int(timeout_s * 500))
 
     async def partitions(self, topic: str) -> int:
         try:
@@ -50,7 +53,8 @@ class TopicsPort:
             )
         except ClientError as error:
             raise PortError(f"{topic}/{partition}: {error}") from error
-        return Seen(view, bounds.first, bounds.end)
+        metadata = await self._directory.known()
+        return Seen(view, bounds.first, bounds.end, plain=not metadata.knows_rounds)
 
     async def submit(self, topic: str, partition: int, command: Command) -> Answer:
         try:
@@ -64,7 +68,7 @@ class TopicsPort:
             home = await self._home(topic, partition)
             link = self._directory.link_of(home)
             part = (home, first, min(bytes_max, FETCH_BYTES_MAX))
-            fetched = await link.ask(requests.fetch([part], 0), self._timeout_s)
+            fetched = await link.ask(requests.fetch([part], self._fetch_wait_ms), self._timeout_s)
         except LinkError as error:
             self._elsewhere(topic, partition)
             raise PortError(f"{topic}/{partition}: {error}") from error

@@ -67,7 +67,7 @@ class Dispatch:
         self._states: dict[int, _State] = {}
         self._heap: list[tuple[float, int]] = []
         self._held: set[int] = set()
-        """Messages that wait here, because one must be decided first that has no destination in common (D-17a)."""
+        """Messages that wait here, because others must be decided first that have no destination in common (D-17a)."""
         self._behind: dict[MessageId, list[int]] = {}
         """Numbers of messages that are to come behind another one."""
 
@@ -112,7 +112,8 @@ class Dispatch:
             requests = self.producer.requests(seq)
             if not requests:
                 state.due = NEVER
-                self._held.add(seq)
+                if self.producer.waits(seq):
+                    self._held.add(seq)
                 continue
             some = [one for one in requests if one[0] in state.sooner] if now < state.repeat else []
             state.sooner.clear()
@@ -144,6 +145,10 @@ class Dispatch:
             return []
         if reply.answer in _UNDER_WAY:
             state.heard = now
+        elif reply.answer is Answer.STAGED:
+            state.heard = now
+            if not self.producer.requests(reply.mid.seq):
+                state.due = NEVER  # it is staged everywhere, and waits for its round
         elif reply.answer in (Answer.RETRY, Answer.BUSY):
             wait = min(SOON_S * (1 << min(state.waits, 8)), SOON_S_MAX)
             state.waits += 1

@@ -22,6 +22,7 @@ COMPRESS_BYTES_MIN: Final = 256
 """Shorter values are hardly ever worth it."""
 LEVEL: Final = 3
 
+_FIELDS: Final = 5
 _NO_HEADERS: Final[Mapping[str, bytes]] = {}
 
 
@@ -78,10 +79,11 @@ def decode_content(payload: bytes) -> Content:
     Raises:
         PayloadError: the value is compressed, and the bytes are not what a compressor made, or too many.
     """
-    if not payload or payload[0] != 0x95:
+    if not payload or payload[0] != 0x90 | _FIELDS:
         return Content(payload)
     try:
-        fields: Any = msgpack.unpackb(payload, use_list=False)
+        # No array within is longer: room is made for what headers of arrays promise.
+        fields: Any = msgpack.unpackb(payload, use_list=False, max_array_len=_FIELDS)
     except (ValueError, TypeError, msgpack.UnpackException):
         return Content(payload)
     _, codec, key, value, headers = fields

@@ -26,6 +26,7 @@ from zraft_client.errors import (
     FailedError,
     UnknownOutcomeError,
 )
+from zraft_client.line import Line
 from zraft_client.topics import requests
 from zraft_client.topics.directory import Directory
 from zraft_client.topics.dispatch import REFUSED_S, REPEAT_S, Batch, Dispatch
@@ -98,8 +99,13 @@ class Producer:
         """Groups of which everything is said again soon."""
         self._last: Message | None = None
         self._seen = 0
-        self._room: deque[asyncio.Future[None]] = deque()
-        self._idle: asyncio.Event = asyncio.Event()
+        self._line = Line(self._has_room)
+        self._looking_up = 0
+        self._lookup = asyncio.Lock()
+        """Calls wait for it in their order; it is free when nobody has to look anything up."""
+        self._flushing: deque[tuple[int, asyncio.Future[None]]] = deque()
+        """Up to which number everything has to be decided for whom; the numbers ascend."""
+        self._closing = False
         self._timer: asyncio.TimerHandle | None = None
         self._timer_at = 0.0
         self._pumping = False
@@ -129,7 +135,6 @@ class Producer:
         self._floor_zxid = zxid
         self._core = ProducerCore(producer, metadata.table, window=self._window, reach=self._reach)
         self._dispatch = Dispatch(self._core, repeat_s=self._repeat_s)
-        self._idle.set()
         self._removers = [
             client.add_listener(self._on_state),
             self._directory.links.listen(self._on_link),
@@ -137,12 +142,22 @@ class Producer:
         self._refresher = asyncio.get_running_loop().create_task(self._keep_table(), name="zraft producer")
 
     async def close(self, *, flush: bool = True) -> None:
-        """End it, after what is under way is decided; without `flush` that ends as unknown."""
+        """End it, after what is under way is decided; without `flush` that ends as unknown. No further call is taken.
+
+        Raises:
+            ProducerEndedError: its session expired before everything was decided.
+        """
         if self._core is None:
             self._ended = self._ended or ClosedError("the producer was closed before it was opened")
             return
-        if flush and self._ended is None:
-            await self.flush()
+        self._closing = True
+        try:
+            if flush and self._ended is None:
+                await self.flush()
+        finally:
+            await self._close(self._core)
+
+    async def _close(self, core: ProducerCore) -> None:
         alive = self._ended is None
         self._end(ClosedError("the producer was closed"))
         for remove in self._removers:
@@ -159,7 +174,7 @@ class Producer:
             await asyncio.gather(self._refresher, return_exceptions=True)
         if alive and self._directory.client.state is not ConnectionState.CLOSED:
             try:
-                await self._directory.client.ask(requests.close_producer(self._core.producer))
+                await self._directory.client.ask(requests.close_producer(core.producer))
             except FailedError:
                 return  # it goes with its session
 
@@ -203,6 +218,8 @@ class Producer:
     ) -> Sent:
         """Multicast a message to all of `to`, atomically; waits only for room.
 
+        Calls have their turn in the order in which they are made. One that is cancelled while it waits sends nothing.
+
         `after`: an earlier one of this producer, behind which it is to come wherever both go. What the message comes to is
         told by awaiting what is returned.
 
@@ -212,12 +229,19 @@ class Producer:
             BadArgumentsError: it has more destinations than the setting topics_destinations_max allows.
             ProducerEndedError, ClosedError: nothing can be sent any more.
         """
+        if self._closing and self._ended is None:
+            raise ClosedError("the producer is being closed, and takes no further messages")
         content = Content(value, key, headers or {})
         payload = encode_content(content, self._compression)
         names = destinations_of(to)
-        await self._until_room(len(payload))
-        metadata = await self._table_for(names)
-        return self._multicast(metadata, names, key, payload, after, consumed)
+        if self._looking_up or self._lacks(names):
+            await self._look_up(names)
+        await self._line.turn(len(payload))
+        try:
+            return self._multicast(names, key, payload, after, consumed)
+        except BaseException:
+            self._line.admit()  # the room that this one does not take is somebody else's
+            raise
 
     def saw(self, record: Record | Stamp) -> None:
         """The program has seen this record: in order CAUSAL, what is sent from now on has stamps above it."""
@@ -225,11 +249,15 @@ class Producer:
         self._seen = max(self._seen, stamp.time)
 
     async def flush(self) -> None:
-        """Until everything that was sent before is decided. Raises ProducerEndedError."""
+        """Until everything is decided that was asked for before, be it that it waits for room. Raises ProducerEndedError."""
         self._opened()
-        await self._idle.wait()
-        if self._ended is not None:
-            raise self._ended
+        await self._line.passed()
+        core, _ = self._opened()
+        if core.floor < core.last:
+            decided = asyncio.get_running_loop().create_future()
+            self._flushing.append((core.last, decided))
+            await decided
+            self._opened()
 
     def _opened(self) -> tuple[ProducerCore, Dispatch]:
         if self._ended is not None:
@@ -238,45 +266,41 @@ class Producer:
             raise ClosedError("the producer was not opened; use `async with`, or `await producer.open()`")
         return self._core, self._dispatch
 
-    async def _until_room(self, size: int) -> None:
-        """In the order of asking."""
-        while True:
-            core, dispatch = self._opened()
-            if core.has_room and (
-                not dispatch.pending_bytes or dispatch.pending_bytes + size <= self._buffer_bytes_max
-            ):
-                return
-            waiter = asyncio.get_running_loop().create_future()
-            self._room.append(waiter)
-            try:
-                await waiter
-            except asyncio.CancelledError:
-                self._wake_room()
-                raise
+    def _has_room(self, count: int, size: int) -> bool:
+        """A single message goes alone if it is larger than the buffer."""
+        core, dispatch = self._core, self._dispatch
+        if core is None or dispatch is None or core.room < count:
+            return False
+        before = dispatch.pending_bytes
+        return before + size <= self._buffer_bytes_max or (not before and count == 1)
 
-    def _wake_room(self) -> None:
-        while self._room:
-            waiter = self._room.popleft()
-            if not waiter.done():
-                waiter.set_result(None)
-                return
-
-    async def _table_for(self, names: Sequence[Destination]) -> Metadata:
-        """A table that has all topics and partitions named."""
+    def _lacks(self, names: Sequence[Destination]) -> bool:
+        """Whether the table lacks a topic or partition, or may have an old limit."""
+        self._opened()
         metadata = self._directory.metadata
-        if metadata is None or len(names) > metadata.destinations_max or not has_all(metadata, names):
-            metadata = await self._directory.refresh()
-            self._on_table(metadata)
-            for name in names:
-                if isinstance(name, tuple):
-                    metadata.group(*name)
-                elif not metadata.topic(name).partitions:
-                    raise NoTopicError(f"topic {name!r}: it is just being created, and has no partition yet")
-        return metadata
+        return metadata is None or len(names) > metadata.destinations_max or not has_all(metadata, names)
+
+    async def _look_up(self, names: Sequence[Destination]) -> None:
+        """Ask for a table that has all topics and partitions named, behind whoever asks already."""
+        self._looking_up += 1
+        try:
+            async with self._lookup:
+                if not self._lacks(names):
+                    return
+                metadata = await self._directory.refresh()
+                self._on_table(metadata)
+                for name in names:
+                    if isinstance(name, tuple):
+                        metadata.group(*name)
+                    elif not metadata.topic(name).partitions:
+                        raise NoTopicError(
+                            f"topic {name!r}: it is just being created, and has no partition yet"
+                        )
+        finally:
+            self._looking_up -= 1
 
     def _multicast(
         self,
-        metadata: Metadata,
         names: Sequence[Destination],
         key: bytes | None,
         payload: bytes,
@@ -285,6 +309,8 @@ class Producer:
     ) -> Sent:
         core, dispatch = self._opened()
         loop = asyncio.get_running_loop()
+        metadata = self._directory.metadata
+        assert metadata is not None, "what is not known is looked up first"
         if core.table.position < metadata.table.position:
             self._on_table(metadata)
         groups = [
@@ -305,17 +331,32 @@ class Producer:
         if consumed is not None:
             home = metadata.group(consumed.topic, consumed.partition)
             condition = Condition(home, consumed.consumer, consumed.expected, consumed.following)
-        before = after.message if after is not None else None
-        if before is None and self._order is not Order.PARTITION:
-            before = self._last
-        depends = self._seen if self._order is Order.CAUSAL else 0
-        message = core.multicast(groups, payload, after=before, condition=condition, depends=depends)
+        causal = self._order is Order.CAUSAL
+        depends = self._seen if causal else 0
+        if self._order is not Order.PARTITION and self._has_rounds(metadata):
+            message = core.multicast(
+                groups, payload, condition=condition, depends=depends, ordered=True, causal=causal
+            )
+        else:
+            before = after.message if after is not None else None
+            if before is None and self._order is not Order.PARTITION:
+                before = self._last
+            message = core.multicast(groups, payload, after=before, condition=condition, depends=depends)
         self._last = message
         sent = self._sent[message.mid.seq] = Sent(message, loop)
-        self._idle.clear()
         dispatch.add(message, loop.time())
         self._pump_soon()
         return sent
+
+    def _has_rounds(self, metadata: Metadata) -> bool:
+        """Whether ordered messages may go many at a time; it begins when nothing is under way in the old manner."""
+        core, _ = self._opened()
+        if not core.rounds and metadata.knows_rounds and not self._sent:
+            core.rounds = True
+            for stream in self._streams.values():
+                stream.close()  # the next ones ask for the times of stamps
+            self._streams.clear()
+        return core.rounds
 
     # -- the loop
 
@@ -330,8 +371,12 @@ class Producer:
         dispatch = self._dispatch
         if self._ended is not None or dispatch is None:
             return
-        loop = asyncio.get_running_loop()
-        for batch in dispatch.take(loop.time()):
+        now = asyncio.get_running_loop().time()
+        metadata = self._directory.metadata
+        round_ = None if metadata is None else dispatch.producer.take_round(metadata.destinations_max)
+        if round_ is not None:
+            dispatch.add(round_, now)
+        for batch in dispatch.take(now):
             self._send_batch(batch)
         self._arm()
 
@@ -374,7 +419,7 @@ class Producer:
             if part and (
                 size + length > POST_BYTES_MAX
                 or len(part) >= POST_MESSAGES_MAX
-                or (request.floor, request.epoch) != (part[0].floor, part[0].epoch)
+                or requests.kind_of(request) != requests.kind_of(part[0])
             ):
                 stream.link.client.post(requests.produce(stream.id, batch.group, part))
                 part, size = [], 0
@@ -391,7 +436,7 @@ class Producer:
             stream.close()
         core, _ = self._opened()
         assert self._session is not None
-        stream = Stream(link, core.producer, self._session, self._floor_zxid, self)
+        stream = Stream(link, core.producer, self._session, self._floor_zxid, self, times=core.rounds)
         self._streams[server] = link.client.subscribe(stream)
         return stream
 
@@ -425,10 +470,12 @@ class Producer:
         for reply in replies:
             for ended in dispatch.on_reply(reply, now):
                 self._on_ended(ended)
-            sent = self._sent.get(reply.mid.seq)
-            if sent is not None and core.is_accepted(reply.mid.seq):
-                accepted = self._acknowledge is Acknowledge.ACCEPTED
-                sent.on_accepted(Receipt(reply.mid, {}) if accepted else None)
+        for seq in core.take_accepted():
+            accepted = self._sent.get(seq)
+            if accepted is not None:
+                counts = self._acknowledge is Acknowledge.ACCEPTED
+                accepted.on_accepted(Receipt(accepted.id, {}) if counts else None)
+        self._moved()
         for one in refused:
             self._on_refused(server, one)
         if core.expired:
@@ -480,9 +527,16 @@ class Producer:
             offsets = {homes[group]: offset for group, offset in ended.offsets.items() if group in homes}
             error = error_of_end(ended, conditional=sent.message.condition is not None)
             sent.on_end(None if error else Receipt(ended.mid, offsets), error)
-        if not self._sent:
-            self._idle.set()
-        self._wake_room()
+
+    def _moved(self) -> None:
+        """Something was decided: there may be room, and those who flush may have waited for it."""
+        assert self._core is not None
+        flushing = self._flushing
+        while flushing and flushing[0][0] <= self._core.floor:
+            waiter = flushing.popleft()[1]
+            if not waiter.done():
+                waiter.set_result(None)
+        self._line.admit()
 
     def _on_table(self, metadata: Metadata) -> None:
         core, dispatch = self._core, self._dispatch
@@ -492,6 +546,7 @@ class Producer:
         dispatch.ended(ended, asyncio.get_running_loop().time())
         for one in ended:
             self._on_ended(one)
+        self._moved()
         self._pump_soon()
 
     # -- what else happens
@@ -545,6 +600,8 @@ class Producer:
                 ),
             )
         self._sent.clear()
-        self._idle.set()
-        while self._room:
-            self._wake_room()
+        for _, waiter in self._flushing:
+            if not waiter.done():
+                waiter.set_result(None)
+        self._flushing.clear()
+        self._line.end()

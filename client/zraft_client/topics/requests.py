@@ -26,6 +26,8 @@ from zraft_client.errors import WireError
 from zraft_client.topics.values import Metadata, Placement, Topic
 
 FETCH_BYTES_MAX: Final = 1_048_576
+FEATURES_UNTOLD: Final = 4
+"""The feature level of servers that do not tell theirs."""
 BEYOND: Final = 2**62
 """An offset that no partition reaches: whoever asks for it learns of the bounds."""
 
@@ -117,10 +119,10 @@ def topics(known: Metadata | None) -> Request[Metadata]:
             with suppress(ConfigError):
                 servers[ServerId(server)] = parse_address(address, "topics")
         position, epoch, digest = answer["position"], answer["epoch"], answer["digest"]
-        destinations_max = answer["destinations_max"]
+        limits = answer["destinations_max"], answer.get("features", FEATURES_UNTOLD)
         if known is not None and known.digest == digest:
             table = Table(position, epoch, known.table.groups, known.table.deleting)
-            return Metadata(table, known.topics, known.placements, servers, digest, destinations_max)
+            return Metadata(table, known.topics, known.placements, servers, digest, *limits)
         found = [
             Topic(number, name, wanted, tuple(partitions), tuple(adding), size, age_ms)
             for number, name, wanted, partitions, adding, size, age_ms in answer["topics"]
@@ -131,9 +133,7 @@ def topics(known: Metadata | None) -> Request[Metadata]:
         }
         deleting = frozenset(answer["deleting"])
         table = Table(position, epoch, frozenset(placements) - deleting, deleting)
-        return Metadata(
-            table, {topic.name: topic for topic in found}, placements, servers, digest, destinations_max
-        )
+        return Metadata(table, {topic.name: topic for topic in found}, placements, servers, digest, *limits)
 
     fields: dict[str, Any] = {"type": "topics"}
     if known is not None:
@@ -144,21 +144,31 @@ def topics(known: Metadata | None) -> Request[Metadata]:
 # -- producing
 
 
-def subscribe_producer(producer: ProducerId, session: int, password: bytes, floor: int) -> Request[None]:
-    fields = {
+def subscribe_producer(
+    producer: ProducerId, session: int, password: bytes, floor: int, *, times: bool
+) -> Request[None]:
+    """`times`: answers are to tell up to which time the partition has delivered; servers know that with rounds."""
+    fields: dict[str, Any] = {
         "type": "subscribe",
         "producer": producer,
         "session": session,
         "password": password,
         "floor": floor,
     }
+    if times:
+        fields["times"] = True
     return Request(fields, Kind.READ, _nothing)
 
 
+def kind_of(request: StartRequest) -> tuple[int, int, bool, bool]:
+    """What all messages of one `produce` have in common."""
+    return request.floor, request.epoch, request.relayed, request.staged
+
+
 def produce(stream: int, group: GroupId, requests: Sequence[StartRequest]) -> Mapping[str, Any]:
-    """Messages of one floor and one epoch; has no answer."""
+    """Messages of one kind; has no answer."""
     first = requests[0]
-    return {
+    fields: dict[str, Any] = {
         "type": "produce",
         "id": stream,
         "group": group,
@@ -167,6 +177,9 @@ def produce(stream: int, group: GroupId, requests: Sequence[StartRequest]) -> Ma
         "relayed": first.relayed,
         "messages": [as_fields(one.message) for one in requests],
     }
+    if first.staged:
+        fields["staged"] = True
+    return fields
 
 
 def replies_of(producer: ProducerId, message: Answer) -> tuple[list[Reply], list[Refused]]:
@@ -180,8 +193,9 @@ def replies_of(producer: ProducerId, message: Answer) -> tuple[list[Reply], list
             offset,
             epoch,
             view_epoch,
+            *times,
         )
-        for number, group, answer, everywhere, offset, epoch, view_epoch in message["replies"]
+        for number, group, answer, everywhere, offset, epoch, view_epoch, *times in message["replies"]
     ]
     return replies, [refused_of(row) for row in message["refused"]]
 

@@ -27,7 +27,14 @@ class Stream(Subscription[None]):
     """The producer's stream to one server."""
 
     def __init__(
-        self, link: Link, producer: ProducerId, session: Session, floor: int, owner: StreamOwner
+        self,
+        link: Link,
+        producer: ProducerId,
+        session: Session,
+        floor: int,
+        owner: StreamOwner,
+        *,
+        times: bool,
     ) -> None:
         super().__init__(link.client, 0)
         self.link = link
@@ -36,11 +43,12 @@ class Stream(Subscription[None]):
         self._producer = producer
         self._session = session
         self._floor = floor
+        self._times = times
         self._owner = owner
 
     def request(self) -> Request[None]:
         return requests.subscribe_producer(
-            self._producer, self._session.id, self._session.password, self._floor
+            self._producer, self._session.id, self._session.password, self._floor, times=self._times
         )
 
     def resubscribed(self) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Final
 
 from attrs import field, frozen
 
@@ -11,6 +12,9 @@ from zraft.ids import GroupId, ServerId
 from zraft.topics.registry_values import Table
 from zraft.topics.stamps import MessageId, Stamp
 from zraft_client.topics.errors import NoTopicError
+
+FEATURES_OF_ROUNDS: Final = 5
+"""docs/UPGRADES.md, "Feature levels"."""
 
 
 @frozen
@@ -46,7 +50,7 @@ class Placement:
 class Metadata:
     """All topics and groups, as of a position of group 0's log; `digest` is that of what the server said of them.
 
-    `destinations_max`: how many partitions one message may go to.
+    `destinations_max`: how many partitions one message may go to. `features`: the feature level that the servers work at.
     """
 
     table: Table
@@ -55,6 +59,7 @@ class Metadata:
     servers: Mapping[ServerId, Address]
     digest: bytes = b""
     destinations_max: int = 64
+    features: int = 4
     homes: Mapping[GroupId, tuple[str, int]] = field(init=False, repr=False, eq=False)
     """The name of the topic and the number of the partition of each group."""
 
@@ -65,6 +70,11 @@ class Metadata:
             for number, group in enumerate((*topic.partitions, *topic.adding))
         }
         object.__setattr__(self, "homes", homes)
+
+    @property
+    def knows_rounds(self) -> bool:
+        """Whether the servers take what came with that level: messages in rounds, intervals of claims, commits of ranges."""
+        return self.features >= FEATURES_OF_ROUNDS
 
     def topic(self, name: str) -> Topic:
         """Raises NoTopicError."""

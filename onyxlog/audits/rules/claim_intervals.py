@@ -24,6 +24,7 @@ RULE: Final = "S21"
 DISJOINT: Final = "claims are disjoint"
 FENCED: Final = "only an owner is heard"
 ONWARD: Final = "offsets do not go back"
+KEPT: Final = "a successor passes over what was committed out of order"
 SILENT: Final = "a claim expires after two intervals of silence"
 END_UNKNOWN: Final = 2**62
 """Stands for a partition's end that the log does not tell: no offset is refused for being above it."""
@@ -48,6 +49,7 @@ def command_of(row: ClaimRow) -> c.Command | None:
                 mode=mode,
                 start=row.start or 0,
                 entire_topic=bool(row.entire_topic),
+                heartbeat_ms=row.heartbeat_ms or 0,
             )
         case "claim_messages":
             return c.ClaimMessages(
@@ -61,11 +63,14 @@ def command_of(row: ClaimRow) -> c.Command | None:
                 upto=row.upto or 0,
                 seen=row.seen or 0,
                 start=row.start or 0,
+                heartbeat_ms=row.heartbeat_ms or 0,
             )
         case "heartbeat":
             return c.Heartbeat(group, epoch, row.beat or 0, committed)
         case "commit":
             return c.Commit(group, epoch, committed)
+        case "commit_ranges":
+            return c.CommitRanges(group, epoch, committed, _ranges_of(row))
         case "commit_batch":
             return c.CommitBatch(group, epoch, row.upto or 0)
         case "release":
@@ -79,6 +84,14 @@ def command_of(row: ClaimRow) -> c.Command | None:
         case "configure":
             return c.Configure(row.heartbeat_ms or 0)
     return None
+
+
+def _ranges_of(row: ClaimRow) -> tuple[tuple[int, int], ...]:
+    ends = row.ranges or ()
+    return tuple(zip(ends[::2], ends[1::2], strict=True))
+
+
+OF_OWNERS: Final = ("heartbeat", "commit", "commit_ranges", "commit_batch", "release", "expire")
 
 
 @define
@@ -99,10 +112,14 @@ class _Interval:
 
 @define
 class Intervals:
-    """All claims of a partition. `done`: by consumer group, where the successor of an owner of the whole must begin."""
+    """All claims of a partition. `done`: by consumer group, where the successor of an owner of the whole must begin.
+
+    `islands`: what was committed above that, while gaps were left.
+    """
 
     live: dict[str, list[_Interval]] = field(factory=dict)
     done: dict[str, int] = field(factory=dict)
+    islands: dict[str, set[tuple[int, int]]] = field(factory=dict)
     log_time_ms: int = 0
 
     def judge(self, row: ClaimRow, answer: Answer) -> Iterator[Violation]:
@@ -111,11 +128,12 @@ class Intervals:
         live = self.live.setdefault(row.consumer_group or "", [])
         match answer:
             case Granted():
-                yield from self._granted(row, answer.claim, live)
-            case Accepted() if row.kind in ("heartbeat", "commit", "commit_batch", "release", "expire"):
+                yield from self._granted(row, answer, live)
+            case Accepted() if row.kind in OF_OWNERS:
                 yield from self._accepted(row, answer, live)
 
-    def _granted(self, row: ClaimRow, claim: Claim, live: list[_Interval]) -> Iterator[Violation]:
+    def _granted(self, row: ClaimRow, answer: Granted, live: list[_Interval]) -> Iterator[Violation]:
+        claim = answer.claim
         if claim.epoch != row.position:
             return  # told again what it has
         for held in [each for each in live if each.meets(claim.first, claim.upto) or claim.upto is None]:
@@ -134,7 +152,22 @@ class Intervals:
             yield _about(
                 row, ONWARD, f"a successor that begins at {done}", f"one that begins at {claim.first}"
             )
+        if claim.upto is None:
+            yield from self._passed_over(row, answer)
         live.append(_Interval(row, claim, self.log_time_ms, 0, claim.first, claim.first))
+
+    def _passed_over(self, row: ClaimRow, answer: Granted) -> Iterator[Violation]:
+        first, islands = answer.claim.first, self.islands.setdefault(row.consumer_group or "", set())
+        for a, b in sorted(islands):
+            if b <= first:
+                islands.discard((a, b))
+            elif not any(skip <= max(a, first) and b <= upto for skip, upto in answer.skips):
+                yield _about(
+                    row,
+                    KEPT,
+                    f"a successor that passes over {a} to {b}",
+                    f"one that passes over {answer.skips}",
+                )
 
     def _accepted(self, row: ClaimRow, answer: Accepted, live: list[_Interval]) -> Iterator[Violation]:
         held = next((each for each in live if each.claim.epoch == row.epoch), None)
@@ -159,6 +192,8 @@ class Intervals:
         held.committed, held.claimed = answer.committed, answer.claimed
         if row.kind == "heartbeat" and (row.beat or 0) > held.beat:
             held.beat, held.heard_ms = row.beat or 0, self.log_time_ms
+        if row.kind == "commit_ranges":
+            self.islands.setdefault(row.consumer_group or "", set()).update(_ranges_of(row))
         if answer.ended:
             live.remove(held)
         self._reached(row, held)
@@ -183,6 +218,7 @@ def intervals(rows: Iterator[ClaimRow], decide: Decide) -> Iterator[Violation]:
         answer = decide(command, row.position, row.log_time_ms, END_UNKNOWN if row.end is None else row.end)
         if row.kind == "forget" and isinstance(answer, Accepted):
             folded.done.pop(row.consumer_group or "", None)
+            folded.islands.pop(row.consumer_group or "", None)
         yield from folded.judge(row, answer)
 
 

@@ -23,7 +23,7 @@ GENUINE: Final = "only destinations take part"
 _MESSAGE: Final = ("producer", "number")
 _LOGGED: Final = {
     "standing": (Standing.COMMITTED.value, Standing.OPEN.value),
-    "kind": ("start", "remote"),
+    "kind": ("start", "stage", "remote"),
 }
 
 
@@ -222,7 +222,7 @@ MULTICAST_INTEGRITY: Final = Rule(
             ),
             _integrity,
             suspects="SELECT producer, number FROM (SELECT producer, number, payload_digest FROM multicast "
-            "WHERE payload_digest IS NOT NULL AND kind IN ('start', 'remote') AND standing != 'truncated' "
+            "WHERE payload_digest IS NOT NULL AND kind IN ('start', 'stage', 'remote') AND standing != 'truncated' "
             "UNION ALL SELECT producer, number, payload_digest FROM deliveries) GROUP BY producer, number "
             "HAVING min(payload_digest) != max(payload_digest)",
             needed=("multicast", "deliveries"),
@@ -232,7 +232,7 @@ MULTICAST_INTEGRITY: Final = Rule(
             (Input("multicast", _MESSAGE, ("group", "position"), _LOGGED),),
             _genuine,
             suspects="WITH logged AS (SELECT producer, number, `group`, sender, destinations FROM multicast "
-            "WHERE kind IN ('start', 'remote') AND standing != 'truncated') "
+            "WHERE kind IN ('start', 'stage', 'remote') AND standing != 'truncated') "
             "SELECT l.producer, l.number FROM logged l JOIN (SELECT DISTINCT producer, number, destinations FROM logged "
             "WHERE destinations IS NOT NULL) d ON l.producer = d.producer AND l.number = d.number "
             "WHERE NOT array_contains(d.destinations, l.`group`) OR NOT array_contains(d.destinations, l.sender)",

@@ -26,10 +26,15 @@ def _dense(rows: Iterator[DeliveryRow]) -> Iterator[Violation]:
 
 
 def _producers(rows: Iterator[DeliveryRow]) -> Iterator[Violation]:
-    before: DeliveryRow | None = None
+    """One producer's messages in one log. A round's come behind all earlier ones, and all later ones behind them."""
+    single: DeliveryRow | None = None
+    ordered: DeliveryRow | None = None
+    highest: DeliveryRow | None = None
     for row in rows:
-        if row.destinations is None or len(row.destinations) != 1:
-            continue  # a producer may have several of those on the way
+        in_round = row.sub > 0 and not row.single
+        # A producer that orders nothing may have several messages to several partitions on the way.
+        is_single = row.destinations is not None and len(row.destinations) == 1
+        before = highest if in_round else single if is_single else ordered
         if before is not None and row.number <= before.number:
             yield _about(
                 row,
@@ -37,7 +42,12 @@ def _producers(rows: Iterator[DeliveryRow]) -> Iterator[Violation]:
                 f"a number above {before.number}, which is at offset {before.offset}",
                 f"{row.number}",
             )
-        before = row
+        if highest is None or row.number > highest.number:
+            highest = row
+        if in_round:
+            single = ordered = row
+        elif is_single:
+            single = row
 
 
 def _about(row: DeliveryRow, promise: str, expected: str, found: str) -> Violation:
@@ -55,7 +65,8 @@ def _about(row: DeliveryRow, promise: str, expected: str, found: str) -> Violati
 PARTITION_LOGS: Final = Rule(
     id=RULE,
     title="Logs of partitions",
-    claim="offsets have no gap, deliveries follow the Raft log, and what a producer sends to one partition stays in order",
+    claim="offsets have no gap, deliveries follow the Raft log, and what a producer sends to one partition "
+    "or in order stays in order",
     checks=(
         Check(
             DENSE,
@@ -72,7 +83,12 @@ PARTITION_LOGS: Final = Rule(
             _producers,
             suspects="SELECT DISTINCT server, instance, `group`, producer FROM (SELECT server, instance, `group`, producer, "
             "number, lag(number) OVER (PARTITION BY server, instance, `group`, producer ORDER BY offset) AS before "
-            "FROM deliveries WHERE size(destinations) = 1) WHERE number <= before",
+            "FROM deliveries WHERE size(destinations) = 1) WHERE number <= before "
+            "UNION SELECT server, instance, `group`, producer FROM (SELECT server, instance, `group`, producer, number, "
+            "max(number) OVER w AS before, max(IF(sub > 0 AND single = 0, number, NULL)) OVER w AS in_round, "
+            "sub > 0 AND single = 0 AS is_in_round FROM deliveries WINDOW w AS (PARTITION BY server, instance, `group`, "
+            "producer ORDER BY offset ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING)) "
+            "WHERE number <= in_round OR is_in_round AND number <= before",
         ),
     ),
 )

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final
 
+from attrs import define, field
+
 from onyxlog.audits.rules.check import Check, Input, Row, Rule
 from onyxlog.audits.rules.violation import Violation, violation_at
 from onyxlog.audits.tables.deliveries import DeliveryRow
@@ -16,6 +18,7 @@ ONE: Final = "one stamp and content per message"
 GROW: Final = "stamps grow with offsets"
 REPLICAS: Final = "replicas deliver alike"
 LARGEST: Final = "the stamp is the largest proposal"
+ROUNDS: Final = "a round's messages are at its stamp"
 _LOG: Final = ("server", "instance", "group")
 _MESSAGE: Final = ("producer", "number")
 _COMMITTED: Final = {"standing": (Standing.COMMITTED.value, Standing.OPEN.value)}
@@ -90,6 +93,77 @@ def _largest(rows: Iterator[Row]) -> Iterator[Violation]:
                 yield _about(row, LARGEST, f"the largest proposal, {largest}", f"{final}")
 
 
+@define
+class _Round:
+    """What groups logged of one round."""
+
+    first: int = 0
+    upto: int = 0
+    destinations: tuple[int, ...] = ()
+    proposals: dict[int, int] = field(factory=dict)
+
+    def covers(self, row: DeliveryRow) -> bool:
+        return self.first <= row.number <= self.upto
+
+    def fits(self, row: DeliveryRow) -> bool:
+        final = (row.time, row.time_group)
+        largest = max(((time, sender) for sender, time in self.proposals.items()), default=(0, 0))
+        complete = set(self.proposals).issuperset(self.destinations) and len(self.destinations) > 1
+        return row.sub == row.number - self.first + 1 and (final == largest if complete else final >= largest)
+
+
+def _rounds(rows: Iterator[Row]) -> Iterator[Violation]:
+    """What is logged and delivered of one producer, by number: a round comes behind the messages that it puts in order."""
+    waiting: list[tuple[DeliveryRow, list[_Round]]] = []
+    number, current = 0, _Round()
+    for row in rows:
+        if row.number != number:
+            waiting, wrong = _judged(waiting, current)
+            yield from wrong
+            number, current = row.number, _Round()
+        if isinstance(row, DeliveryRow):
+            if row.sub:
+                waiting.append((row, []))
+            continue
+        if row.round_first is not None:
+            current.first, current.upto = row.round_first, row.round_upto
+            current.destinations = row.destinations
+        if row.sender is not None and row.time is not None:
+            current.proposals[row.sender] = row.time
+    waiting, wrong = _judged(waiting, current)
+    yield from wrong
+    yield from _judged(waiting, _Round(first=number + 1))[1]
+
+
+def _judged(
+    waiting: list[tuple[DeliveryRow, list[_Round]]], done: _Round
+) -> tuple[list[tuple[DeliveryRow, list[_Round]]], list[Violation]]:
+    """What still waits for its round, and what no round fits: a later one does not go back to it."""
+    if not done.first:
+        return waiting, []
+    left: list[tuple[DeliveryRow, list[_Round]]] = []
+    wrong: list[Violation] = []
+    for row, tried in waiting:
+        if done.covers(row):
+            # A round that nobody begun may be logged, and its messages are then in another one.
+            if not done.fits(row):
+                left.append((row, [*tried, done]))
+        elif row.number > done.upto and done.upto:
+            left.append((row, tried))
+        elif tried:
+            one = tried[-1]
+            wrong.append(
+                _about(
+                    row,
+                    ROUNDS,
+                    f"place {row.number - one.first + 1} of a round of numbers {one.first} to {one.upto}, at the "
+                    f"largest of the proposals {sorted(one.proposals.items())}",
+                    f"stamp {stamp_of(row)}",
+                )
+            )
+    return left, wrong
+
+
 def _about(row: DeliveryRow, promise: str, expected: str, found: str) -> Violation:
     return violation_at(
         row,
@@ -144,6 +218,21 @@ STAMPS: Final = Rule(
             "SELECT p.producer, p.number FROM proposed p LEFT JOIN final f "
             "ON p.producer = f.producer AND p.number = f.number "
             "WHERE senders != times OR low < largest OR (senders >= destinations AND (low != largest OR high != largest))",
+            needed=("multicast", "deliveries"),
+        ),
+        Check(
+            ROUNDS,
+            (
+                Input(
+                    "multicast",
+                    ("producer",),
+                    ("number", 0, "group", "position"),
+                    {**_COMMITTED, "kind": ("start", "remote")},
+                ),
+                Input("deliveries", ("producer",), ("number", 1, "group", "offset"), {"single": (0,)}),
+            ),
+            _rounds,
+            suspects="SELECT DISTINCT producer FROM deliveries WHERE sub > 0 AND single = 0",
             needed=("multicast", "deliveries"),
         ),
     ),

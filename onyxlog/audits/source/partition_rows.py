@@ -67,6 +67,7 @@ _CLAIM_KINDS: Final = {
     claims.ClaimMessages: "claim_messages",
     claims.Heartbeat: "heartbeat",
     claims.Commit: "commit",
+    claims.CommitRanges: "commit_ranges",
     claims.CommitBatch: "commit_batch",
     claims.Release: "release",
     claims.Expire: "expire",
@@ -84,6 +85,8 @@ def _claim_fields(command: claims.Command) -> dict[str, Any]:
         said["process"] = said.pop("instance")
     if "mode" in said:
         said["mode"] = int(said["mode"])
+    if "ranges" in said:
+        said["ranges"] = tuple(end for pair in said["ranges"] for end in pair)
     return {"kind": _CLAIM_KINDS[type(command)], **said}
 
 
@@ -91,6 +94,8 @@ def _topic_fields(command: topics.Command) -> dict[str, Any]:
     match command:
         case topics.Start(message, floor, epoch):
             return {"kind": "start", "floor": floor, "epoch": epoch, **_message_fields(message)}
+        case topics.Stage(message, floor, epoch):
+            return {"kind": "stage", "floor": floor, "epoch": epoch, **_message_fields(message)}
         case topics.Remote(mid, sender, time, void, floor, digest, carried):
             return {
                 "kind": "remote",
@@ -114,7 +119,7 @@ def _topic_fields(command: topics.Command) -> dict[str, Any]:
 
 
 def _message_fields(message: Message) -> dict[str, Any]:
-    after = message.after
+    after, round_ = message.after, message.round
     return {
         "producer": message.mid.producer,
         "number": message.mid.seq,
@@ -125,4 +130,6 @@ def _message_fields(message: Message) -> dict[str, Any]:
         "after_producer": None if after is None else after.mid.producer,
         "after_number": None if after is None else after.mid.seq,
         "depends": message.depends,
+        "round_first": None if round_ is None else round_.first,
+        "round_upto": None if round_ is None else round_.upto,
     }

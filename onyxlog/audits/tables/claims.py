@@ -15,13 +15,15 @@ class ClaimRow(Placed):
     """One command about claims (docs/CLAIMS.md, "Bytes"); who owns what follows from all of them in order of `position`.
 
     Attributes:
-        kind: `claim_partition`, `claim_messages`, `heartbeat`, `commit`, `commit_batch`, `release`, `expire`, `pause`,
-            `forget` or `configure`.
+        kind: `claim_partition`, `claim_messages`, `heartbeat`, `commit`, `commit_ranges`, `commit_batch`, `release`,
+            `expire`, `pause`, `forget` or `configure`.
         end: the partition's end at this position, None if the log does not tell.
         consumer_group, client, process: who; `process` is the instance of the client.
         mode: 0 at least once, 1 at most once.
         epoch: of the claim that is meant; a granted claim's is its own `position`.
         upto: exclusive end of a range, or of what `commit_batch` claims.
+        ranges: of `commit_ranges`, the first offset and the exclusive end of each, one after the other.
+        heartbeat_ms: of `configure`, and what the owner chooses, 0 if nothing.
     """
 
     group: int
@@ -49,6 +51,7 @@ class ClaimRow(Placed):
     heard_ms: int | None = None
     until_ms: int | None = None
     heartbeat_ms: int | None = None
+    ranges: tuple[int, ...] | None = None
 
 
 CLAIMS: Final = Table("claims", ClaimRow, "commands about claims of consumers")

@@ -15,16 +15,17 @@ class MulticastRow(Placed):
     """One command of a partition's entry (docs/TOPICS.md, "Formats").
 
     Attributes:
-        kind: `start`, `remote`, `advance`, `settled`, `view_changed` or `seek`.
-        producer, number: the message that `start` and `remote` name.
+        kind: `start`, `stage`, `remote`, `advance`, `settled`, `view_changed` or `seek`.
+        producer, number: the message that `start`, `stage` and `remote` name.
         destinations: of a message that is carried.
         sender: of `remote` the group that proposes, of `settled` the one that has delivered.
         time: proposed by `remote`, asked by `advance`; of `settled` the floor's, whose group is `time_group`.
         digest: BLAKE2b-128 of the whole message.
         payload_digest: BLAKE2b-128 of the message as deliveries hold it, equal to theirs.
         single_number, after_producer, after_number: what a single waits for, if anything.
+        round_first, round_upto: of a round, the first and the last number that it puts in order.
         consumer, offset: of `seek`.
-        view_position, epoch: of `view_changed` (and `epoch` of `start`).
+        view_position, epoch: of `view_changed` (and `epoch` of `start` and `stage`).
     """
 
     group: int
@@ -49,6 +50,8 @@ class MulticastRow(Placed):
     after_producer: int | None = None
     after_number: int | None = None
     depends: int | None = None
+    round_first: int | None = None
+    round_upto: int | None = None
     consumer: str | None = None
     offset: int | None = None
     view_position: int | None = None

@@ -48,7 +48,9 @@ class World:
     def consumer(self, client: str = "x", instance: str = "i", **options: Any) -> Driven:
         """One that has begun; `options` as in `ConsumerOptions`."""
         driven = Driven(
-            self, Owner(client, instance), ConsumerOptions(**({"claim_interval_ms": 100} | options))
+            self,
+            Owner(client, instance),
+            ConsumerOptions(**({"claim_interval_ms": 100, "heartbeat_ms": HB} | options)),
         )
         self.consumers.append(driven)
         return driven
@@ -72,7 +74,9 @@ class World:
 class Driven:
     """A core whose effects are carried out when the test says so."""
 
-    def __init__(self, world: World, identity: Owner, options: ConsumerOptions) -> None:
+    def __init__(
+        self, world: World, identity: Owner, options: ConsumerOptions, rng: random.Random | None = None
+    ) -> None:
         self.world = world
         self.stopped = False
         self.cut_off = False
@@ -80,7 +84,9 @@ class Driven:
         self.effects: list[Effect] = []
         """All that it ever asked for."""
         count = done(world.service.partitions(TOPIC))
-        self.core = ConsumerCore(identity, GROUP, {TOPIC: count}, options, random.Random(1), world.now_ms)
+        self.core = ConsumerCore(
+            identity, GROUP, {TOPIC: count}, options, rng or random.Random(1), world.now_ms
+        )
 
     def step(self) -> None:
         if self.stopped:

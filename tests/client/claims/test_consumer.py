@@ -44,7 +44,7 @@ def service(partitions: int = 1, messages: int = 0) -> MemoryService:
 
 
 def consumer(port: MemoryService, client: str = "x", instance: str = "i", **options: Any) -> Consumer:
-    given = ConsumerOptions(**({"claim_interval_ms": 100} | options))
+    given = ConsumerOptions(**({"claim_interval_ms": 100, "heartbeat_ms": HB} | options))
     return Consumer(port, Owner(client, instance), GROUP, [TOPIC], given, clock=loop_ms, rng=random.Random(1))
 
 

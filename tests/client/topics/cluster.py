@@ -31,6 +31,7 @@ from zraft.topics.registry_commands import CloseProducer, CreateGroup, RegistryC
 from zraft.topics.registry_leader import RegistryLeader
 from zraft.topics.registry_values import Result
 from zraft.topics.stamps import Stamp
+from zraft.tree.features import FEATURE_LEVEL_MAX
 from zraft.tree.outcomes import outcome_of
 from zraft.wire.native_requests import decode_request
 from zraft.wire.native_topics import SubscribeProducer, register_command
@@ -235,6 +236,8 @@ class TopicConnection(FakeConnection):
         self.server = server
         self.topics = ConnectionTopics(self)  # type: ignore[arg-type]
         self._due = False
+        self.due_bytes = 0
+        self.wants_flush = False  # what is answered is written at once
 
     # what ConnectionTopics needs of a connection
 
@@ -245,7 +248,12 @@ class TopicConnection(FakeConnection):
     @property
     def machine(self) -> Any:
         cluster = self.cluster
-        return SimpleNamespace(last_zxid=cluster.zxid, sessions=cluster.sessions, registry=cluster.placed())
+        return SimpleNamespace(
+            last_zxid=cluster.zxid,
+            sessions=cluster.sessions,
+            registry=cluster.placed(),
+            feature_level=cluster.features,
+        )
 
     @property
     def view(self) -> Any:
@@ -319,6 +327,7 @@ class TopicCluster(FakeCluster):
         self.services: dict[int, FakeService] = {}
         self.now_ms = 0
         self.starts = self.fetches = self.needs = 0
+        self.features = FEATURE_LEVEL_MAX
         self.hold_groups = False
         """Topics get no partitions while it is set."""
         self._flushing: dict[Group, None] = {}

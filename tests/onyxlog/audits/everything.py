@@ -46,7 +46,7 @@ from tests.onyxlog.audits.struck import StruckServers, opened
 from tests.onyxlog.peer.jobs import a_job
 from tests.onyxlog.peer_processes import Processes
 from tests.processes.cluster import ROOT, wait_until
-from tests.processes.test_topic_claims import TOPIC, Crowd, bounds, configure, processed
+from tests.processes.test_topic_claims import TOPIC, Crowd, bounds, processed
 from tests.processes.topics import Producers, created, groups_of, settled_readings
 from zraft.testing.chaos.client import Client as RecordingClient
 from zraft.testing.chaos.schedule import FaultKind, parse_faults
@@ -188,7 +188,6 @@ class Everything:
             self._log(f"{SERVERS} servers serve")
             metadata = await created(cluster, {TOPIC: PARTITIONS, OTHER: OTHER_PARTITIONS})
             places = groups_of(metadata)
-            await configure(cluster, PARTITIONS)
             producers = stack.enter_context(Producers(cluster, directory / "work"))
             for _ in range(PRODUCERS):
                 self._produce(producers, list(places))

@@ -22,6 +22,7 @@ from tests.onyxlog.audits.sound import (
     ONYX,
     RIGHT,
     SESSION,
+    SOUTH,
     TERM,
     Tables,
     entry,
@@ -609,6 +610,18 @@ def a_producer_is_overtaken(tables: Tables) -> None:
     ]
     tables["deliveries"] = [row for row in tables["deliveries"] if row.number != 1 or row.group == LEFT]
     tables["multicast"] = [row for row in tables["multicast"] if row.number != 1]
+
+
+@plant("S20", "a producer's messages stay in order", group=SOUTH, index=1, expected="a number above 2")
+def what_a_round_put_in_order_is_overtaken(tables: Tables) -> None:
+    for server in (1, 2):
+        change(tables, "deliveries", _delivered(server, SOUTH, 4), number=0, destinations=(SOUTH, 105))
+
+
+@plant("S16", "a round's messages are at its stamp", group=SOUTH, found="stamp (8, 104, 2, 0)")
+def a_message_is_at_another_place_of_its_round(tables: Tables) -> None:
+    for server in (1, 2):
+        change(tables, "deliveries", _delivered(server, SOUTH, 4), sub=2)
 
 
 # Benchmarks -------------------------------------------------------------------------------------------------------

@@ -305,10 +305,82 @@ def _partitions(tables: Tables) -> None:
                     if other != group
                 ]
         tables["claims"] += claims(server)
+        _rounds(tables, server)
+
+
+NORTH: Final = 103
+SOUTH: Final = 104
+ORDERED: Final = 10
+"""A producer whose messages are staged and put in order by rounds."""
+
+
+def _rounds(tables: Tables, server: int) -> None:
+    """Message 1 goes to one partition, 2 to both; 4 follows in a round of its own."""
+    to = {1: (NORTH,), 2: (NORTH, SOUTH), 4: (SOUTH,)}
+    rounds = {3: (1, 2, {NORTH: 6, SOUTH: 7}), 5: (4, 4, {SOUTH: 8})}
+    for group in (NORTH, SOUTH):
+        tables["entries"].append(entry(server, 1, 1, group=group, previous_term=0, file_offset=group))
+        offset = 0
+        for number, (first, upto, proposals) in rounds.items():
+            said: dict[str, Any] = {
+                **placed(server, 5000 + 10 * number),
+                "group": group,
+                "index": number,
+                "term": 1,
+                "log_time_ms": number,
+                "producer": ORDERED,
+            }
+            if group not in proposals:
+                continue
+            for place in range(first, upto + 1):
+                if group not in to[place]:
+                    continue
+                payload_digest = hashed("ordered", place)
+                contents: dict[str, Any] = {"destinations": to[place], "payload_digest": payload_digest}
+                tables["multicast"].append(
+                    MulticastRow(**said, **contents, number=place, position=10 * place, kind="stage")
+                )
+                time, time_group = max((time, sender) for sender, time in proposals.items())
+                row = DeliveryRow(
+                    **placed(server, 300 * offset, f"groups/{group}/deliveries/0.seg"),
+                    **contents,
+                    group=group,
+                    offset=offset,
+                    time=time,
+                    time_group=time_group,
+                    sub=place - first + 1,
+                    single=0,
+                    producer=ORDERED,
+                    number=place,
+                    index=10 + number,
+                    wall_time_ms=number,
+                    chain=hashed("chain", group, offset),
+                )
+                tables["deliveries"].append(row)
+                offset += 1
+            said |= {"number": number, "payload_digest": hashed("round", number)}
+            start = MulticastRow(
+                **said,
+                position=10 * number,
+                kind="start",
+                destinations=tuple(proposals),
+                round_first=first,
+                round_upto=upto,
+            )
+            tables["multicast"].append(start)
+            del said["payload_digest"]
+            tables["multicast"] += [
+                MulticastRow(**said, position=10 * number + 1, kind="remote", sender=other, time=time)
+                for other, time in proposals.items()
+                if other != group
+            ]
 
 
 def claims(server: int) -> list[ClaimRow]:
-    """One consumer claims, works, falls silent and expires; another follows, and gives the partition back."""
+    """One consumer claims, works, falls silent and expires; another follows, and gives the partition back.
+
+    A third one, with an interval of its own choice, commits out of order before it gives it to a fourth.
+    """
     steps: list[dict[str, Any]] = [
         {"kind": "configure", "heartbeat_ms": 1000},
         {"kind": "claim_partition", "client": "ann", "process": "p1", "attempt": 1, "after": 0, "mode": 0},
@@ -319,6 +391,27 @@ def claims(server: int) -> list[ClaimRow]:
         {"kind": "heartbeat", "epoch": 2, "beat": 2, "committed": 1},
         {"kind": "commit", "epoch": 6, "committed": 2},
         {"kind": "release", "epoch": 6, "committed": 3},
+        {
+            "kind": "claim_partition",
+            "client": "cat",
+            "process": "p3",
+            "attempt": 1,
+            "after": 6,
+            "mode": 0,
+            "heartbeat_ms": 2000,
+            "end": 9,
+        },
+        {"kind": "commit_ranges", "epoch": 10, "committed": 3, "ranges": (5, 6, 7, 9), "end": 9},
+        {"kind": "release", "epoch": 10, "committed": 4, "end": 9},
+        {
+            "kind": "claim_partition",
+            "client": "dan",
+            "process": "p4",
+            "attempt": 1,
+            "after": 10,
+            "mode": 0,
+            "end": 9,
+        },
     ]
     rows = []
     for n, step in enumerate(steps, 1):

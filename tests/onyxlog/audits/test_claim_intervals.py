@@ -9,7 +9,7 @@ import pytest
 from attrs import evolve
 
 from onyxlog.audits.rules.catalogue import RULES
-from onyxlog.audits.rules.claim_intervals import DISJOINT, FENCED, ONWARD, SILENT, intervals
+from onyxlog.audits.rules.claim_intervals import DISJOINT, FENCED, KEPT, ONWARD, SILENT, intervals
 from onyxlog.audits.rules.violation import Violation
 from onyxlog.audits.tables.claims import ClaimRow
 from tests.onyxlog.audits.sound import LEFT, claims, sound
@@ -86,6 +86,19 @@ def test_a_wrong_answer_is_seen_where_it_was_given(
     assert (found[0].promise, found[0].index) == (promise, position), [one.line() for one in found]
     assert found[0].file == "server-1/wal/0000000001.seg"
     assert found[0].offset == 9000 + position
+
+
+def test_a_successor_that_is_given_what_was_committed_out_of_order_is_seen() -> None:
+    claims = Claims()
+
+    def apply(command: c.Command, position: int, log_time_ms: int, end: int) -> Answer:
+        if isinstance(command, c.CommitRanges):
+            command = evolve(command, ranges=())
+        return claims.apply(command, position, log_time_ms, end)
+
+    found = judged(apply)
+    assert [(one.promise, one.index) for one in found] == [(KEPT, 13)] * 2
+    assert "5 to 6" in found[0].expected
 
 
 def test_a_successor_that_begins_below_what_was_committed_is_seen() -> None:

@@ -113,11 +113,11 @@ def test_figures_are_those_of_the_tables(spark: Any) -> None:
 
 def test_an_audit_goes_from_directories_to_findings(spark: Any, generated: Path, tmp_path: Path) -> None:
     """Logs with truncations, and snapshots that are replayed upon; tables stay where they were asked for."""
-    from onyxlog.audits.running import Asked, run
+    from onyxlog.audits.running import Asked, look, run
 
     spark.conf.unset("spark.sql.execution.arrow.maxRecordsPerBatch")
     asked = Asked(paths=(str(generated),), rules=(RULES["S2"], RULES["S6"]), tables=tmp_path, costs=True)
-    findings = run(spark, asked, now=lambda: datetime(2026, 1, 1, tzinfo=UTC))
+    findings = run(spark, asked, look(asked), now=lambda: datetime(2026, 1, 1, tzinfo=UTC))
     assert {check.promise: check.verdict.value for one in findings.rules for check in one.checks} == {
         "equal index and term, equal entry and predecessor": "holds",
         "a log has no gap and its terms do not go back": "holds",

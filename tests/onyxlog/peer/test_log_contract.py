@@ -390,6 +390,30 @@ def test_a_pulse_stands_as_long_as_its_session(run: Run) -> None:
     run(test)
 
 
+def test_how_long_a_group_is_silent_is_told_as_long_as_its_pulse_stands(run: Run) -> None:
+    """Where the service knows: a ZooKeeper does not tell, and then nothing is known of anybody."""
+
+    async def test(place: Place) -> None:
+        observer = await place.open()
+        assert await observer.silences() == {}, "not even the directory is there"
+        shown, other = await begun(place), await place.open()
+        await shown.show_pulse("a")
+        await other.show_pulse("b")
+        found = await observer.silences()
+        if isinstance(place, Zookeeper):
+            assert found == {}
+            return
+        assert found.keys() == {"a", "b"}
+        for silence in found.values():
+            assert silence.silent_s is not None
+            assert 0 <= silence.silent_s < PATIENCE_S
+            assert silence.timeout_s > 0
+        await shown.close()
+        assert (await observer.silences()).keys() == {"b"}
+
+    run(test)
+
+
 def test_who_watches_a_pulse_is_called_once(run: Run) -> None:
     async def test(place: Place) -> None:
         port, other, third = await begun(place), await place.open(), await place.open()

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from onyxlog.peer.gossip_link import open_udp
 from onyxlog.tasks.channels import Inlet
 from onyxlog.tasks.items import Barrier, Batch, ChannelError, Item, Purpose, Worker
 from onyxlog.tasks.plane import BATCH_BYTES_MAX, Channel, DataPlane
@@ -249,6 +250,21 @@ def test_without_a_key_only_loopback_is_listened_on(host: str) -> None:
         await DataPlane("t").listen(Address(host, 0), advertise=Address("x", 1))
 
     with pytest.raises(ConfigError, match="--insecure-peers"):
+        asyncio.run(listen())
+
+
+@pytest.mark.parametrize("what", ["segments", "gossip"])
+def test_an_address_of_another_machine_is_told_as_that(what: str) -> None:
+    """192.0.2.0/24 is for documents: no machine has an address of it."""
+    address = Address("192.0.2.1", 0)
+
+    async def listen() -> None:
+        if what == "segments":
+            await DataPlane("t", [KEY]).listen(address)
+        else:
+            await open_udp(address)(lambda data, source: None)
+
+    with pytest.raises(ConfigError, match=r"^--address: cannot listen at 192\.0\.2\.1:0 .*no such address"):
         asyncio.run(listen())
 
 

@@ -7,12 +7,16 @@ import importlib
 import json
 import socket
 import threading
-from collections.abc import Awaitable, Callable
+import time
+from collections.abc import Awaitable, Callable, Sequence
+from contextlib import suppress
 from types import ModuleType
 from typing import Any
+from unittest.mock import Mock
 
 import aiohttp
 import pytest
+import structlog
 import uvloop
 from aiohttp import web
 from attrs import evolve
@@ -21,12 +25,16 @@ from prometheus_client.parser import text_string_to_metric_families
 from tests.ipv6 import has_ipv6
 from tests.unit.admin.values import STATUS, FakeAdminReports
 from tests.unit.wire.reports import LEADER
+from zraft import http_service
 from zraft.address import Address
 from zraft.admin import http
-from zraft.admin.early import EARLY_BYTES_MAX, EARLY_CONNECTIONS_MAX
+from zraft.admin.early import EARLY_BYTES_MAX, EarlyConnections
 from zraft.admin.http import AdminServer
+from zraft.admin.status import Status
 from zraft.errors import ConfigError
-from zraft.http_service import CONNECTIONS_MAX, HttpService
+from zraft.http_places import CONNECTIONS_MAX, Places, is_this_machine
+from zraft.http_service import HttpService
+from zraft.listening import bind_tcp
 from zraft.server.admin_listener import AdminListener
 from zraft.wire.statistics import LISTED_MAX, Listing
 
@@ -35,7 +43,9 @@ JSON = {"Accept": "application/json"}
 
 
 def with_server(
-    reports: FakeAdminReports, scenario: Callable[[Get, tuple[str, int]], Awaitable[None]]
+    reports: FakeAdminReports,
+    scenario: Callable[[Get, tuple[str, int]], Awaitable[None]],
+    hosts: Sequence[str] = (),
 ) -> None:
     """Run `scenario` with a function that gets a path: (status, text, headers)."""
 
@@ -43,7 +53,7 @@ def with_server(
         with socket.create_server(("127.0.0.1", 0)) as listening:
             listening.setblocking(False)
             place = listening.getsockname()[:2]
-            server = AdminServer(reports)
+            server = AdminServer(reports, hosts)
             await server.prepare()
             accepting = await asyncio.get_running_loop().create_server(server.connection, sock=listening)
             async with aiohttp.ClientSession(f"http://127.0.0.1:{place[1]}") as session:
@@ -168,17 +178,237 @@ def test_a_failing_request_is_a_500_without_its_details_and_the_next_one_works()
     with_server(Broken(LEADER), scenario)
 
 
-def test_more_connections_than_the_bound_are_closed_at_once() -> None:
+def test_idle_connections_beyond_the_bound_give_way_to_who_asks() -> None:
+    """However many connections somebody opens, a health check gets through."""
+
     async def scenario(get: Get, place: tuple[str, int]) -> None:
-        streams = [await asyncio.open_connection(*place) for _ in range(CONNECTIONS_MAX)]
-        await asyncio.sleep(0)
-        while len(streams) < CONNECTIONS_MAX + 3:
-            streams.append(await asyncio.open_connection(*place))
-        assert await streams[-1][0].read() == b""
+        streams = [await asyncio.open_connection(*place) for _ in range(2 * CONNECTIONS_MAX)]
+        assert (await get("/livez"))[:2] == (200, "ok\n")
+        assert await streams[0][0].read() == b"", "who has waited longest has gone"
         for _, writer in streams:
             writer.close()
 
     with_server(FakeAdminReports(LEADER), scenario)
+
+
+def test_a_head_that_does_not_end_is_not_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(http_service, "HEAD_S", 0.1)
+
+    async def scenario(_: Get, place: tuple[str, int]) -> None:
+        reader, writer = await asyncio.open_connection(*place)
+        writer.write(b"GET /livez HTTP/1.1\r\nHost: localhost\r\nX-")
+        async with asyncio.timeout(20):
+            with suppress(ConnectionError):
+                while not reader.at_eof():
+                    writer.write(b"a")
+                    await reader.read(1)
+        writer.close()
+
+    with_server(FakeAdminReports(LEADER), scenario)
+
+
+def test_an_answer_that_is_not_read_is_not_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(http_service, "IDLE_S", 0.2)
+    reports = FakeAdminReports(LEADER)
+    reports.by_path = Listing(tuple((f"/{n}" * 100, (n,)) for n in range(LISTED_MAX)), LISTED_MAX)
+
+    async def scenario(_: Get, place: tuple[str, int]) -> None:
+        with socket.socket() as silent:
+            silent.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4_096)
+            silent.connect(place)
+            silent.sendall(20 * b"GET /commands/wchp HTTP/1.1\r\nHost: localhost\r\n\r\n")
+            silent.settimeout(20)
+
+            def read_late() -> int:
+                return sum(len(part) for part in iter(lambda: _received(silent), b""))
+
+            await asyncio.sleep(0.5)
+            assert await asyncio.to_thread(read_late) < 20 * 1_000_000
+
+    with_server(reports, scenario)
+
+
+def _received(sock: socket.socket) -> bytes:
+    try:
+        return sock.recv(1 << 20)
+    except ConnectionError:
+        return b""
+
+
+def test_a_body_that_nobody_asked_for_is_not_read() -> None:
+    async def scenario(_: Get, place: tuple[str, int]) -> None:
+        reader, writer = await asyncio.open_connection(*place)
+        writer.write(b"GET /livez HTTP/1.1\r\nHost: localhost\r\nContent-Length: 1000000000\r\n\r\n")
+        assert b" 200 " in await reader.readline()
+        async with asyncio.timeout(20):
+            with suppress(ConnectionError):
+                while True:
+                    writer.write(bytes(65_536))
+                    await writer.drain()
+        writer.close()
+
+    with_server(FakeAdminReports(LEADER), scenario)
+
+
+def test_a_health_check_waits_for_no_flood() -> None:
+    """Dear answers are made one after the other; who only wants to know whether the server lives does not wait."""
+    began = asyncio.Event()
+
+    class Slow(FakeAdminReports):
+        def status(self) -> Status:
+            began.set()
+            time.sleep(0.02)
+            return super().status()
+
+    async def scenario(get: Get, place: tuple[str, int]) -> None:
+        loop = asyncio.get_running_loop()
+        floods = [await asyncio.open_connection(*place) for _ in range(30)]
+        for _, writer in floods:
+            writer.write(10 * b"GET /status.json HTTP/1.1\r\nHost: localhost\r\n\r\n")
+        await began.wait()
+        worst = 0.0
+        for _ in range(5):
+            asked = loop.time()
+            assert (await get("/livez"))[0] == 200
+            assert (await get("/readyz"))[0] == 200
+            worst = max(worst, loop.time() - asked)
+        answered = sum(1 for reader, _ in floods if reader._buffer)  # type: ignore[attr-defined]
+        assert answered < len(floods), f"a flood of {len(floods)} was answered meanwhile, in {worst:g} s"
+        for _, writer in floods:
+            writer.close()
+
+    with_server(Slow(LEADER), scenario)
+
+
+EVIL = {"Host": "evil.example"}
+
+
+@pytest.mark.parametrize(
+    "host", ["127.0.0.1", "10.1.2.3:8080", "[::1]:8080", "localhost:1", "LOCALHOST.", "zk1.example"]
+)
+def test_pages_and_resets_are_served_under_addresses_and_known_names(host: str) -> None:
+    reports = FakeAdminReports(LEADER)
+
+    async def scenario(get: Get, _: object) -> None:
+        for path in ("/", "/commands", "/commands/srst", "/commands/stat_reset"):
+            assert (await get(path, Host=host))[0] == 200
+        assert reports.changes == ["server", "server"]
+
+    with_server(reports, scenario, hosts=["zk1.example"])
+
+
+def test_pages_and_resets_are_refused_under_unknown_names_with_the_knob() -> None:
+    """A name of an attacker's can be made to lead here, and then its page may read what this server answers."""
+    reports = FakeAdminReports(LEADER)
+
+    async def scenario(get: Get, _: object) -> None:
+        for path in (
+            "/",
+            "/commands",
+            "/commands/srst",
+            "/commands/stat_reset",
+            "/commands/crst",
+            "/commands/stmk?traceMask=1",
+        ):
+            status, body, _h = await get(path, **EVIL)
+            assert (status, "evil.example" in body, "admin.hosts" in body) == (403, True, True)
+        assert reports.changes == []
+
+    with_server(reports, scenario)
+
+
+def test_checks_metrics_and_plain_reads_are_answered_under_any_name() -> None:
+    """Prometheus and kubelets ask under names of services."""
+
+    async def scenario(get: Get, _: object) -> None:
+        for path in ("/livez", "/readyz", "/metrics", "/status.json", "/commands/monitor", "/commands/stat"):
+            assert (await get(path, **EVIL))[0] == 200
+
+    with_server(FakeAdminReports(LEADER), scenario)
+
+
+@pytest.mark.parametrize(
+    "headers",
+    [
+        {"Origin": "http://127.0.0.1:8080"},
+        {"Origin": "null"},
+        {"Sec-Fetch-Site": "cross-site"},
+        {"Sec-Fetch-Site": "Cross-Site"},
+    ],
+)
+def test_a_page_of_another_site_resets_nothing(headers: dict[str, str]) -> None:
+    reports = FakeAdminReports(LEADER)
+
+    async def scenario(get: Get, _: object) -> None:
+        assert (await get("/commands/stat_reset", **headers))[0] == 403
+        assert reports.changes == []
+        assert (await get("/commands/stat", **headers))[0] == 200
+
+    with_server(reports, scenario)
+
+
+@pytest.mark.parametrize("site", ["same-origin", "same-site", "none"])
+def test_who_follows_a_link_or_types_an_address_may_reset(site: str) -> None:
+    reports = FakeAdminReports(LEADER)
+
+    async def scenario(get: Get, _: object) -> None:
+        assert (await get("/commands/stat_reset", **{"Sec-Fetch-Site": site}))[0] == 200
+        assert reports.changes == ["server"]
+
+    with_server(reports, scenario)
+
+
+def test_requests_that_are_none_and_those_that_fail_do_not_fill_the_log() -> None:
+    class Broken(FakeAdminReports):
+        def configuration(self) -> Any:
+            raise RuntimeError("the secret detail")
+
+    async def scenario(get: Get, place: tuple[str, int]) -> None:
+        for n in range(50):
+            reader, writer = await asyncio.open_connection(*place)
+            writer.write(b"GET /%d HTTP/9.9\r\n\r\n" % n)
+            assert b" 400 " in await reader.readline()
+            writer.close()
+            assert (await get("/commands/conf"))[0] == 500
+
+    with structlog.testing.capture_logs() as told:
+        with_server(Broken(LEADER), scenario)
+    lines = [line for line in told if line["log_level"] != "info"]
+    assert len(lines) == 3, lines
+    assert sum("exc_info" in line for line in lines) == 1, "a failure of ours is worth its traceback once"
+
+
+@pytest.mark.parametrize(
+    ("peer", "here", "local"),
+    [
+        ("127.0.0.1", "127.0.0.1", True),
+        ("127.8.8.8", "127.0.0.1", True),
+        ("::1", "::1", True),
+        ("::ffff:127.0.0.1", "::ffff:127.0.0.1", True),
+        ("10.0.0.1", "10.0.0.1", True),
+        ("10.0.0.2", "10.0.0.1", False),
+        ("fe80::1%eth0", "fe80::2%eth0", False),
+        ("nonsense", "", False),
+    ],
+)
+def test_this_machine_is_known_by_its_addresses(peer: str, here: str, local: bool) -> None:
+    assert is_this_machine(peer, here) is local
+
+
+def test_strangers_never_take_the_places_of_this_machine() -> None:
+    places: Places[str] = Places(count=5, local_kept=2)
+    assert [places.enter(f"s{n}", local=False) for n in range(3)] == [None, None, None]
+    assert places.enter("s3", local=False) == "s0", "the longest idle goes"
+    for one in ("s1", "s2", "s3"):
+        places.begin(one)
+    assert places.enter("s4", local=False) == "s4", "nobody who waits for an answer goes"
+    assert places.enter("l0", local=True) is None
+    assert places.enter("l1", local=True) is None
+    assert places.enter("l2", local=True) == "l0"
+    places.end("s2")
+    assert places.enter("l3", local=True) == "s2", "strangers first"
+    places.leave("s1")
+    assert len(places) == 4
 
 
 @pytest.mark.parametrize(
@@ -199,12 +429,18 @@ def test_what_is_no_http_is_refused_and_harms_nobody(junk: bytes) -> None:
     with_server(FakeAdminReports(LEADER), scenario)
 
 
-def test_a_taken_address_is_told_at_once_with_the_knob() -> None:
+def test_a_port_at_which_another_was_first_to_listen_is_told_with_the_knob() -> None:
     async def run() -> None:
-        with socket.create_server(("127.0.0.1", 0)) as taken:
-            listener = AdminListener(Address(*taken.getsockname()), FakeAdminReports(), pytest.fail)
-            with pytest.raises(ConfigError, match=r"^admin: cannot listen at 127\.0\.0\.1:\d+: "):
-                await listener.open()
+        (one,) = bind_tcp("admin", Address("127.0.0.1", 0))
+        address = Address(*one.getsockname())
+        (two,) = bind_tcp("admin", address)
+        with one, two:
+            one.listen()
+            listener = AdminListener(address, FakeAdminReports(), pytest.fail)
+            with pytest.raises(
+                ConfigError, match=r"^admin: cannot listen at 127\.0\.0\.1:\d+: Address already"
+            ):
+                await listener.open([two])
 
     asyncio.run(run())
 
@@ -240,7 +476,7 @@ class Loading:
 
     def run(self, scenario: Callable[[Loading], Awaitable[None]]) -> None:
         async def run() -> None:
-            await self.listener.open()
+            await self.listener.open(bind_tcp("admin", self.address))
             try:
                 await scenario(self)
             finally:
@@ -288,7 +524,7 @@ def test_who_asks_for_more_waits_until_the_http_server_is_loaded(monkeypatch: py
         reader, writer = await asyncio.open_connection(place.address.host, place.address.port)
         writer.write(b"GET /li")  # is told apart when the rest is there
         await ask(place.address, b"GET /livez HTTP/1.1\r\n\r\n")
-        assert not any(one.done() for one in asked)
+        assert not [one for one in asked if one.done()]
         place.may_go.set()
         found = await asyncio.gather(*asked)
         assert [status for status, _ in found] == [200, 200, 404]
@@ -301,16 +537,55 @@ def test_who_asks_for_more_waits_until_the_http_server_is_loaded(monkeypatch: py
     Loading(monkeypatch, FakeAdminReports(LEADER)).run(scenario)
 
 
-def test_what_waits_for_the_http_server_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_who_is_accepted_while_the_http_server_takes_over_is_not_forgotten() -> None:
+    """The loop makes the protocol when it accepts, and tells it of its connection one iteration later."""
+    early = EarlyConnections(FakeAdminReports(LEADER))
+    accepted = early.connection()
+    successor = Mock(spec=asyncio.BufferedProtocol)
+    early.hand_over(lambda: successor)
+    transport = Mock(spec=asyncio.Transport)
+    accepted.connection_made(transport)
+    transport.set_protocol.assert_called_once_with(successor)
+    successor.connection_made.assert_called_once_with(transport)
+    assert early.waiting == {}
+
+
+def test_a_request_that_waits_for_the_http_server_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     async def scenario(place: Loading) -> None:
-        host, port = place.address.host, place.address.port
-        streams = [await asyncio.open_connection(host, port) for _ in range(EARLY_CONNECTIONS_MAX + 1)]
-        assert await streams[-1][0].read() == b"", "one too many"
-        reader, writer = streams[0]
+        reader, writer = await asyncio.open_connection(place.address.host, place.address.port)
         writer.write(b"x" * 2 * EARLY_BYTES_MAX)
         assert await reader.read() == b"", "no probe is so long"
+        writer.close()
+
+    Loading(monkeypatch, FakeAdminReports(LEADER)).run(scenario)
+
+
+def test_idle_connections_give_way_to_probes_before_the_http_server_is_loaded(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    async def scenario(place: Loading) -> None:
+        host, port = place.address.host, place.address.port
+        streams = [await asyncio.open_connection(host, port) for _ in range(2 * CONNECTIONS_MAX)]
+        alive = await ask(place.address, b"GET /livez HTTP/1.1\r\nHost: zraft.example\r\n\r\n")
+        assert alive.startswith(b"HTTP/1.1 200 OK\r\n")
+        assert await streams[0][0].read() == b"", "who has waited longest has gone"
         for _, one in streams:
             one.close()
+
+    Loading(monkeypatch, FakeAdminReports(LEADER)).run(scenario)
+
+
+def test_a_head_that_does_not_end_is_not_waited_for_before_the_http_server_is_loaded(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("zraft.admin.early.HEAD_S", 0.1)
+
+    async def scenario(place: Loading) -> None:
+        reader, writer = await asyncio.open_connection(place.address.host, place.address.port)
+        writer.write(b"GET /livez HTTP/1.1\r\nX-")
+        async with asyncio.timeout(20):
+            assert await reader.read() == b""
+        writer.close()
 
     Loading(monkeypatch, FakeAdminReports(LEADER)).run(scenario)
 
@@ -347,7 +622,7 @@ def test_who_listens_everywhere_for_ipv6_is_asked_over_ipv4_too() -> None:
             probe.bind(("127.0.0.1", 0))
             port = probe.getsockname()[1]
         listener = AdminListener(Address("::", port), FakeAdminReports(LEADER), pytest.fail)
-        await listener.open()
+        await listener.open(bind_tcp("admin", listener._address))
         async with aiohttp.ClientSession() as session:
             for host in ("127.0.0.1", "::1"):
                 async with session.get(f"http://{Address(host, port)}/readyz") as answer:

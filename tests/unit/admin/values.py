@@ -62,6 +62,11 @@ STATUS = Status(
         connections_total=8,
         rejected_total=1,
         attaches_waiting=5,
+        output_bytes=61,
+        input_bytes=62,
+        unfinished_bytes=63,
+        evicted_total=64,
+        refused_total=65,
         packets_received_total=101,
         packets_sent_total=102,
         bytes_received_total=3_000,
@@ -102,6 +107,9 @@ class FakeAdminReports(FakeReports):
 
     def status(self) -> Status:
         return self.current
+
+    def reasons(self) -> tuple[str, ...]:
+        return self.current.reasons
 
     def knobs(self) -> tuple[tuple[str, str], ...]:
         return (("id", "1"), ("client.jute_maxbuffer", "1048575"))

@@ -20,6 +20,9 @@ COMMANDS: tuple[c.Command, ...] = (
     c.Pause(G, 5_000, 0),
     c.Forget(G, 7),
     c.Configure(1_000),
+    c.CommitRanges(G, 7, 12, ((13, 14), (16, 20))),
+    c.ClaimPartition(G, "x", "i1", 1, 0, ONCE, 5, True, 3_000),
+    c.ClaimMessages(G, "x", "i1", 2, 9, LEAST, 10, 20, 33, 1, 3_000),
 )
 ANSWERS: tuple[a.Answer, ...] = (
     a.Granted(CLAIM, ((12, 14),), 300),

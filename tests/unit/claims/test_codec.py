@@ -6,6 +6,7 @@ from typing import Any
 
 import msgpack
 import pytest
+from attrs import evolve
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -13,7 +14,8 @@ from tests.unit.claims.samples import ANSWERS, CLAIM, COMMANDS, rich_scene
 from tests.unit.claims.scene import G
 from zraft.claims import codec
 from zraft.claims.answers import Answer
-from zraft.claims.commands import Command, Heartbeat
+from zraft.claims.commands import ClaimPartition, Command, CommitRanges, Heartbeat
+from zraft.claims.values import Mode
 from zraft.errors import ProtocolError
 
 
@@ -35,14 +37,29 @@ def test_a_view_is_read_as_it_was_written() -> None:
     assert codec.decode_view(codec.encode_view(view)) == view
 
 
+def test_what_an_older_release_knows_is_said_as_that_knows_it() -> None:
+    """D-5: bytes of a newer kind end the group of a server that does not know them."""
+    plain = ClaimPartition("g", "x", "i", 1, 0, Mode.AT_LEAST_ONCE, 5, True)
+    chosen = evolve(plain, heartbeat_ms=3_000)
+    assert msgpack.unpackb(codec.encode_command(plain)) == [1, 0, ["g", "x", "i", 1, 0, 0, 5, True]]
+    assert msgpack.unpackb(codec.encode_command(chosen)) == [1, 11, ["g", "x", "i", 1, 0, 0, 5, True, 3_000]]
+    assert [codec.is_newer(one) for one in (plain, chosen, CommitRanges("g", 1, 2, ()))] == [
+        False,
+        True,
+        True,
+    ]
+
+
 def test_samples_are_of_every_kind() -> None:
-    assert {type(one) for one in COMMANDS} == set(codec._COMMANDS)
-    assert {type(one) for one in ANSWERS} == set(codec._ANSWERS)
+    assert {codec._kind(codec._COMMANDS, one) for one in COMMANDS} == set(range(len(codec._COMMANDS)))
+    assert {type(one) for one in ANSWERS} == {form.of for form in codec._ANSWERS}
 
 
 def test_the_bytes_are_as_documented() -> None:
     """docs/CLAIMS.md, "Bytes": a change needs a new format."""
     assert codec.encode_command(Heartbeat("g", 7, 4, 12)) == bytes.fromhex("93010294a16707040c")
+    ranges = CommitRanges("g", 7, 12, ((13, 14), (20, 30)))
+    assert msgpack.unpackb(codec.encode_command(ranges)) == [1, 10, ["g", 7, 12, [[13, 14], [20, 30]]]]
     assert msgpack.unpackb(codec.encode_answer(ANSWERS[1])) == [1, 1, [7, 12, 15, False, True, 300]]
     claim = [7, ["x", "i1"], 3, 1, 10, 20, False, 60_000, 100, 200, 4, 12, 15]
     assert msgpack.unpackb(codec.encode_answer(ANSWERS[0])) == [1, 0, [claim, [[12, 14]], 300]]
@@ -95,7 +112,7 @@ def test_a_command_with_one_field_spoiled_is_refused_or_another_command(command:
     ("data", "said"),
     [
         (msgpack.packb([2, 2, ["g", 7, 4, 12]]), "format 2"),
-        (msgpack.packb([1, 10, []]), "kind below 10"),
+        (msgpack.packb([1, 13, []]), "kind below 13"),
         (msgpack.packb([1, 2, ["g", 7, 4]]), "array of 4 fields"),
         (msgpack.packb([1, 2, ["g", -7, 4, 12]]), "Heartbeat.epoch"),
         (msgpack.packb([1, 2, ["g", True, 4, 12]]), "Heartbeat.epoch"),

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import pytest
+from attrs import evolve
 
 from tests.unit.claims.scene import HB, ONCE, G, Scene
-from zraft.claims.answers import Reason
-from zraft.claims.commands import Command, Commit, CommitBatch, Heartbeat, Release
+from zraft.claims.answers import Granted, Reason
+from zraft.claims.commands import Command, Commit, CommitBatch, CommitRanges, Heartbeat, Release
+from zraft.claims.values import HEARTBEAT_MS_MAX, HEARTBEAT_MS_MIN, RANGES_MAX, Claim
 
 
 def test_a_heartbeat_of_before_a_pause_does_not_take_the_partition_back() -> None:
@@ -24,7 +26,11 @@ def test_a_heartbeat_of_before_a_pause_does_not_take_the_partition_back() -> Non
 
 
 @pytest.mark.parametrize(
-    "command", [Heartbeat(G, 1, 9, 20), Commit(G, 1, 20), CommitBatch(G, 1, 20), Release(G, 1, 20)]
+    "command",
+    [
+        *(Heartbeat(G, 1, 9, 20), Commit(G, 1, 20), CommitBatch(G, 1, 20), Release(G, 1, 20)),
+        CommitRanges(G, 1, 20, ((30, 40),)),
+    ],
 )
 def test_every_command_of_a_former_owner_is_refused(command: Command) -> None:
     """M-3 with epochs: whether the claim was released, expired or taken over."""
@@ -141,3 +147,72 @@ def test_a_view_shows_where_the_owner_is() -> None:
     last = scene.view().last
     assert last is not None
     assert (last.owner.client, last.committed) == ("x", 90)
+
+
+# Commits out of order -----------------------------------------------------------------------------------------------
+
+
+def ranges(claim: Claim, committed: int, *done: tuple[int, int]) -> CommitRanges:
+    return CommitRanges(G, claim.epoch, committed, done)
+
+
+def test_a_successor_passes_over_what_was_committed_out_of_order() -> None:
+    scene = Scene()
+    x = scene.owner("x")
+    scene.accepted(ranges(x, 5, (8, 9), (20, 25)))
+    assert scene.accepted(ranges(x, 5, (9, 12))).committed == 5
+    scene.fall_silent(x)
+    answer = scene.apply(scene.claiming("y"))
+    assert isinstance(answer, Granted)
+    assert (answer.claim.first, answer.skips) == (5, ((8, 12), (20, 25)))
+
+
+def test_what_a_commit_reaches_is_no_island_any_more() -> None:
+    scene = Scene()
+    x = scene.owner("x")
+    scene.accepted(ranges(x, 0, (2, 4), (6, 8)))
+    assert scene.view().islands == ((2, 4), (6, 8))
+    scene.accepted(ranges(x, 4))
+    assert (scene.view().floor, scene.view().islands) == (4, ((6, 8),))
+    scene.accepted(scene.commit(x, 8))
+    scene.accepted(scene.release(x, 9))
+    assert (scene.view().floor, scene.view().islands) == (9, ())
+
+
+def test_ranges_that_are_not_the_owners_to_commit_are_refused() -> None:
+    scene = Scene(end=100)
+    part = scene.granted(scene.claiming_range("a", 10, 20))
+    assert scene.refused(ranges(part, 10, (15, 21))) is Reason.BEYOND_END
+    assert scene.refused(ranges(part, 10, (9, 12))) is Reason.BEYOND_END
+    assert scene.refused(ranges(part, 10, (12, 12))) is Reason.BEYOND_END
+    scene.accepted(ranges(part, 12, (15, 20)))
+    assert scene.accepted(ranges(part, 20)).ended
+    once = scene.granted(scene.claiming_range("b", 30, 200, ONCE))
+    scene.accepted(scene.batch(once, 40))
+    assert scene.refused(ranges(once, 30, (35, 41))) is Reason.NOT_CLAIMED
+    assert scene.refused(ranges(once, 30, (35, 141))) is Reason.BEYOND_END
+
+
+def test_the_gaps_between_commits_are_bounded_and_closing_them_makes_room() -> None:
+    scene = Scene(end=10_000)
+    x = scene.owner("x")
+    every_other = [(2 * n + 1, 2 * n + 2) for n in range(RANGES_MAX - 1)]
+    scene.accepted(ranges(x, 0, *every_other))
+    assert scene.refused(ranges(x, 0, (9_000, 9_001))) is Reason.FULL
+    scene.accepted(ranges(x, 0, (2, 3)))
+    scene.accepted(ranges(x, 0, (9_000, 9_001)))
+    scene.accepted(ranges(x, 1_000, (9_000, 9_001)))
+    assert scene.view().islands == ((9_000, 9_001),)
+
+
+def test_a_claim_has_the_interval_that_its_owner_chose() -> None:
+    scene = Scene()
+    for wrong in (HEARTBEAT_MS_MIN - 1, HEARTBEAT_MS_MAX + 1):
+        assert scene.refused(evolve(scene.claiming("x"), heartbeat_ms=wrong)) is Reason.INVALID
+    x = scene.granted(evolve(scene.claiming("x"), heartbeat_ms=500))
+    assert x.heartbeat_ms == 500
+    scene.now_ms += 999
+    assert scene.refused(scene.expire(x)) is Reason.NOT_STALE
+    scene.now_ms += 1
+    assert scene.accepted(scene.expire(x)).ended
+    assert scene.owner("y").heartbeat_ms == HB, "who chooses none has the partition's"

@@ -39,6 +39,10 @@ KNOWN_SEEDS = {
     "expiry_applied_blindly": 3,
     "nobody_expires": 6,
     "heartbeat_without_offset": 31,
+    "durable_when_sent": 1,
+    "ranges_not_kept": 4,
+    "skips_not_told": 4,
+    "ranges_without_gaps": 48,
     "current_behind_last_commit": 24,
     "fetched_is_processed": 31,
 }

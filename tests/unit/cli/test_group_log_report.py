@@ -16,8 +16,8 @@ from zraft.log_report import record_lines, record_value
 from zraft.raft.messages import Entry, EntryKind
 from zraft.server.partition_entries import BatchEntry, encode_entry
 from zraft.storage.records import EntryRecord
-from zraft.topics.commands import Advance, Batch, Remote, Seek, Settled, Start
-from zraft.topics.message import After, Condition, Message
+from zraft.topics.commands import Advance, Batch, Remote, Seek, Settled, Stage, Start
+from zraft.topics.message import After, Condition, Message, Round
 from zraft.topics.stamps import FinalTime, MessageId
 
 A, B = GroupId(7), GroupId(9)
@@ -71,6 +71,15 @@ def test_every_command_is_named_with_its_fields() -> None:
     assert seek == {"command": "seek", "consumer": "billing", "offset": None}
     assert (claim["command"], claim["client"], claim["mode"]) == ("claim_partition", "c", "at_least_once")
     assert (heartbeat["command"], heartbeat["epoch"]) == ("heartbeat", 8)
+
+
+def test_staged_messages_and_the_round_that_puts_them_in_order_are_shown() -> None:
+    staged = Message(MessageId(ProducerId(5), 4), (A,), b"", number=1)
+    round_ = Message(MessageId(ProducerId(5), 5), (A,), round=Round(4, 4))
+    entry = BatchEntry(0, Batch(1, (Stage(staged, 3, 2), Start(round_, 3, 2))), ())
+    first, second = group_entry_value(encode_entry(entry), data=False)["commands"]
+    assert (first["command"], first["id"], first["floor"]) == ("stage", [5, 4], 3)
+    assert (second["command"], second["id"], second["round"]) == ("start", [5, 5], [4, 4])
 
 
 def test_payloads_are_shown_only_if_asked_for() -> None:

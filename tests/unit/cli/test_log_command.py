@@ -154,7 +154,9 @@ def test_verify_and_dump_name_damage_and_fail(server: Server) -> None:
         if path == snapshot:
             inspected = run("snapshot", "inspect", path)
             assert inspected.exit_code == 1
-            assert f"{path}: corrupt at offset" in inspected.output
+            assert f"{path}: damaged at offset" in inspected.output
+            assert "use another copy" in inspected.output
+            assert "move the data directory" not in inspected.output
         path.write_bytes(good)
     assert run("log", "verify", server.path).exit_code == 0
 
@@ -193,6 +195,44 @@ def test_inspect_shows_what_a_snapshot_is_of(server: Server) -> None:
     assert value["digest"] == f"{1 << 100:032x}"
     assert value["members"][0]["server"] == 1
     assert "whole:          yes" in run("snapshot", "inspect", path).output
+
+
+@pytest.mark.parametrize("content", [b"", b"PK\x03\x04 a backup of something else", bytes(100_000)])
+@pytest.mark.parametrize("command", ["inspect", "restore"])
+def test_a_file_that_is_no_snapshot_is_told_as_that_and_no_disk_is_blamed(
+    tmp_path: Path, content: bytes, command: str
+) -> None:
+    file = tmp_path / "backup.zip"
+    file.write_bytes(content)
+    founding = ("--data", tmp_path / "data", "--id", "1", "--cluster", "1=127.0.0.1:2999")
+    found = run("snapshot", command, file, *(founding if command == "restore" else ()))
+    assert found.exit_code == 2
+    assert f"{file}: is no snapshot of zraft" in found.output
+    assert "zraft snapshot save" in found.output
+    assert "disk" not in found.output
+    assert [path.name for path in tmp_path.iterdir()] == ["backup.zip"], "no directory is made for it"
+
+
+def test_a_snapshot_of_a_format_to_come_is_left_to_its_release(server: Server) -> None:
+    path = Path(server.snapshot(2))
+    content = bytearray(path.read_bytes())
+    content[content.index(b"format") + len(b"format")] = 9
+    path.write_bytes(content)
+    found = run("snapshot", "inspect", path)
+    assert found.exit_code == 1
+    assert (
+        "snapshot of format 9, this release knows 1; use the zraft of the release that wrote it"
+        in found.output
+    )
+
+
+def test_a_snapshot_that_was_copied_in_part_is_told_to_be_copied_again(server: Server) -> None:
+    path = Path(server.snapshot(2))
+    path.write_bytes(path.read_bytes()[:-100])
+    found = run("snapshot", "inspect", path)
+    assert found.exit_code == 1
+    assert f"{path}: damaged at offset" in found.output
+    assert "copied in part" in found.output
 
 
 def test_what_is_no_data_directory_is_told(tmp_path: Path) -> None:

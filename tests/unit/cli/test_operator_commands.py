@@ -12,6 +12,8 @@ from click.testing import CliRunner, Result
 from structlog.testing import capture_logs
 
 from tests.unit.operator.fake_cluster import KEY, OTHER_KEY, FakeServer
+from zraft.address import Address, parse_address
+from zraft.dev_clusters import DevCluster, announced
 from zraft.ids import Instance, ServerId
 from zraft.main import main
 from zraft.operator.requests import (
@@ -257,6 +259,70 @@ def test_the_key_may_come_from_the_environment_by_the_name_of_a_file(asked: Aske
         env={"ZRAFT_KEY": str(asked.key)},
     )
     assert result.exit_code == 0, result.output
+
+
+class Noted:
+    """A running `zraft dev` at the fake server's address, as its note has it."""
+
+    def __init__(self, asked: Asked, directory: Path, key: Path) -> None:
+        self.environ = {"XDG_STATE_HOME": str(directory)}
+        self.address = asked.server.address
+        self.cluster = DevCluster((parse_address(self.address, "--connect"),), directory, key)
+
+    def run(self, *options: str, connect: str = "", zraft_key: Path | None = None) -> Result:
+        environ = {**self.environ, "ZRAFT_KEY": None if zraft_key is None else str(zraft_key)}
+        arguments = ["member", "list", "--json", "--connect", connect or self.address, *options]
+        return CliRunner(env=environ).invoke(main, arguments)
+
+
+def test_the_key_is_the_one_given_then_that_of_the_environment_then_that_of_the_cluster_that_runs_there(
+    asked: Asked, tmp_path: Path
+) -> None:
+    asked.answer = LISTING
+    other = tmp_path / "other.key"
+    other.touch(0o600)
+    replace_keys(other, [OTHER_KEY])
+    refused = f"does not take cluster key {OTHER_KEY.key_id.hex()}"
+    right = Noted(asked, tmp_path / "right", asked.key)
+    wrong = Noted(asked, tmp_path / "wrong", other)
+    with announced(right.cluster, right.environ, pytest.fail), announced(wrong.cluster, wrong.environ, print):
+        assert right.run().exit_code == 0
+        for found in (right.run("--key", str(other)), right.run(zraft_key=other)):
+            assert found.exit_code == 1
+            assert refused in found.output
+            assert (
+                f"The key is that of {other} (--key, ZRAFT_KEY); it is probably {asked.key}" in found.output
+            )
+        for found in (wrong.run("--key", str(asked.key)), wrong.run(zraft_key=asked.key)):
+            assert found.exit_code == 0, found.output
+        assert right.run("--key", str(asked.key), zraft_key=other).exit_code == 0
+        found = wrong.run()
+        assert found.exit_code == 1
+        assert f"The key is that of {other}, which `zraft dev` made" in found.output
+        other.unlink()
+        found = wrong.run()
+        assert found.exit_code == 2
+        assert f"{other}: cannot open the key file" in found.output
+        assert "`zraft dev` made it" in found.output
+
+
+def test_the_key_of_a_running_cluster_is_not_tried_on_other_addresses(asked: Asked, tmp_path: Path) -> None:
+    asked.answer = LISTING
+    noted = Noted(asked, tmp_path, asked.key)
+    elsewhere = evolve(noted.cluster, servers=(Address("127.0.0.1", 1),))
+    with announced(elsewhere, noted.environ, pytest.fail):
+        found = noted.run()
+    assert found.exit_code == 1
+    assert found.output.endswith(
+        "Give the file of the key with --key or ZRAFT_KEY: a copy of the one that the servers were started with "
+        "(their --key).\n"
+    )
+    with announced(noted.cluster, noted.environ, pytest.fail):
+        both = noted.run(connect=f"{noted.address},127.0.0.1:1")
+    assert both.exit_code == 1
+    assert both.output.count(str(asked.key)) == 1
+    assert f"with --key or ZRAFT_KEY; it is probably {asked.key}, which `zraft dev` made" in both.output
+    assert asked.server.asked == []
 
 
 @pytest.mark.parametrize(

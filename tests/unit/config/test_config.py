@@ -118,6 +118,50 @@ def test_the_largest_request_fits_the_bound_on_outstanding_writes() -> None:
     assert refusal(client=client).startswith("client.outstanding_bytes_max: found 1048574")
 
 
+@pytest.mark.parametrize(
+    ("client", "knob", "named"),
+    [
+        (
+            {"reply_bytes_max": 20_000_000},
+            "output_bytes_max: found 16777216",
+            "client.reply_bytes_max (20000000)",
+        ),
+        ({"output_bytes_max": 33_554_433}, "output_bytes_per_address_max", "client.output_bytes_max"),
+        (
+            {"output_bytes_sum_max": 33_554_431},
+            "output_bytes_sum_max",
+            "client.output_bytes_per_address_max",
+        ),
+        ({"input_bytes_per_address_max": 1_048_574}, "input_bytes_per_address_max", "client.jute_maxbuffer"),
+        (
+            {"input_bytes_sum_max": 16_777_215},
+            "input_bytes_sum_max",
+            "client.input_bytes_per_address_max",
+        ),
+        (
+            {"unfinished_bytes_per_address_max": 2_097_149},
+            "unfinished_bytes_per_address_max",
+            "client.jute_maxbuffer, twice",
+        ),
+        (
+            {"unfinished_bytes_sum_max": 16_777_215},
+            "unfinished_bytes_sum_max",
+            "client.unfinished_bytes_per_address_max",
+        ),
+    ],
+)
+def test_the_largest_thing_fits_within_each_bound_and_an_address_within_all(
+    client: dict[str, int], knob: str, named: str
+) -> None:
+    message = refusal(client=ClientConfig(**client))
+    assert message.startswith(f"client.{knob}")
+    assert named in message
+
+
+def test_names_for_browsers_need_an_admin_server() -> None:
+    assert refusal(admin_hosts=("zk1.example",)).startswith("admin.hosts: found zk1.example")
+
+
 def test_a_full_append_fits_the_window() -> None:
     raft = RaftConfig(append_bytes_max=524_288, inflight_bytes_max=524_287)
     assert refusal(raft=raft).startswith("raft.inflight_bytes_max: found 524287")

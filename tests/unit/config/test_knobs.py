@@ -118,6 +118,17 @@ def test_sections_hold_paths_addresses_switches_and_choices(toml: Any) -> None:
         assert name in refusal({name: found})
 
 
+def test_the_admin_server_is_an_address_or_a_table_with_names_for_browsers(toml: Any) -> None:
+    admin = Address("127.0.0.1", 8080)
+    assert load(file=toml('admin = "127.0.0.1:8080"\n')).admin == admin
+    config = load(file=toml('[admin]\naddress = "127.0.0.1:8080"\nhosts = ["ZK1.example.org.", "zk2"]\n'))
+    assert (config.admin, config.admin_hosts) == (admin, ("zk1.example.org", "zk2"))
+    config = load({"admin": "127.0.0.1:8080"}, {"ZRAFT_ADMIN__HOSTS": "zk1, zk2"})
+    assert config.admin_hosts == ("zk1", "zk2")
+    assert "zk1:8080" in refusal({"admin": "127.0.0.1:8080", "admin.hosts": "zk1:8080"})
+    assert "there is no such knob" in refusal(file=toml('[admin]\nhost = "zk1"\n'))
+
+
 def test_the_environment_may_name_the_file(toml: Any) -> None:
     file = toml("tick_time_ms = 1234\n")
     assert load(environ={"ZRAFT_CONFIG": str(file)}).tick_time_ms == 1_234

@@ -142,11 +142,11 @@ def test_a_question_whose_answer_is_lost_is_asked_again() -> None:
         assert dying.asked == [SettingsShow()]
 
 
-def test_nobody_there_is_told_for_each() -> None:
+def test_nobody_there_is_told_once_with_all_addresses() -> None:
     one, two = _free(), _free()
     with asking(one, two) as client, pytest.raises(OperatorError) as caught:
         client.call(MemberList(), Done)
-    assert f"{one}: cannot connect: Connection refused\n{two}: cannot connect" in str(caught.value)
+    assert str(caught.value) == f"{one}, {two}: cannot connect: Connection refused"
 
 
 def test_a_wrong_key_is_told_from_no_key_and_from_what_is_no_zraft_server() -> None:
@@ -161,7 +161,7 @@ def test_a_wrong_key_is_told_from_no_key_and_from_what_is_no_zraft_server() -> N
             client.call(REMOVE, Done)
         with (
             asking(server.address, keys=()) as client,
-            pytest.raises(OperatorError, match="without the cluster key; give the file with --key"),
+            pytest.raises(OperatorError, match=r"takes no commands without the cluster key$"),
         ):
             client.call(REMOVE, Done)
         assert server.asked == []
@@ -179,6 +179,30 @@ def test_a_wrong_key_is_told_from_no_key_and_from_what_is_no_zraft_server() -> N
         pytest.raises(OperatorError, match="closed the connection without a word"),
     ):
         client.call(REMOVE, Done)
+
+
+@pytest.mark.parametrize("keys", [(), (OTHER_KEY,)])
+def test_what_to_do_about_the_key_is_said_once_however_many_servers_refuse(
+    keys: tuple[ClusterKey, ...],
+) -> None:
+    hint = "The key is in the drawer."
+    with FakeServer(done, server=1) as one, FakeServer(done, server=2) as two:
+        ring = key_ring(keys, False) if keys else key_ring(None, True)
+        addresses = [parse_address(server.address, "--connect") for server in (one, two)]
+        with (
+            OperatorClient(addresses, ring, timeout_s=5.0, key_hint=hint) as client,
+            pytest.raises(OperatorError, match=f"^{one.address}, {two.address}: a zraft server") as caught,
+        ):
+            client.call(REMOVE, Done)
+    assert str(caught.value).count("which") == 1 + bool(keys)
+    assert str(caught.value).endswith(f"\n{hint}")
+    nobody = parse_address(_free(), "--connect")
+    with (
+        OperatorClient([nobody], key_ring(None, True), key_hint=hint) as client,
+        pytest.raises(OperatorError) as caught,
+    ):
+        client.call(REMOVE, Done)
+    assert hint not in str(caught.value), "the key has nothing to do with it"
 
 
 def test_a_server_that_answers_something_else_is_no_zraft_server() -> None:

@@ -16,9 +16,9 @@ TURNS_MAX = 5_000
 Map = dict[Any, Any]
 
 
-def started(seed: int = 1) -> OneServer:
-    """One server that serves at the newest feature level."""
-    server = OneServer(random.Random(seed))
+def started(seed: int = 1, **options: int) -> OneServer:
+    """One server that serves at the newest feature level; `options` are those of `OneServer`."""
+    server = OneServer(random.Random(seed), **options)
     for _ in range(TURNS_MAX):
         machine = server.driver.machine
         if machine.feature_level == FEATURE_LEVEL_MAX and machine.members:
@@ -30,12 +30,12 @@ def started(seed: int = 1) -> OneServer:
 class NativeClient:
     """The far end of one connection, which has said nothing yet."""
 
-    def __init__(self, server: OneServer, number: int = 1) -> None:
+    def __init__(self, server: OneServer, number: int = 1, *, use_list: bool = True) -> None:
         self.server = server
         self._far = server.connect(number)
         self._far.connection = self.connection = server.driver.clients.native(self._far.connection)  # type: ignore[assignment, arg-type]
         assert isinstance(self.connection, NativeConnection)
-        self._unpacker = msgpack.Unpacker(strict_map_key=False)
+        self._unpacker = msgpack.Unpacker(strict_map_key=False, use_list=use_list)
         self._next_id = 0
 
     @property

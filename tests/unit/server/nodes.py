@@ -6,6 +6,7 @@ import asyncio
 import shutil
 import socket
 from collections.abc import Callable, Iterable, Sequence
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,7 @@ from zraft.ids import GroupId, ProducerId, ServerId
 from zraft.raft.role import Role
 from zraft.server.driver import ERRAND_BYTES
 from zraft.server.errands import Errand
+from zraft.server.listening_sockets import bound
 from zraft.server.node import Node
 from zraft.testing.topic_clients import Remembering
 from zraft.topics.codec import decode_message, encode_registry
@@ -65,8 +67,10 @@ class Nodes:
             insecure_peers=True,
             **{**self._settings, **settings},
         )
-        node = self.nodes[number] = Node(config)
-        self._runs[number] = asyncio.get_running_loop().create_task(node.run())
+        with ExitStack() as stack:
+            node = self.nodes[number] = Node(config, stack.enter_context(bound(config)))
+            sockets = stack.pop_all()
+        self._runs[number] = asyncio.get_running_loop().create_task(_run(node, sockets))
         return node
 
     async def stop(self, server: int) -> int:
@@ -170,6 +174,11 @@ class Nodes:
 
     async def _answered(self, client: Remembering) -> None:
         await self.until(lambda: client.fetched or client.refused)
+
+
+async def _run(node: Node, sockets: ExitStack) -> int:
+    with sockets:
+        return await node.run()
 
 
 def host_of(node: Node) -> Any:

@@ -176,16 +176,20 @@ class OneServer:
             payload = pack_entry(0, 0, blobs)
             self.index += 1
             count = sum(len(run[2]) for batch in unpack_entry(payload)[2] for run in batch[4])
-            self.applier.apply(
-                Entry(
-                    index=self.index,
-                    term=1,
-                    kind=EntryKind.COMMANDS,
-                    position=self.machine.position + 1,
-                    count=count,
-                    payload=payload,
-                )
+            entry = Entry(
+                index=self.index,
+                term=1,
+                kind=EntryKind.COMMANDS,
+                position=self.machine.position + 1,
+                count=count,
+                payload=payload,
             )
+            while not self.applier.apply(entry):
+                self.between_pieces()
+                self.clients.begin_turn()
+
+    def between_pieces(self) -> None:
+        """An entry is applied in part, and its rest in the next turn."""
 
     def flush(self) -> None:
         for connection, data, close in self.clients.flush(self.now):

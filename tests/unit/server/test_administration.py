@@ -428,6 +428,9 @@ def test_a_setting_that_does_not_exist_or_is_out_of_bounds_is_refused_with_the_c
     reply = office.ask(SettingsSet("quota", 1))
     assert isinstance(reply, Refused)
     assert "quota_enforced" in reply.text
+    reply = office.ask(SettingsSet("quotas_enforced", 1))
+    assert isinstance(reply, Refused)
+    assert "'quotas_enforced' is no replicated setting; did you mean quota_enforced?" in reply.text
     reply = office.ask(SettingsSet("quota_enforced", 7))
     assert isinstance(reply, Refused)
     assert "out of bounds" in reply.text

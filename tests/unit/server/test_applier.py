@@ -4,10 +4,24 @@ from __future__ import annotations
 
 import pytest
 
-from tests.unit.server.one_server import BOOT, BOOT_ID, INSTANCE, ME, OneServer, create
+from tests.unit.server.one_server import (
+    BOOT,
+    BOOT_ID,
+    INSTANCE,
+    ME,
+    Client,
+    OneServer,
+    Reply,
+    WatchEvent,
+    create,
+)
+from zraft.errors import Code
+from zraft.server import clients as clients_module
 from zraft.server.applier import CopiedDirectoryError
 from zraft.server.expiry import SessionExpiry
+from zraft.tree.events import AddWatchMode
 from zraft.tree.txn import CLOSE_SESSION, CREATE_SESSION, REGISTER, Command, pack_batch
+from zraft.wire.client_requests import AddWatch
 from zraft.wire.opcodes import Opcode
 
 TIMEOUT_MS = 6_000
@@ -16,6 +30,77 @@ TIMEOUT_MS = 6_000
 def _own(boot: int, seq: int, *commands: Command) -> bytes:
     """A batch of this directory, by whichever process."""
     return pack_batch(ME, INSTANCE, boot, seq, [(0, (), list(commands))])
+
+
+class Pieces(OneServer):
+    """Counts the turns between the pieces of an entry, and writes to clients in each."""
+
+    pieces = 0
+
+    def between_pieces(self) -> None:
+        assert self.applier.halfway
+        self.pieces += 1
+        self.flush()
+
+
+def _watching(server: OneServer, path: str, count: int) -> list[Client]:
+    watchers = [server.attached() for _ in range(count)]
+    for one in watchers:
+        one.send(one.codec.ask(AddWatch(path, AddWatchMode.PERSISTENT_RECURSIVE)))
+    server.run()
+    for one in watchers:
+        one.take()
+    return watchers
+
+
+def test_an_entry_of_which_many_are_told_is_applied_in_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
+    """However many clients watch what is written, the loop comes round in between; each is told all, in order."""
+    monkeypatch.setattr(clients_module, "TOLD_PER_TURN_MAX", 10)
+    server = Pieces()
+    watchers = _watching(server, "/", 5)
+    writer = server.attached()
+    writer.send(*[writer.codec.write(create(f"/{n}")) for n in range(20)])
+    server.run()
+    assert server.pieces == 20 * 5 // 10
+    assert not server.applier.halfway
+    paths = [f"/{n}" for n in range(20)]
+    assert [reply.value for reply in writer.replies()] == paths
+    for one in watchers:
+        events = [event for event in one.take() if isinstance(event, WatchEvent)]
+        assert [event.path for event in events] == paths
+        assert [event.zxid for event in events] == sorted(event.zxid for event in events)
+
+
+def test_between_pieces_a_client_reads_what_was_applied_and_no_result_is_lost(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """An event precedes the answer that shows its change, also in the middle of an entry (D-15)."""
+    monkeypatch.setattr(clients_module, "TOLD_PER_TURN_MAX", 1)
+    seen: list[tuple[int, int]] = []
+
+    class Reading(Pieces):
+        def between_pieces(self) -> None:
+            super().between_pieces()
+            (watcher,) = watchers
+            watcher.send(watcher.codec.read(Opcode.GET_CHILDREN, "/"))
+            self.flush()
+            received = watcher.take()
+            told.extend(one.path for one in received if isinstance(one, WatchEvent))
+            (listed,) = [one.value for one in received if isinstance(one, Reply)]
+            assert set(told) == {f"/{name}" for name in listed} - {"/zookeeper"}
+            seen.append((len(told), self.machine.position))
+
+    server = Reading()
+    told: list[str] = []
+    watchers = _watching(server, "/", 1)
+    writer, leaver = server.attached(), server.attached()
+    writer.send(*[writer.codec.write(create(f"/w{n}")) for n in range(4)])
+    leaver.send(*[leaver.codec.write(create(f"/l{n}")) for n in range(4)])
+    server.clients.close(leaver.connection)
+    server.run()
+    assert [count for count, _ in seen] == list(range(1, 9))
+    assert [reply.code for reply in writer.replies()] == [Code.OK] * 4
+    assert leaver.replies() == []
 
 
 def test_a_later_boot_of_this_directory_ends_this_process() -> None:

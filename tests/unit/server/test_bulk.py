@@ -7,7 +7,7 @@ import os
 import random
 import socket
 from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from typing import Any
 
 import pytest
@@ -341,6 +341,28 @@ def test_strangers_that_only_connect_are_bounded_in_number_and_time() -> None:
                 writer.close()
             b.streams.send(A, [codec.encode(chunk(10))])
             await a.wait(1)
+
+    run(test())
+
+
+def test_strangers_that_only_connect_keep_no_server_out() -> None:
+    """They have a second; who knows the key needs none."""
+
+    async def test() -> None:
+        settings = BulkSettings(unproved_max=3, handshake_timeout_s=600.0)
+        async with ends(settings=settings) as (a, b):
+            opened = [await asyncio.open_connection("127.0.0.1", a.port) for _ in range(10)]
+            for _, writer in opened:
+                writer.write(MAGIC)
+            # What cannot be sent now is sent again by who needs it, as the driver does.
+            async with asyncio.timeout(30):
+                while not a.got:
+                    b.streams.send(A, [codec.encode(chunk(10))])
+                    await asyncio.sleep(0.1)
+            for _, writer in opened:
+                writer.close()
+                with suppress(ConnectionError):
+                    await writer.wait_closed()
 
     run(test())
 

@@ -4,132 +4,25 @@ from __future__ import annotations
 
 import ssl
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import msgpack
 import pytest
 
 from tests.certificates import Authority, subject_of
-from tests.unit.server.one_server import TIMEOUT_MS, OneServer
+from tests.unit.server.one_server import TIMEOUT_MS, create
+from tests.unit.server.shells import End, Node
 from tests.unit.server.test_tls import Client, client_context
 from zraft.address import Address
 from zraft.config import AuthConfig, ServerConfig, TlsConfig
 from zraft.ids import ServerId
 from zraft.server.client_connection import Phase
-from zraft.server.client_protocol import ClientProtocol
 from zraft.server.client_tls import ClientTls
 from zraft.server.native_connection import NativeConnection
 from zraft.transport.bulk import MAGIC
+from zraft.tree.events import AddWatchMode
 from zraft.wire.client import ZkClientCodec
-from zraft.wire.opcodes import Opcode
-
-
-class Transport:
-    """What asyncio would do, remembered."""
-
-    def __init__(self) -> None:
-        self.sent = b""
-        self.unsent = 0
-        self.reading = True
-        self.ended: str | None = None
-
-    def get_extra_info(self, name: str) -> Any:
-        return ("127.0.0.1", 1) if name == "peername" else None
-
-    def write(self, data: bytes) -> None:
-        assert self.ended is None, "written after the end"
-        self.sent += data
-
-    def get_write_buffer_size(self) -> int:
-        return self.unsent
-
-    def close(self) -> None:
-        self.ended = self.ended or "closed"
-
-    def abort(self) -> None:
-        self.ended = self.ended or "aborted"
-
-    def pause_reading(self) -> None:
-        self.reading = False
-
-    def resume_reading(self) -> None:
-        self.reading = True
-
-
-class Node:
-    """The parts of a node that a protocol uses, around one server without network or disk."""
-
-    def __init__(self, tls: ClientTls | None = None) -> None:
-        self.server = OneServer()
-        self.tls = tls
-        clients = self.server.clients
-        self.driver = SimpleNamespace(connect=clients.connect, clients=clients)
-        self.output_bytes_max = 100_000
-        self.waiting: set[ClientProtocol] = set()
-        self.overflows = 0
-        self.paused: set[ClientProtocol] = set()
-        self.streams: list[tuple[Any, bytes]] = []
-
-    def on_stream(self, transport: Any, data: bytes) -> None:
-        self.streams.append((transport, data))
-
-    def on_waiting(self, protocol: ClientProtocol) -> None:
-        self.waiting.add(protocol)
-
-    def on_protocol_lost(self, protocol: ClientProtocol) -> None:
-        self.waiting.discard(protocol)
-
-    def on_protocol_paused(self, protocol: ClientProtocol) -> None:
-        self.paused.add(protocol)
-
-    def on_protocol_closed(self, protocol: ClientProtocol) -> None:
-        self.paused.discard(protocol)
-
-    def on_output_overflow(self, connection: object) -> None:
-        self.overflows += 1
-
-    def turn(self) -> None:
-        """As the node's: handshakes, then all else, then what is to be written."""
-        if self.tls is not None:
-            self.tls.handshakes.run()
-        while True:
-            self.server.propose()
-            if not self.server.log:
-                break
-            self.server.apply()
-        for connection, data, close in self.server.clients.flush(0):
-            if connection.handle is not None:
-                connection.handle.write(data, close=close)
-
-    @property
-    def reasons(self) -> str:
-        return " ".join(why for _, why in self.server.clients.refusals)
-
-
-class End:
-    """A protocol and its transport."""
-
-    def __init__(self, node: Node, *, plain: bool = True) -> None:
-        self.node = node
-        self.transport = Transport()
-        self.protocol = ClientProtocol(node, lambda: None, node.tls, plain=plain)  # type: ignore[arg-type]
-        self.protocol.connection_made(self.transport)  # type: ignore[arg-type]
-
-    @property
-    def connection(self) -> Any:
-        return self.protocol._connection
-
-    def arrive(self, data: bytes) -> None:
-        buffer = self.protocol.get_buffer(len(data))
-        buffer[: len(data)] = data
-        self.protocol.buffer_updated(len(data))
-        self.node.turn()
-
-    def take(self) -> bytes:
-        sent, self.transport.sent = self.transport.sent, b""
-        return sent
-
+from zraft.wire.client_requests import AddWatch
 
 GREETING = ZkClientCodec().connect(timeout_ms=TIMEOUT_MS)
 
@@ -338,15 +231,21 @@ def test_a_client_that_reads_nothing_is_cut_off_at_the_bound_also_over_tls(
     client = secured(authority, end)
     codec = ZkClientCodec()
     end.arrive(client.write(codec.connect(timeout_ms=TIMEOUT_MS)))
-    end.protocol.pause_writing()
+    end.arrive(client.write(codec.ask(AddWatch("/", AddWatchMode.PERSISTENT_RECURSIVE))[1]))
+    end.transport.room = 0
+    writer = End(node)
+    writer.arrive(GREETING)
+    for number in range(3):
+        writer.arrive(codec.write(create(f"/{number}"))[1])
     assert not end.transport.reading, "it gets no more of its requests read"
-    end.transport.unsent = node.output_bytes_max
-    end.arrive(client.write(codec.read(Opcode.GET_DATA, "/")[1]))
     assert end.transport.ended is None
-    end.transport.unsent += 1
-    end.arrive(client.write(codec.read(Opcode.GET_DATA, "/")[1]))
+    node.server.clients.output_bytes_max = end.transport.get_write_buffer_size()
+    node.turn()
+    assert end.transport.ended is None
+    writer.arrive(codec.write(create("/beyond"))[1])
+    node.turn()
     assert end.transport.ended == "aborted"
-    assert node.overflows == 1
+    assert "client.output_bytes_max" in node.reasons
 
 
 @pytest.mark.parametrize("stage", ["silent", "half a greeting", "hello", "established"])

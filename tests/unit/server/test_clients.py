@@ -6,6 +6,7 @@ from tests.unit.server.one_server import OTHER, TIMEOUT_MS, OneServer, create
 from zraft.ids import zxid_after
 from zraft.server.client_connection import Phase
 from zraft.server.clients import REQUESTS_PER_TURN_MAX, ClientSettings
+from zraft.server.origin import OriginSettings
 from zraft.tree.sessions import session_id_for
 from zraft.tree.txn import SET_DATA
 from zraft.wire.client import Pong, Reply
@@ -301,16 +302,46 @@ def test_a_turn_takes_a_bounded_number_of_requests_and_the_rest_waits_in_order()
     server.clients.begin_turn()
     each = REQUESTS_PER_TURN_MAX // 2
     for client in clients:
-        client.send(*[client.codec.read(Opcode.EXISTS, "/none") for _ in range(each)])
-        client.send(client.codec.read(Opcode.EXISTS, "/"), client.codec.ping())
+        client.send(*[client.codec.read(Opcode.EXISTS, "/none") for _ in range(each + 1)])
+        client.send(*[client.codec.read(Opcode.EXISTS, "/") for _ in range(300)], client.codec.ping())
     server.flush()
     answered = [[one for one in client.take() if isinstance(one, Reply)] for client in clients]
-    assert [len(replies) for replies in answered] == [each + 1, each, 0]
+    assert [len(replies) for replies in answered] == [each + 301, each + 1, 0]
     assert server.clients.wants_turn
     server.clients.begin_turn()
     server.flush()
-    assert [len(client.replies()) for client in clients] == [0, 1, each + 1]
+    assert [len(client.replies()) for client in clients] == [0, 300, each + 301]
     assert not server.clients.wants_turn
+
+
+def test_a_small_request_of_who_waits_for_nothing_is_answered_in_a_full_turn() -> None:
+    """Else whoever asks for much makes everybody wait until all of it is answered."""
+    server = OneServer()
+    busy, idle = server.attached(), server.attached()
+    server.clients.begin_turn()
+    busy.send(*[busy.codec.read(Opcode.EXISTS, "/none") for _ in range(REQUESTS_PER_TURN_MAX)])
+    assert server.clients.full
+    idle.send(idle.codec.read(Opcode.EXISTS, "/"))
+    idle.send(idle.codec.write(create("/a")))
+    server.propose()
+    server.apply()
+    server.flush()
+    assert len(idle.replies()) == 2
+
+
+def test_a_small_write_is_taken_although_the_origin_stream_is_full() -> None:
+    server = OneServer(origin=OriginSettings(unapplied_bytes_max=1))
+    busy, idle = server.attached(), server.attached()
+    server.clients.begin_turn()
+    busy.send(busy.codec.write(create("/a")), busy.codec.write(create("/b")))
+    busy.send(busy.codec.write(create("/c")))
+    assert server.clients.full
+    idle.send(idle.codec.write(create("/d")))
+    server.propose()
+    server.apply()
+    server.flush()
+    assert len(idle.replies()) == 1
+    assert len(busy.replies()) == 2, "it waits for its own"
 
 
 def test_pings_are_answered_although_the_turn_is_full() -> None:
@@ -318,7 +349,7 @@ def test_pings_are_answered_although_the_turn_is_full() -> None:
     busy, other = server.attached(), server.attached()
     server.clients.begin_turn()
     busy.send(*[busy.codec.read(Opcode.EXISTS, "/none") for _ in range(REQUESTS_PER_TURN_MAX)])
-    other.send(other.codec.read(Opcode.EXISTS, "/"), other.codec.ping())
+    other.send(*[other.codec.read(Opcode.EXISTS, "/") for _ in range(300)], other.codec.ping())
     server.flush()
     assert [type(one) for one in other.take()] == [Pong]
 

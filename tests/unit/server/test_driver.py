@@ -21,6 +21,7 @@ from zraft.raft.messages import (
 )
 from zraft.raft.role import Role
 from zraft.server.applier import CopiedDirectoryError
+from zraft.server.client_connection import UNCOUNTED_BYTES
 from zraft.server.driver import IDLE_TURN_MS, Driver
 from zraft.server.driver_types import DriverSettings, Effects, Identity, Stored
 from zraft.server.leadership import LEADER_COMMANDS_PER_ENTRY_MAX
@@ -217,7 +218,8 @@ def test_a_server_that_stops_answers_requests_that_wait_for_room(monkeypatch: py
     place.turns(50)
     with monkeypatch.context() as patch:
         patch.setattr(type(place.driver.origin), "full", property(lambda _: True))
-        client.send(_writes(client, 1, 2))
+        large = bytes(UNCOUNTED_BYTES)  # small ones of who waits for nothing pass
+        client.send([client.codec.write((SET_DATA, "/a", large, -1)) for _ in range(2)])
         place.driver.leave()
         place.turns(30)
         assert not client.closed
@@ -244,10 +246,11 @@ def test_a_removed_server_answers_what_was_applied_before_its_removal() -> None:
     client.send([client.codec.write((CREATE, "/a", b"1", None, 0, 0))])
     apply = place.driver.applier.apply
 
-    def removing(entry: Entry) -> None:
-        apply(entry)
+    def removing(entry: Entry) -> bool:
+        done = apply(entry)
         if place.driver.machine.nodes.get("/a") is not None:
             place.driver._removed(99)
+        return done
 
     place.driver.applier.apply = removing  # type: ignore[method-assign]
     place.turns(100)

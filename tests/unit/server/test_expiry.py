@@ -154,3 +154,13 @@ def test_a_suspect_that_ended_by_itself_is_not_proposed() -> None:
     expiry = _leadership(sessions)
     _advance(expiry, sessions, TIMEOUT_MS + TICK_MS)
     assert _expired(expiry, {}, 1) == []
+
+
+def test_how_long_a_session_is_silent_is_told_from_when_it_was_heard_of() -> None:
+    expiry = SessionExpiry(TICK_MS)
+    assert expiry.silent_ms(7) is None
+    expiry.touch(7)
+    expiry.advance(3_000)
+    assert expiry.silent_ms(7) == 3_000
+    assert expiry.accept_report(ME, INSTANCE, TouchReport(1, 1, ((7, 100),)), {7: Record()}) == ()
+    assert expiry.silent_ms(7) == 100

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from zraft.server.deadlines import Deadlines
 from zraft.server.handshakes import SLICE_S, Handshakes
+from zraft.server.newcomers import PATIENCE_S
 
 
 class Clock:
@@ -21,6 +22,10 @@ class One:
         self._queue, self._clock, self._cost_s = queue, clock, cost_s
         self.left = steps
         self.stepped = 0
+        self.displaced = False
+
+    def displace_handshake(self) -> None:
+        self.displaced = True
 
     def step_handshake(self) -> None:
         self._clock.now += self._cost_s
@@ -35,7 +40,7 @@ def test_a_storm_is_worked_off_in_slices_first_come_first_served() -> None:
     queue = Handshakes(1_000, clock)
     storm = [One(queue, clock) for _ in range(100)]
     for one in storm:
-        assert queue.begin(one)
+        assert queue.begin(one, "10.0.0.1")
         queue.feed(one)
     slices = 0
     while queue.ready:
@@ -54,7 +59,7 @@ def test_a_step_longer_than_a_slice_is_taken_alone() -> None:
     queue = Handshakes(10, clock)
     slow = [One(queue, clock, cost_s=1.0) for _ in range(3)]
     for one in slow:
-        queue.begin(one)
+        queue.begin(one, "10.0.0.1")
         queue.feed(one)
     queue.run()
     assert [one.stepped for one in slow] == [1, 0, 0]
@@ -64,13 +69,27 @@ def test_more_than_the_limit_are_not_begun_and_are_counted() -> None:
     clock = Clock()
     queue = Handshakes(2, clock)
     first, second, third = (One(queue, clock) for _ in range(3))
-    assert queue.begin(first)
-    assert queue.begin(second)
-    assert not queue.begin(third)
+    assert queue.begin(first, "10.0.0.1")
+    assert queue.begin(second, "10.0.0.1")
+    assert not queue.begin(third, "10.0.0.1")
     assert queue.exceeded_total == 1
     queue.finish(first)
     queue.finish(first)
-    assert queue.begin(third)
+    assert queue.begin(third, "10.0.0.1")
+    assert len(queue) == 2
+
+
+def test_whoever_lets_others_wait_for_too_long_makes_room_but_not_who_waits_for_this_server() -> None:
+    clock = Clock()
+    queue = Handshakes(2, clock)
+    stepping, silent, late = (One(queue, clock) for _ in range(3))
+    for one in (stepping, silent):
+        assert queue.begin(one, "10.0.0.1")
+    queue.feed(stepping)
+    clock.now += PATIENCE_S
+    assert queue.begin(late, "10.0.0.1")
+    assert [one.displaced for one in (stepping, silent, late)] == [False, True, False]
+    assert queue.exceeded_total == 1
     assert len(queue) == 2
 
 
@@ -79,7 +98,7 @@ def test_what_is_fed_twice_is_stepped_once_and_what_ended_not_at_all() -> None:
     queue = Handshakes(10, clock)
     twice, ended = One(queue, clock, steps=2), One(queue, clock)
     for one in (twice, ended):
-        queue.begin(one)
+        queue.begin(one, "10.0.0.1")
         queue.feed(one)
         queue.feed(one)
     queue.finish(ended)

@@ -634,6 +634,63 @@ def one_shot(server: OneServer, message: Map) -> tuple[Any, NativeClient]:
     return (answers[0] if answers else None), client
 
 
+def test_owners_of_ephemerals_are_told_with_how_long_they_are_silent(server: OneServer) -> None:
+    silent, talking, asking = (NativeClient(server, number) for number in (1, 2, 3))
+    sessions = [
+        one.hello(timeout_ms=timeout)["session"] for one, timeout in ((silent, 8_000), (talking, 9_000))
+    ]
+    asking.one({"type": "create", "path": "/pulse", "data": None})
+    for one, name in ((silent, "a"), (talking, "b")):
+        assert one.one({"type": "create", "path": f"/pulse/{name}", "data": None, "flags": 1})["success"]
+    asking.one({"type": "create", "path": "/pulse/stays", "data": None})
+    for _ in range(150):
+        server.turn()
+    talking.ask({"type": "ping"})
+    answer = asking.one({"type": "owners", "path": "/pulse"})
+    assert answer["leads"] is True
+    (a, first, quiet_ms, eight_s), (b, second, spoke_ms, nine_s) = sorted(answer["owners"])
+    assert [(a, first, eight_s), (b, second, nine_s)] == [
+        ("a", sessions[0], 8_000),
+        ("b", sessions[1], 9_000),
+    ]
+    assert quiet_ms >= 100 + spoke_ms
+    assert asking.one({"type": "owners", "path": "/none"})["code"] == "NO_NODE"
+
+
+def test_owners_are_for_those_who_may_list_the_directory_and_not_of_endless_ones(
+    server: OneServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    owner, stranger = NativeClient(server, 1), NativeClient(server, 2)
+    owner.hello()
+    owner.one({"type": "auth", "scheme": "digest", "credentials": b"bob:x"})
+    mine = [[31, "auth", ""]]
+    owner.one({"type": "create", "path": "/mine", "data": None, "acl": mine})
+    owner.one({"type": "create", "path": "/mine/e", "data": None, "flags": 1, "acl": mine})
+    assert stranger.one({"type": "owners", "path": "/mine"})["code"] == "NO_AUTH"
+    assert len(owner.one({"type": "owners", "path": "/mine"})["owners"]) == 1
+    monkeypatch.setattr("zraft.server.native_reads.OWNERS_MAX", 0)
+    refused = owner.one({"type": "owners", "path": "/mine"})
+    assert refused["code"] == "BAD_ARGUMENTS"
+    assert "1 children" in refused["error"]
+
+
+def test_a_server_that_does_not_lead_knows_only_how_silent_its_own_clients_are(
+    server: OneServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    client = NativeClient(server)
+    session = client.hello()["session"]
+    view = client.connection.view
+    for _ in range(50):
+        server.turn()
+    assert view.silent_ms(session) is not None
+    with monkeypatch.context() as patch:
+        patch.setattr(server.driver, "leadership", None)
+        assert view.silent_ms(session) is not None
+        client.hang_up()
+        assert view.silent_ms(session) is None
+    assert view.silent_ms(session) is not None, "a leader remembers"
+
+
 def test_zatts_messages_are_answered_once_in_zatts_form(server: OneServer) -> None:
     assert one_shot(server, {"type": "get"})[0] == {}
     change = {"type": "append", "data": {"action": "change", "key": "a", "value": [1, None]}}

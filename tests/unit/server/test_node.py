@@ -1,21 +1,29 @@
-"""The process around a driver: what ends it."""
+"""The process around a driver: what ends it, and what keeps it from starting."""
 
 from __future__ import annotations
 
 import asyncio
+import os
 import socket
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from tests.ipv6 import has_ipv6
 from tests.unit.server.nodes import Nodes
 from zraft.address import Address
-from zraft.config import ServerConfig
+from zraft.config import ServerConfig, TlsConfig
+from zraft.errors import ConfigError
 from zraft.ids import ServerId
 from zraft.server.driver import ERRAND_BYTES
 from zraft.server.errands import Errand
-from zraft.server.node import Node
+from zraft.server.listening_sockets import bound
+from zraft.server.node import Node, run_server
+from zraft.storage.directory import DataDirectory, read_meta
+from zraft.storage.filesystem import RealFileSystem
+from zraft.transport.keys import create_key_file
 from zraft.tree.txn import CREATE
 
 
@@ -41,14 +49,15 @@ def test_an_exception_that_nobody_expected_ends_the_process(
         raise BrokenError
 
     async def run() -> None:
-        node = Node(config)
-        if where == "turn":
-            monkeypatch.setattr(node.driver, "turn", broken)
-        elif where == "callback":
-            asyncio.get_running_loop().call_later(0.01, broken)
-        else:
-            monkeypatch.setattr(node._announcements, "show", broken)
-        await node.run()
+        with bound(config) as sockets:
+            node = Node(config, sockets)
+            if where == "turn":
+                monkeypatch.setattr(node.driver, "turn", broken)
+            elif where == "callback":
+                asyncio.get_running_loop().call_later(0.01, broken)
+            else:
+                monkeypatch.setattr(node._announcements, "show", broken)
+            await node.run()
 
     with pytest.raises(BrokenError):
         asyncio.run(run())
@@ -83,3 +92,92 @@ def test_servers_that_listen_everywhere_form_one_cluster_over_ipv4_and_ipv6(tmp_
                     assert await ask(host, address.port) == b"imok"
 
     asyncio.run(run())
+
+
+Settings = dict[str, Any]
+NOT_OURS = "192.0.2.1"
+"""Of a range for documents, which no machine has."""
+
+
+def _taken(kind: socket.SocketKind, knob: str) -> Callable[[Path], tuple[Settings, str, list[socket.socket]]]:
+    def make(_: Path) -> tuple[Settings, str, list[socket.socket]]:
+        other = socket.socket(socket.AF_INET, kind)
+        other.bind(("127.0.0.1", 0))
+        if kind == socket.SOCK_STREAM:
+            other.listen()
+        taken = Address("127.0.0.1", other.getsockname()[1])
+        settings: Settings = {knob: taken}
+        said = rf"^{knob}: cannot listen at {taken} .*Address already in use; .*another process"
+        return settings, said, [other]
+
+    return make
+
+
+def _elsewhere(_: Path) -> tuple[Settings, str, list[socket.socket]]:
+    settings: Settings = {"address": Address(NOT_OURS, 2999)}
+    said = rf"^address: cannot listen at {NOT_OURS}:2999 .*Cannot assign requested address; this machine has no such"
+    return settings, said, []
+
+
+def _nameless(_: Path) -> tuple[Settings, str, list[socket.socket]]:
+    return (
+        {"address": Address("nobody.invalid", 2999)},
+        r"^address: cannot listen at nobody\.invalid:2999",
+        [],
+    )
+
+
+def _open_key(directory: Path) -> tuple[Settings, str, list[socket.socket]]:
+    file = directory / "cluster.key"
+    create_key_file(file)
+    file.chmod(0o644)
+    return {"key_files": (file,), "insecure_peers": False}, "found mode 0644; run `chmod 600", []
+
+
+def _no_certificate(directory: Path) -> tuple[Settings, str, list[socket.socket]]:
+    return {"tls": TlsConfig(certificate=directory / "absent.pem")}, r"^tls\.certificate: .*absent\.pem", []
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        pytest.param(_taken(socket.SOCK_STREAM, "address"), id="port of clients is taken"),
+        pytest.param(_taken(socket.SOCK_DGRAM, "address"), id="port of servers is taken"),
+        pytest.param(_taken(socket.SOCK_STREAM, "admin"), id="port of the admin server is taken"),
+        pytest.param(_elsewhere, id="address of another machine"),
+        pytest.param(_nameless, id="name without an address"),
+        pytest.param(_open_key, id="key that others can read"),
+        pytest.param(_no_certificate, id="no certificate"),
+    ],
+)
+def test_a_server_that_cannot_start_makes_no_directory_and_counts_no_boot(
+    tmp_path: Path, make: Callable[[Path], tuple[Settings, str, list[socket.socket]]]
+) -> None:
+    settings, said, held = make(tmp_path)
+    data = tmp_path / "data"
+    address = Address("127.0.0.1", _free_port())
+    address = settings.pop("address", address)
+    config = ServerConfig(
+        **{
+            "id": ServerId(1),
+            "data": data,
+            "address": address,
+            "cluster": {ServerId(1): address, ServerId(2): Address("127.0.0.1", 2)},
+            "insecure_peers": True,
+            **settings,
+        }
+    )
+    try:
+        with pytest.raises(ConfigError, match=said):
+            run_server(config)
+        assert not data.exists()
+        fs = RealFileSystem()
+        DataDirectory.open(fs, str(data), server=ServerId(1), entropy=os.urandom).close()
+        before = sorted(path.name for path in data.iterdir())
+        with pytest.raises(ConfigError, match=said):
+            run_server(config)
+        assert read_meta(fs, str(data)).boot == 1
+        assert sorted(path.name for path in data.iterdir()) == before
+    finally:
+        for one in held:
+            one.close()

@@ -2,9 +2,16 @@
 
 from __future__ import annotations
 
+import random
+from collections import defaultdict
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
 from tests.unit.server.one_server import BOOT, INSTANCE, ME
-from zraft.server.origin import OriginSettings, OriginStream
-from zraft.tree.txn import DELETE, Command, unpack_batch
+from zraft.server.origin import SHARE_BYTES_MIN, SLOW_START_BYTES, OriginSettings, OriginStream
+from zraft.tree.txn import ATTACH, DELETE, Command, unpack_batch
 
 IDS = (("ip", "127.0.0.1"),)
 
@@ -121,7 +128,7 @@ def test_a_run_never_grows_beyond_a_batch() -> None:
 
 
 def test_the_bound_counts_what_is_collected_and_what_is_unapplied() -> None:
-    stream = _stream(unapplied_bytes_max=100, batches_in_flight_max=1)
+    stream = _stream(unapplied_bytes_max=300, batches_in_flight_max=1)
     stream.add(object(), 7, IDS, [_command(1)], 60)
     assert not stream.full
     stream.cut(0)
@@ -133,6 +140,119 @@ def test_the_bound_counts_what_is_collected_and_what_is_unapplied() -> None:
     stream.take_applied(2)
     assert stream.outstanding == 0
     assert stream.idle
+
+
+def test_batches_are_smaller_while_what_is_written_has_to_be_told_to_many() -> None:
+    """Else one batch of somebody who writes much holds up everybody for as long as its events take."""
+    stream = _stream(batch_bytes_max=256 * 1024)
+    owner = object()
+
+    def next_batch(told_each: int) -> int:
+        stream.add(owner, 7, IDS, [_command(n) for n in range(4_000)], 240_000)
+        stream.cut(0)
+        (message,) = stream.due(0)
+        batch = stream.take_applied(message.seq)
+        assert batch is not None
+        stream.on_told(batch, told_each * message.count)
+        return message.count
+
+    assert next_batch(0) == 4_000
+    stream.on_follower()
+    first = next_batch(1_000)
+    assert first * 60 <= SLOW_START_BYTES
+    assert [next_batch(1_000) * 60 <= SHARE_BYTES_MIN for _ in range(3)] == [True] * 3
+    assert [next_batch(0) for _ in range(10)][-1] > 4_000, "and grow again"
+
+
+def test_tiny_commands_count_as_what_their_objects_take() -> None:
+    stream = _stream(unapplied_bytes_max=100_000)
+    for n in range(1_000):
+        if stream.full:
+            break
+        stream.add(object(), 7, IDS, [_command(n)], 10)
+    assert n < 700
+
+
+def _batches(stream: OriginStream) -> Iterator[list[tuple[int, list[str]]]]:
+    """(session, paths) of the runs of each batch, until nothing is left."""
+    while not stream.idle:
+        stream.cut(0)
+        for message in list(stream.due(0)):
+            yield [(run[0], [one[1] for one in run[2]]) for run in unpack_batch(message.blob)[4]]
+            stream.take_applied(message.seq)
+
+
+def test_who_comes_late_does_not_wait_for_all_that_others_sent() -> None:
+    stream = _stream(batch_bytes_max=100_000)
+    for n in range(2_000):
+        stream.add(n % 16, n % 16, IDS, [_command(k) for k in range(100)], 10_000)
+    stream.add(object(), 99, IDS, [_command(0)], 100)
+    sessions = [[session for session, _ in runs] for runs in _batches(stream)]
+    assert 99 in sessions[0]
+
+
+def test_a_small_command_waits_for_one_batch_of_large_ones_at_most_and_these_come_through_too() -> None:
+    stream = _stream(batch_bytes_max=100_000)
+    for owner in range(16):
+        for n in range(3):
+            stream.add(owner, owner, IDS, [_command(n)], 1_000_000)
+    batches: dict[int, list[int]] = defaultdict(list)
+    for place, runs in enumerate(_batches(stream)):
+        for session, _ in runs:
+            batches[session].append(place)
+        if place < 20:
+            stream.add(object(), 100 + place, IDS, [_command(place)], 100)
+    assert all(batches[100 + place][0] <= place + 2 for place in range(20))
+    assert [len(batches[owner]) for owner in range(16)] == [3] * 16
+
+
+def test_what_a_session_sent_over_its_former_connection_stays_in_front_of_the_next_one() -> None:
+    """The client was told nothing of it; were it carried out behind what it sends now, it would undo that (D-3)."""
+    stream = _stream(batch_bytes_max=10_000)
+    former, other, present = object(), object(), object()
+    stream.add(former, 7, IDS, [_command(n) for n in range(1_000)], 60_000)
+    stream.add(other, 8, IDS, [_command(n) for n in range(1_000)], 60_000)
+    stream.add(present, 0, IDS, [(ATTACH, 7, 6_000, b"")], 64)
+    stream.add(present, 7, IDS, [_command(1_000)], 60)
+    seen: list[Any] = []
+    while not stream.idle:
+        stream.cut(0)
+        for message in list(stream.due(0)):
+            for session, _, commands in unpack_batch(message.blob)[4]:
+                if session != 8:
+                    seen += [one[1] for one in commands]
+            stream.take_applied(message.seq)
+    assert seen == [*(f"/{n}" for n in range(1_000)), 7, "/1000"]
+
+
+@pytest.mark.parametrize("run", range(5))
+def test_what_each_owner_sends_keeps_its_order_and_is_sent_once(seed: int, run: int) -> None:
+    rng = random.Random(seed + run)
+    stream = _stream(batch_bytes_max=5_000, batches_in_flight_max=rng.choice((1, 3)))
+    sent: dict[int, list[str]] = defaultdict(list)
+    got: dict[int, list[str]] = defaultdict(list)
+    number = 0
+    for turn in range(200):
+        for _ in range(rng.randrange(8)):
+            owner = rng.randrange(6)
+            commands = [_command(number := number + 1) for _ in range(rng.choice((1, 1, 3, 40)))]
+            sent[owner] += [one[1] for one in commands]
+            stream.add(owner, owner, IDS, commands, len(commands) * rng.choice((20, 200, 3_000)))
+        if turn % 3 == 0 or turn > 190:
+            stream.cut(turn, float(turn))
+        for message in list(stream.due(turn)):
+            runs = unpack_batch(message.blob)[4]
+            batch = stream.take_applied(message.seq)
+            assert batch is not None
+            assert batch.owners == [session for session, _, _ in runs]
+            assert sum(count for _, count in batch.arrivals) == message.count
+            for session, _, commands in runs:
+                got[session] += [one[1] for one in commands]
+    for runs in _batches(stream):
+        for session, paths in runs:
+            got[session] += paths
+    assert got == sent
+    assert stream.outstanding == 0
 
 
 def test_a_batch_of_an_earlier_process_has_no_owners_here() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import resource
 import ssl
 from pathlib import Path
 from typing import Any
@@ -129,6 +130,26 @@ def test_a_handshake_succeeds_in_any_cut(
     assert plain == b"request"
     client.give(server.encrypt(b"reply"))
     assert client.read() == b"reply"
+
+
+def resident() -> int:
+    return int(Path("/proc/self/statm").read_text().split()[1]) * resource.getpagesize()
+
+
+def test_connections_keep_little_of_what_went_through_them(authority: Authority, config: TlsConfig) -> None:
+    """OpenSSL's buffers never shrink: with thousands of connections their size counts."""
+    context = load_certificates(config).context
+    pairs = []
+    for _ in range(60):
+        client, server = Client(client_context(authority)), TlsStream(context)
+        shake(client, server)
+        pairs.append((client, server))
+    before = resident()
+    for client, server in pairs:
+        server.feed(b"".join(client.write(bytes(8_192)) for _ in range(32)))
+        assert len(server.read()) == 32 * 8_192
+        assert len(server.encrypt(bytes(900_000))) > 900_000
+    assert resident() - before < 60 * 250_000, "a fifth of what went through one"
 
 
 def test_every_client_hello_begins_with_the_bytes_that_tell_it_from_a_frame(authority: Authority) -> None:

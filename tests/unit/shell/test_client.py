@@ -45,12 +45,22 @@ def in_a_loop(test: Callable[[], Coroutine[Any, Any, None]]) -> Callable[[], Non
 class Started:
     """A client and the notices it gave; `waits_s` for a connection."""
 
-    def __init__(self, *servers: FakeServer | Address, chroot: str = "", wait_s: float = 20.0) -> None:
+    def __init__(
+        self,
+        *servers: FakeServer | Address,
+        chroot: str = "",
+        wait_s: float = 20.0,
+        patient: bool = False,
+    ) -> None:
         addresses = tuple(one if isinstance(one, Address) else one.address for one in servers)
         self.notices: list[ClientNotice] = []
         self._changed = asyncio.Event()
         self.client = Client(
-            Target(addresses, chroot), session_timeout_ms=30_000, wait_s=wait_s, notify=self._noticed
+            Target(addresses, chroot),
+            session_timeout_ms=30_000,
+            wait_s=wait_s,
+            notify=self._noticed,
+            patient=patient,
         )
 
     def _noticed(self, notice: ClientNotice) -> None:
@@ -138,7 +148,7 @@ async def test_without_any_server_a_question_fails_in_time_and_says_what_every_s
     with socket.socket() as bound:
         bound.bind(("127.0.0.1", 0))  # and does not listen
         address = Address(*bound.getsockname())
-        async with Started(address, wait_s=0.1) as started:
+        async with Started(address, wait_s=0.1, patient=True) as started:
             with pytest.raises(NotConnectedError) as raised:
                 await started.client.ask([Exists("/a")])
     assert str(raised.value).startswith(f"Not connected: waited 0.1 s for {address} ({address}: ")
@@ -275,3 +285,99 @@ async def test_a_four_letter_word_is_asked_on_a_connection_of_its_own() -> None:
         assert await four_letter(server.address, "srvr", 20.0) == "srvr answered\n"
     with pytest.raises(NotConnectedError, match="no answer to ruok"):
         await four_letter(server.address, "ruok", 20.0)
+
+
+class Dialing:
+    """Counts the connections that are tried, of which those to a closed port fail; the pause between rounds is short."""
+
+    def __init__(self, patch: pytest.MonkeyPatch) -> None:
+        self.tried = 0
+        self._more = asyncio.Event()
+        dial = asyncio.open_connection
+
+        async def counting(*where: Any, **how: Any) -> Any:
+            self.tried += 1
+            self._more.set()
+            return await dial(*where, **how)
+
+        patch.setattr(asyncio, "open_connection", counting)
+        patch.setattr("zraft.shell.client.RETRY_S", 0.001)
+
+    async def times(self, count: int) -> None:
+        async with asyncio.timeout(20):
+            while self.tried < count:
+                self._more.clear()
+                await self._more.wait()
+
+
+def _closed() -> tuple[socket.socket, Address]:
+    """An address that refuses as long as the socket is kept, which is bound and does not listen."""
+    sock = socket.socket()
+    sock.bind(("127.0.0.1", 0))
+    return sock, Address(*sock.getsockname())
+
+
+def test_a_refused_connection_is_said_after_one_round_and_again_for_each_command(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    async def run() -> None:
+        dialing = Dialing(monkeypatch)
+        monkeypatch.setattr("zraft.shell.client.RETRY_S", 3600)
+        async with Started(*(address for _, address in closed), wait_s=3600) as started:
+            for _ in range(2):
+                with pytest.raises(NotConnectedError) as raised:
+                    await started.client.ask([Exists("/a")])
+                assert str(raised.value).startswith(
+                    f"Not connected: {closed[0][1]}, {closed[1][1]}: Connection refused; --connect names the servers"
+                )
+            assert dialing.tried == 2
+
+    closed = [_closed(), _closed()]
+    with closed[0][0], closed[1][0]:
+        asyncio.run(run())
+
+
+@pytest.mark.parametrize("why", ["asked to", "another server may serve", "was connected"])
+def test_a_refused_connection_is_waited_out(monkeypatch: pytest.MonkeyPatch, why: str) -> None:
+    """By who asked for it, next to a server that is there and does not serve yet, and by a session that goes on."""
+
+    async def run() -> None:
+        async with FakeServer() as server:
+            where: list[FakeServer | Address] = [address]
+            if why == "was connected":
+                where = [server]
+            elif why != "asked to":
+                where.append(silent)
+            async with Started(*where, wait_s=3600, patient=why == "asked to") as started:
+                if why == "was connected":
+                    await started.client.ask([Exists("/a")])
+                    await server.refuse_connections()
+                    await started.wait_for_notices(2)
+                dialing = Dialing(monkeypatch)
+                asking = asyncio.create_task(started.client.ask([Exists("/a")]))
+                await dialing.times(6)
+                assert not asking.done()
+                asking.cancel()
+
+    monkeypatch.setattr("zraft.shell.client.CONNECT_TIMEOUT_S", 0.01)
+    closed, address = _closed()
+    with closed, socket.create_server(("127.0.0.1", 0), backlog=64) as listening:
+        silent = Address(*listening.getsockname())
+        asyncio.run(run())
+
+
+def test_a_server_that_comes_later_is_found_although_its_absence_was_told(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    async def run() -> None:
+        Dialing(monkeypatch)
+        async with FakeServer() as server, Started(address) as started:
+            with pytest.raises(NotConnectedError):
+                await started.client.wait_connected()
+            started.client.target = Target((server.address,))  # as if it listened there now
+            await started.wait_for_notices(1)
+            await started.client.ask([Exists("/a")])
+
+    closed, address = _closed()
+    with closed:
+        asyncio.run(run())

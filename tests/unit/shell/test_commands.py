@@ -489,3 +489,36 @@ def test_delquota_takes_away_limits_or_the_quota_with_the_znodes_that_led_to_it(
     )
     assert talk.error is None
     assert str(Talk("delquota /q", (GetData(LIMITS), Code.NO_NODE)).error) == "Quota does not exist for /q"
+
+
+@pytest.mark.parametrize(
+    ("looked", "missing"),
+    [
+        ([("/a", True), ("/a/b", False)], "/a/b"),
+        ([("/a", False), ("/", True)], "/a"),
+    ],
+)
+def test_a_create_without_a_parent_names_the_first_that_is_missing(
+    looked: list[tuple[str, bool]], missing: str
+) -> None:
+    answers = [(Exists(path), STAT if there else Code.NO_NODE) for path, there in looked]
+    talk = Talk("create /a/b/c x", (Create("/a/b/c", b"x"), Code.NO_NODE), *answers)
+    assert str(talk.error) == f"Node does not exist: /a/b/c ({missing} is missing, create that first)"
+    assert isinstance(talk.error, RefusedError)
+    assert talk.error.code == Code.NO_NODE
+
+
+def test_a_create_below_a_chroot_that_is_missing_says_so() -> None:
+    talk = Talk("create /a", (Create("/a", None), Code.NO_NODE), (Exists("/"), Code.NO_NODE))
+    assert "the path at the end of --connect is missing" in str(talk.error)
+
+
+def test_a_create_whose_parents_came_meanwhile_says_what_the_server_said() -> None:
+    looked = [(Exists("/"), STAT), (Exists("/a"), STAT)]
+    talk = Talk("create /a/b", (Create("/a/b", None), Code.NO_NODE), *looked)
+    assert str(talk.error) == "Node does not exist: /a/b"
+
+
+def test_a_create_below_an_ephemeral_names_it() -> None:
+    talk = Talk("create /a/b", (Create("/a/b", None), Code.NO_CHILDREN_FOR_EPHEMERALS))
+    assert str(talk.error) == "Ephemerals cannot have children: /a/b (/a is ephemeral)"

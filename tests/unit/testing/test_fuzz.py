@@ -21,6 +21,7 @@ from zraft.server.native_connection import NativeConnection
 from zraft.testing import jute
 from zraft.testing.broken import BrokenPromiseError
 from zraft.testing.fuzz.__main__ import main
+from zraft.testing.fuzz.costly import costly_message
 from zraft.testing.fuzz.datagrams import ME, OTHERS, DatagramFuzz, _Server
 from zraft.testing.fuzz.documented import Answer, expected_answer
 from zraft.testing.fuzz.frames import FrameFuzz, check_beginning, held_bytes, judge
@@ -28,11 +29,12 @@ from zraft.testing.fuzz.live import require_loopback
 from zraft.testing.fuzz.mutation import mutate_bytes, mutate_value
 from zraft.testing.fuzz.native import NativeFuzz
 from zraft.testing.fuzz.one_server import FRAME_BYTES_MAX, Client, OneServer
-from zraft.testing.fuzz.outcome import Outcome
+from zraft.testing.fuzz.outcome import Outcome, Stopwatch
 from zraft.testing.fuzz.requests import UNKNOWN, names_below, valid_request
 from zraft.testing.fuzz.segments import SegmentFuzz
 from zraft.tree import txn
 from zraft.wire.connect import ConnectResponse, encode_connect_response
+from zraft.wire.native_framing import NativeReader
 from zraft.wire.opcodes import SUPPORTED, Opcode
 
 Run = Callable[[int], Outcome]
@@ -132,6 +134,40 @@ def test_the_fuzzer_of_the_native_protocol_notices_a_request_that_is_not_answere
     monkeypatch.setattr(NativeConnection, "_refuse", wrong)
     with pytest.raises(BrokenPromiseError, match="expected"):
         NativeFuzz(2, 4).run(1_500, ignore)
+
+
+def test_the_judge_of_time_names_the_worst_input_and_fails_beyond_all_reason() -> None:
+    now = [0.0]
+    watch = Stopwatch(lambda: now[0])
+
+    def spend(seconds: float) -> None:
+        now[0] += seconds
+
+    for size, seconds in ((1_000, 0.001), (10_000, 0.05), (100_000, 0.1), (1, 0.001)):
+        watch.count(bytes([seconds > 0.04]) * size, watch.step("an input", spend, seconds))
+    assert watch.slowest is not None
+    assert str(watch.slowest).startswith("5.00 us per byte (10,000 bytes that begin with 0101")
+    assert watch.longest_s == pytest.approx(0.1)
+    with pytest.raises(BrokenPromiseError, match=r"a turn took 5\.5 s"):
+        watch.step("a turn", spend, 5.5)
+
+
+def test_a_run_prints_what_its_worst_input_cost() -> None:
+    ran = CliRunner().invoke(main, ["--target", "native", "--count", "200", "--seed", "1"])
+    assert ran.exit_code == 0, ran.output
+    assert "us per byte" in ran.output
+    assert "longest step" in ran.output
+
+
+def test_messages_that_are_made_to_cost_much_are_each_one_message() -> None:
+    rng = random.Random(1)
+    kinds = set()
+    for number in range(300):
+        message = costly_message(number, rng)
+        complete = NativeReader(10**7).feed(message)
+        assert complete == message
+        kinds.add(bytes(message[:40]))
+    assert len(kinds) > 100
 
 
 def test_mutations_change_bytes_and_values() -> None:
@@ -259,7 +295,7 @@ def test_pipelined_reads_of_a_large_znode_are_answered_a_bounded_part_at_a_time(
     turns(server)
     count = 200
     client.connection.data_received(jute.request(2, jute.GET_DATA, READ_ROOT) * count)
-    largest = max(server.turn() for _ in range(10))
+    largest = max(server.turn() for _ in range(100))
     assert largest < BACKLOG_BYTES_MAX + FRAME_BYTES_MAX
     assert errors(client).count((2, 0)) == count
 

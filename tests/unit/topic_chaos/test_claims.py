@@ -17,6 +17,7 @@ from zraft.testing.topic_chaos.claims import (
     ClaimsJudged,
     Handed,
     done_line,
+    durable_line,
     handed_line,
     judge_claims,
     read_consumer_journal,
@@ -112,6 +113,10 @@ def again_though_committed(story: Story) -> None:
     story.journals.append(Handed("b", 0, 2, story.b, 300, 301))
 
 
+def again_though_durable(story: Story) -> None:
+    story.journals[4] = Handed("a", 0, 4, story.a, 104, 105, 106)
+
+
 def never_done(story: Story) -> None:
     story.journals[7] = Handed("b", 0, story.journals[7].offset, story.b, 200, None)
 
@@ -127,6 +132,7 @@ def zombie(story: Story) -> None:
         (under_no_claim, "owners only"),
         (again_in_one_claim, "once per claim"),
         (again_though_committed, "reprocessing is bounded"),
+        (again_though_durable, "a durable commit holds"),
         (never_done, "at least once"),
         (zombie, "a stale owner stops"),
     ],
@@ -203,9 +209,10 @@ def test_a_journal_is_read_up_to_its_last_whole_line() -> None:
         handed_line(0, 3, 17, 5),
         handed_line(0, 4, 17, 6),
         done_line(0, 3, 17, 9),
+        durable_line(0, 3, 17, 12),
         handed_line(0, 5, 1, 9),
     ]
     assert read_consumer_journal("a", "\n".join(lines)) == [
-        Handed("a", 0, 3, 17, 5, 9),
+        Handed("a", 0, 3, 17, 5, 9, 12),
         Handed("a", 0, 4, 17, 6),
     ]

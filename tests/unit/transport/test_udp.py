@@ -204,13 +204,97 @@ def test_a_full_buffer_and_a_refused_datagram_are_counted_by_errno() -> None:
             endpoint.send(endpoint.address, b"lost")
         sock.send_error = None
         endpoint.send(endpoint.address, b"sent")
-        sock.receive_errors = [ConnectionRefusedError(111, "no"), InterruptedError(4, "signal")]
+        sock.receive_errors = [
+            ConnectionRefusedError(111, "no"),
+            OSError(113, "filtered"),
+            InterruptedError(4, "signal"),
+        ]
         assert endpoint.drain() == 0
         assert endpoint.drain() == 1
         statistics = endpoint.statistics()
         assert statistics.send_errors == {"EAGAIN": 2, "ECONNREFUSED": 1}
-        assert statistics.receive_errors == {"ECONNREFUSED": 1}
+        assert statistics.receive_errors == {"ECONNREFUSED": 1, "EHOSTUNREACH": 1}
         assert statistics.datagrams_sent == 1
+        endpoint.close()
+
+    run(asyncio.new_event_loop, test())
+
+
+@LOOPS
+def test_a_peer_that_was_heard_is_heard_through_a_flood_of_strangers(new_loop: NewLoop) -> None:
+    """Its datagrams have a buffer of their own, which strangers cannot fill, and are read first."""
+
+    async def test() -> None:
+        ear = Ear(1)
+        receiver = await UdpEndpoint.open("127.0.0.1", 0, ear)
+        peer = await UdpEndpoint.open("127.0.0.1", 0, Ear(1))
+        stranger = await UdpEndpoint.open("127.0.0.1", 0, Ear(1))
+        receiver.hear(2, peer.address)
+        for _ in range(20_000):  # more than any buffer takes
+            stranger.send(receiver.address, b"junk" * 300)
+        sent = [b"peer %d" % n for n in range(100)]
+        for datagram in sent:
+            peer.send(receiver.address, datagram)
+        assert receiver.drain() == len(sent) + DATAGRAMS_PER_WAKEUP_MAX
+        assert ear.datagrams[: len(sent)] == sent
+        assert {source for batch in ear.batches[:2] for _, source in batch} == {peer.address}
+        for one in (receiver, peer, stranger):
+            one.close()
+
+    run(new_loop, test())
+
+
+@LOOPS
+def test_a_peer_that_moved_is_heard_where_it_is_and_where_it_was(new_loop: NewLoop) -> None:
+    async def test() -> None:
+        ear = Ear(2)
+        receiver = await UdpEndpoint.open("127.0.0.1", 0, ear)
+        before = await UdpEndpoint.open("127.0.0.1", 0, Ear(1))
+        after = await UdpEndpoint.open("127.0.0.1", 0, Ear(1))
+        receiver.hear(2, before.address)
+        before.send(receiver.address, b"1")
+        after.send(receiver.address, b"2")
+        await ear.done.wait()
+        ear.done.clear()
+        ear.enough = 4
+        receiver.hear(2, after.address)
+        assert receiver.sources == {2: after.address}
+        before.send(receiver.address, b"3")
+        after.send(receiver.address, b"4")
+        await ear.done.wait()
+        assert sorted(ear.datagrams) == [b"1", b"2", b"3", b"4"]
+        for one in (receiver, before, after):
+            one.close()
+
+    run(new_loop, test())
+
+
+def test_nobody_else_gets_the_port_however_many_peers_have_sockets_on_it() -> None:
+    async def test() -> None:
+        endpoint = await UdpEndpoint.open("127.0.0.1", 0, Ear(1))
+        for n in range(3):
+            endpoint.hear(n, ("127.0.0.1", 20_000 + n))
+        with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as other:
+            other.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            with pytest.raises(OSError, match="Address already in use"):
+                other.bind(endpoint.address)
+        endpoint.close()
+        assert endpoint.drain() == 0
+        again = await UdpEndpoint.open("127.0.0.1", endpoint.address[1], Ear(1))
+        again.close()
+
+    run(asyncio.new_event_loop, test())
+
+
+def test_a_peer_that_cannot_have_a_socket_comes_through_the_common_one() -> None:
+    async def test() -> None:
+        ear = Ear(1)
+        endpoint = await UdpEndpoint.open("127.0.0.1", 0, ear)
+        endpoint.hear(2, ("::1", 1))
+        assert endpoint.statistics().receive_errors
+        with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as peer:
+            peer.sendto(b"heard", endpoint.address)
+            await ear.done.wait()
         endpoint.close()
 
     run(asyncio.new_event_loop, test())
@@ -233,9 +317,12 @@ def test_a_port_in_use_and_a_name_without_address_say_so() -> None:
         endpoint = await UdpEndpoint.open("127.0.0.1", 0, Ear(1))
         port = endpoint.address[1]
         with pytest.raises(
-            AddressError, match=f"127.0.0.1:{port}: cannot listen for datagrams: Address already"
+            AddressError, match=f"cannot listen at 127.0.0.1:{port} for datagrams: Address already"
         ):
             await UdpEndpoint.open("127.0.0.1", port, Ear(1))
+        with pytest.raises(AddressError, match="this machine has no such address") as elsewhere:
+            await UdpEndpoint.open("192.0.2.1", port, Ear(1))
+        assert "another" not in str(elsewhere.value)
         with pytest.raises(AddressError, match="expected a host name or address") as caught:
             await endpoint.resolve("not a host name", 1)
         assert caught.value.retriable

@@ -16,11 +16,12 @@ from zraft.wire import dictionary
 from zraft.wire.dictionary import (
     DICTIONARIES,
     ENTRY_NAME_BYTES_MAX,
+    KEY_PARTS_MAX,
     are_entries,
     decode_entry,
     directory_of,
-    entry_head,
     entry_name,
+    entry_of,
     entry_path,
     normalised,
     pack,
@@ -84,13 +85,13 @@ def test_every_key_has_a_valid_znode_and_is_read_back_from_its_name_or_data(key:
         assert packed_key_of(name) == packed
     else:
         assert packed_key_of(name) is None
-    assert entry_head(key) == b"\x92" + packed
+    assert entry_of(key) == (name, b"\x92" + packed)
     assert msgpack.unpackb(packed, use_list=False, strict_map_key=False) == key
 
 
 @given(keys, values)
 def test_an_entry_is_split_and_decoded_into_what_it_was_made_of(key: Any, value: Any) -> None:
-    data = entry_head(key) + pack(value)
+    data = entry_of(key)[1] + pack(value)
     assert split_entry(data) == (pack(normalised(key)), pack(value))
     assert decode_entry(data)[0] == key
     assert are_entries([data, data])
@@ -112,6 +113,14 @@ def test_an_entry_is_split_and_decoded_into_what_it_was_made_of(key: Any, value:
 def test_what_cannot_be_a_key_is_refused(key: Any) -> None:
     with pytest.raises(MarshallingError):
         entry_name(key)
+
+
+@pytest.mark.parametrize("part", [None, True, (None,), ((True,),), [1], 0.5])
+def test_a_key_of_too_many_parts_is_refused(part: Any) -> None:
+    """A megabyte of arrays of a boolean took half a second, longer than an election timeout."""
+    entry_name((part,) * (KEY_PARTS_MAX // 4))
+    with pytest.raises(MarshallingError, match=f"an array of more than {KEY_PARTS_MAX} parts"):
+        entry_name((part,) * (KEY_PARTS_MAX + 1))
 
 
 def test_a_key_nested_too_deeply_is_refused() -> None:

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from zraft.wire.native_framing import FIRST_BYTES, NativeFramingError, NativeReader, map_decoder
+from zraft.wire.native_framing import FIRST_BYTES, NativeFramingError, NativeReader
 
 LIMIT = 1_000
 MESSAGES: list[dict[Any, Any]] = [
@@ -27,7 +27,7 @@ MESSAGES: list[dict[Any, Any]] = [
 def test_any_cut_gives_the_same_messages(sizes: list[int], repeat: int) -> None:
     stream = b"".join(map(msgpack.packb, MESSAGES)) * (repeat + 1)
     reader = NativeReader(LIMIT)
-    decoder = map_decoder()
+    decoder = msgpack.Unpacker(use_list=False, strict_map_key=False)
     found = count = at = turn = 0
     while at < len(stream):
         size = sizes[turn % len(sizes)]

@@ -52,6 +52,9 @@ class Holding:
         return (self.upto is None or first < self.upto) and (upto is None or self.first < upto)
 
 
+_OWNERS = c.Heartbeat | c.Commit | c.CommitRanges | c.CommitBatch | c.Release
+
+
 def broken(promise: str, found: str) -> NoReturn:
     raise BrokenPromiseError(promise, found)
 
@@ -68,6 +71,8 @@ class Checks:
         self._given: dict[tuple[str, int], set[int]] = defaultdict(set)
         self.done: dict[tuple[str, int], set[int]] = defaultdict(set)
         self._earlier: dict[tuple[str, int, int], Holding] = {}
+        self._durable: dict[tuple[str, int, int], int] = {}
+        """By message, the claim under which its commit was said to be durable."""
         self.sent: dict[tuple[int, int, int], int] = {}
         """(partition, epoch, beat) to when that heartbeat was sent; beat 0 stands for the claim."""
         self.attempt_sent: dict[tuple[int, str, str, int], int] = {}
@@ -90,7 +95,7 @@ class Checks:
             assert isinstance(command, c.ClaimPartition | c.ClaimMessages)
             self._on_granted(partition, position, log_time_ms, command, answer, leadership, awake_ms)
         elif isinstance(answer, Accepted):
-            if isinstance(command, c.Heartbeat | c.Commit | c.CommitBatch | c.Release):
+            if isinstance(command, _OWNERS):
                 self._on_owner(partition, position, log_time_ms, command, answer, leadership, awake_ms)
             elif isinstance(command, c.Expire):
                 self._on_expired(partition, position, log_time_ms, command, leadership, awake_ms)
@@ -166,7 +171,7 @@ class Checks:
         partition: int,
         position: int,
         log_time_ms: int,
-        command: c.Heartbeat | c.Commit | c.CommitBatch | c.Release,
+        command: c.Heartbeat | c.Commit | c.CommitRanges | c.CommitBatch | c.Release,
         answer: Accepted,
         leadership: int,
         awake_ms: int,
@@ -236,6 +241,11 @@ class Checks:
         if held is None:
             broken("owners only", f"{where}: handed out under a claim that the log does not have")
         self.seen["handed out"] += 1
+        if self._durable.get((*place, offset), epoch) < epoch:
+            broken(
+                "a durable commit holds",
+                f"{where}: committed for good under {self._durable[(*place, offset)]}",
+            )
         if held.mode is Mode.AT_MOST_ONCE:
             if offset in self._given[place]:
                 broken("at most once", f"{where}: handed out a second time")
@@ -268,6 +278,11 @@ class Checks:
                 f"{where}: processed under {earlier.epoch} at {processed} ms, and a heartbeat sent at "
                 f"{earlier.sent_ms} ms was accepted",
             )
+
+    def on_durable(self, group: str, partition: int, offset: int, epoch: int) -> None:
+        """A program was told that its commit is durable."""
+        self.seen["durable commits"] += 1
+        self._durable[group, partition, offset] = epoch
 
     def on_processed(
         self, group: str, partition: int, offset: int, epoch: int, now_ms: int, current: int

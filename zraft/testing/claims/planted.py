@@ -15,6 +15,7 @@ from zraft.claims import snapshot, values
 from zraft.claims.answers import Accepted, Answer, Reason, Refused, View
 from zraft.claims.expiry import ClaimExpiry
 from zraft.claims.group import Group
+from zraft.claims.progress import Range
 from zraft.claims.state import Claims
 from zraft.claims.values import Claim, Freshness
 from zraft.testing.claims.partition import Entry, Replica, SimulatedPartition
@@ -251,6 +252,44 @@ def nobody_expires() -> Sequence[Patch]:
 @plant("M-8", "heartbeats do not tell how far processing is")
 def heartbeat_without_offset() -> Sequence[Patch]:
     return ((Consumption, "current", property(lambda self: self.claim.first)),)
+
+
+@plant("M-8", "a commit counts as durable when it is sent")
+def durable_when_sent() -> Sequence[Patch]:
+    original = Consumption._send_commit
+
+    def send(self: Consumption, now_ms: int) -> None:
+        committed, ranges = self.told_by_flush()
+        original(self, now_ms)
+        self.committed, self._durable = max(self.committed, committed), ranges
+
+    return ((Consumption, "_send_commit", send),)
+
+
+@plant("M-8", "what was committed out of order is not kept")
+def ranges_not_kept() -> Sequence[Patch]:
+    original = Claims._commit_ranges
+
+    def commit(self: Claims, command: c.CommitRanges, end: int) -> Answer:
+        return original(self, evolve(command, ranges=()), end)
+
+    return ((Claims, "_commit_ranges", commit),)
+
+
+@plant("M-8", "a successor does not pass over what was committed out of order")
+def skips_not_told() -> Sequence[Patch]:
+    return ((Group, "skips", lambda self, claim: ()),)
+
+
+@plant("M-8", "commits out of order are told as one range from the first to the last")
+def ranges_without_gaps() -> Sequence[Patch]:
+    original = Tracking.committed_ranges
+
+    def ranges(self: Tracking, limit: int) -> tuple[Range, ...]:
+        found = original(self, limit)
+        return ((found[0][0], found[-1][1]),) if found else ()
+
+    return ((Tracking, "committed_ranges", ranges),)
 
 
 @plant("M-10", "the current offset is behind the highest commit, not at the first message without one")

@@ -15,6 +15,7 @@ from zraft.claims.values import Owner
 from zraft.testing.claims.checks import Checks
 from zraft.testing.claims.profile import HEARTBEAT_MS, GroupProfile
 from zraft.testing.schedule import Schedule
+from zraft_client.claims.consumption import Consumption
 from zraft_client.claims.core import ConsumerCore
 from zraft_client.claims.messages import Message
 from zraft_client.claims.options import ConsumerOptions
@@ -29,6 +30,7 @@ Perform = Callable[["Process", Effect], None]
 def options_of(group: GroupProfile) -> ConsumerOptions:
     return ConsumerOptions(
         mode=group.mode,
+        heartbeat_ms=group.heartbeat_ms,
         claim_entire_topic=group.entire_topic,
         greedy_claims=group.greedy,
         maximum_claims=group.maximum_claims,
@@ -72,6 +74,8 @@ class Process:
         self._perform = perform
         self._waiting: list[tuple[Callable[..., None], tuple[Any, ...]]] = []
         self._busy = 0
+        self._awaited: list[tuple[Consumption, int]] = []
+        """Commits of which the program wants to know when they are durable."""
         self._timer_ms: int | None = None
         identity = Owner(client, instance)
         self.core = ConsumerCore(
@@ -151,6 +155,7 @@ class Process:
             if message is None:
                 break
             self._hand_out(message)
+        self._note_durable()
         for effect in self.core.take_effects():
             self._note_sending(effect)
             self._perform(self, effect)
@@ -175,6 +180,15 @@ class Process:
                 key = (effect.partition, command.client, command.instance, command.attempt)
                 self._checks.attempt_sent.setdefault(key, now)
 
+    def _note_durable(self) -> None:
+        left = []
+        for under, offset in self._awaited:
+            if under.is_durable(offset):
+                self._checks.on_durable(self.group.name, under.partition, offset, under.epoch)
+            elif under.ended is None:
+                left.append((under, offset))
+        self._awaited = left
+
     # The program ------------------------------------------------------------------------------------------------
 
     def _hand_out(self, message: Message) -> None:
@@ -196,9 +210,13 @@ class Process:
     def _processed(self, message: Message) -> None:
         self._busy -= 1
         known = self.core.commit(message.token, self.local())
+        if known is not None:
+            self._awaited.append((known, message.offset))
+            if self._rng.random() < 0.3:
+                known.flush(self.local())  # as by a program that awaits it
         current = 0
         for one in self.core.consumptions():
-            if known and (one.partition, one.epoch) == (message.partition, message.epoch):
+            if known is not None and (one.partition, one.epoch) == (message.partition, message.epoch):
                 current = one._tracking.current
         self._checks.on_processed(
             self.group.name, message.partition, message.offset, message.epoch, self._schedule.now_ms, current

@@ -28,6 +28,8 @@ class GroupProfile:
     workers: int
     batch_messages: int
     queue_max: int
+    heartbeat_ms: int
+    """What its consumers choose."""
 
 
 @frozen
@@ -52,6 +54,8 @@ class Profile:
     """How often an operator pauses a group."""
     twins: bool
     """Whether a second process with the client id of a running one is started, which operators must not do."""
+    plain: bool
+    """Whether the servers are of a release that knows no intervals of claims and no commits of ranges."""
     clock_rate: float
     """Clocks run this much faster or slower at most."""
 
@@ -77,6 +81,7 @@ def roll(rng: random.Random, partitions: int | None = None, consumers: int | Non
         server_stop_every_ms=rng.choice((5_000, 15_000, 60_000)),
         pause_every_ms=rng.choice((10_000, 60_000)),
         twins=rng.random() < 0.15,
+        plain=rng.random() < 0.2,
         clock_rate=rng.choice((0.0, 0.02, 0.1)),
     )
 
@@ -98,4 +103,5 @@ def _group(rng: random.Random, name: str, partitions: int, consumers: int) -> Gr
         workers=rng.choice((1, 2, 4)),
         batch_messages=rng.choice((1, 5, 20)),
         queue_max=rng.choice((5, 50, 1_000)),
+        heartbeat_ms=rng.choice((HEARTBEAT_MS // 2, HEARTBEAT_MS)),
     )

@@ -235,7 +235,7 @@ class Simulation:
             view = partition.view(effect.group)
             if view is None:
                 return
-            reply = Seen(view, 0, partition.end)
+            reply = Seen(view, 0, partition.end, self.profile.plain)
         else:
             upto = min(partition.end, effect.first + effect.count)
             records = tuple(Record(offset, b"") for offset in range(effect.first, upto))

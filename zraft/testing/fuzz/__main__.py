@@ -150,6 +150,9 @@ def _report(console: Console, result: tuple[Outcome, float]) -> None:
     )
     for answer, number in sorted(outcome.answers.items()):
         console.print(f"  {number:>10,}  {answer}", highlight=False)
+    if outcome.slowest is not None:
+        console.print(f"  slowest input {outcome.slowest}", highlight=False, soft_wrap=True)
+        console.print(f"  longest step {outcome.longest_s * 1_000:.1f} ms", highlight=False)
 
 
 if __name__ == "__main__":

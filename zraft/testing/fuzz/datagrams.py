@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import random
 from collections import Counter
+from functools import partial
 from typing import Any, Final
 
 import msgpack
@@ -38,7 +39,7 @@ from zraft.server.driver import Driver
 from zraft.server.driver_types import DriverSettings, Identity, Stored
 from zraft.testing.broken import BrokenPromiseError
 from zraft.testing.fuzz.mutation import mutate_bytes, mutate_value
-from zraft.testing.fuzz.outcome import PROMISE, Outcome, Progress
+from zraft.testing.fuzz.outcome import PROMISE, Outcome, Progress, Stopwatch
 from zraft.transport import codec
 from zraft.transport.handshake import Handshake
 from zraft.transport.keys import KEY_BYTES, ClusterKey
@@ -321,6 +322,7 @@ class DatagramFuzz:
         self._rng = random.Random(f"zraft/fuzz/datagrams/{seed}")
         self._tally: Counter[str] = Counter()
         self._recorded: list[bytes] = []
+        self._watch = Stopwatch()
 
     def run(self, count: int, progress: Progress) -> Outcome:
         """Send `count` datagrams.
@@ -347,7 +349,9 @@ class DatagramFuzz:
             for reason, rejected in server.links.statistics().rejected.items():
                 self._tally[f"rejected: {reason}"] += rejected
             self._tally["not understood"] += server.links.statistics().messages_not_understood
-        return Outcome("datagrams", self._seed, done, peak, self._tally)
+        return Outcome(
+            *("datagrams", self._seed, done, peak, self._tally, self._watch.slowest, self._watch.longest_s)
+        )
 
     def _one(self, server: _Server, leads: bool) -> bool:
         """False if the server stopped itself with a declared error: what it applies is no longer known to it."""
@@ -355,9 +359,9 @@ class DatagramFuzz:
         datagrams = self._spoiled(server)
         try:
             for datagram in datagrams:
-                server.receive(datagram)
+                self._watch.count(datagram, self._watch.step("a datagram", server.receive, datagram))
             if rng.random() < 0.3:
-                server.turn(answering=leads)
+                self._watch.step("a turn", partial(server.turn, answering=leads))
         except BrokenPromiseError:
             raise
         except ZraftError as error:

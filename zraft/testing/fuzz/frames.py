@@ -9,7 +9,7 @@ from __future__ import annotations
 import random
 import struct
 import sys
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Iterator
 from typing import Final
 
@@ -32,7 +32,7 @@ from zraft.testing.fuzz.documented import (
 from zraft.testing.fuzz.mutation import mutate_bytes
 from zraft.testing.fuzz.native import FIRST_BYTES
 from zraft.testing.fuzz.one_server import FRAME_BYTES_MAX, OUTPUT_BYTES_MAX, Client, OneServer
-from zraft.testing.fuzz.outcome import PROMISE, Outcome, Progress
+from zraft.testing.fuzz.outcome import PROMISE, Outcome, Progress, Stopwatch
 from zraft.testing.fuzz.requests import NAMES, valid_request
 from zraft.tree.txn import CREATE, DELETE, SET_DATA
 from zraft.wire.client import Reply, ZkClientCodec
@@ -271,6 +271,7 @@ class FrameFuzz:
         self._number = 0
         self._peak_bytes = 0
         self._tally: Counter[str] = Counter()
+        self._watch = Stopwatch()
 
     def run(self, count: int, progress: Progress) -> Outcome:
         """Feed `count` frames.
@@ -292,7 +293,10 @@ class FrameFuzz:
                 done += fed
                 progress(fed)
             self._tally["servers"] += 1
-        return Outcome("frames", self._seed, done, self._peak_bytes, self._tally)
+        return Outcome(
+            *("frames", self._seed, done, self._peak_bytes, self._tally),
+            *(self._watch.slowest, self._watch.longest_s),
+        )
 
     def stream(self) -> tuple[bytes, int]:
         """(everything one hostile client says, number of frames in it)."""
@@ -327,21 +331,25 @@ class FrameFuzz:
             self._number += 1
             talking.append((server.connect(self._number), stream, judge(stream)))
         unsaid = [(client, stream) for client, stream, _ in talking]
+        spent: defaultdict[Client, float] = defaultdict(float)
         server.stalled = rng.random() < 0.2
         while unsaid:
             at = rng.randrange(len(unsaid))
             client, stream = unsaid[at]
             size = rng.choice((1, 3, 50, 400, 4_000, len(stream)))
-            client.connection.data_received(stream[:size])
+            spent[client] += self._watch.step(
+                "what one read of a socket brought", client.connection.data_received, stream[:size]
+            )
             unsaid[at] = client, stream[size:]
             if size >= len(stream):
                 unsaid.pop(at)
             if rng.random() < 0.1:
-                server.turn()
+                self._watch.step("a turn", server.turn)
                 server.stalled = False
         server.stalled = False
         self._settle(server)
         for client, stream, judged in talking:
+            self._watch.count(stream, spent[client])
             self._look_at(client.connection)
             try:
                 check(client, judged, self._tally)
@@ -356,7 +364,7 @@ class FrameFuzz:
 
     def _settle(self, server: OneServer) -> None:
         for _ in range(TURNS_MAX):
-            server.turn()
+            self._watch.step("a turn", server.turn)
             if server.idle:
                 server.turn()
                 return

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import random
 import sys
-from collections import Counter
+from collections import Counter, defaultdict
 from typing import Any, Final
 
 import msgpack
@@ -19,9 +19,10 @@ from zraft.errors import Code
 from zraft.server.client_connection import ANSWERS_BYTES_MAX, BACKLOG_BYTES_MAX, Phase
 from zraft.server.native_connection import NativeConnection
 from zraft.testing.broken import BrokenPromiseError
+from zraft.testing.fuzz.costly import costly_message
 from zraft.testing.fuzz.mutation import INTEGERS, mutate_bytes
 from zraft.testing.fuzz.one_server import OUTPUT_BYTES_MAX, Client, OneServer
-from zraft.testing.fuzz.outcome import PROMISE, Outcome, Progress
+from zraft.testing.fuzz.outcome import PROMISE, Outcome, Progress, Stopwatch
 from zraft.testing.fuzz.topics import FuzzedPartitions
 from zraft.tree.features import LEVEL_OF_TOPICS
 
@@ -103,6 +104,7 @@ def valid_message(number: int, rng: random.Random) -> dict[str, Any]:
             {"type": "read", "path": path, **how},
             {"type": "exists", "path": path},
             {"type": "children", "path": path},
+            {"type": "owners", "path": path},
             {"type": "log", "directory": path, "prefix": "", "first": 0},
             {"type": "sync"},
             {"type": "diagnostic"},
@@ -174,6 +176,7 @@ class NativeFuzz:
         self._number = 0
         self._peak_bytes = 0
         self._tally: Counter[str] = Counter()
+        self._watch = Stopwatch()
         self._partitions = FuzzedPartitions(self._rng)
 
     def run(self, count: int, progress: Progress) -> Outcome:
@@ -200,7 +203,10 @@ class NativeFuzz:
                 progress(fed)
             self._tally["servers"] += 1
             self._tally["requests of partitions"] += self._partitions.asked
-        return Outcome("native", self._seed, done, self._peak_bytes, self._tally)
+        return Outcome(
+            *("native", self._seed, done, self._peak_bytes, self._tally),
+            *(self._watch.slowest, self._watch.longest_s),
+        )
 
     def stream(self) -> tuple[bytes, list[int] | None]:
         """(everything one hostile client says, the ids that must be answered; None: nobody can tell)."""
@@ -208,13 +214,19 @@ class NativeFuzz:
         messages: list[dict[str, Any]] = (
             [{"id": 0, "type": "hello", "timeout_ms": 30_000}] if rng.random() < 0.5 else []
         )
+        costly = rng.random() < 0.1
         if rng.random() < 0.03:
             zatt = rng.choice(("get", "diagnostic", "append", "nonsense", "config"))
             return msgpack.packb({"type": zatt, "data": {"action": "delete", "key": 1}}), None
         for number in range(1, MESSAGES_PER_STREAM):
             message = valid_message(number, rng)
             messages.append(spoiled_message(message, rng) if rng.random() < 0.5 else message)
-        stream = b"".join([msgpack.packb(message) for message in messages])
+        packed = [msgpack.packb(message) for message in messages]
+        if costly:
+            at = rng.randrange(1, len(packed))
+            packed[at] = costly_message(messages[at]["id"], rng)
+            messages[at] = {"id": messages[at]["id"]}
+        stream = b"".join(packed)
         chance = rng.random()
         if chance < 0.2:
             return mutate_bytes(stream, rng), None
@@ -236,21 +248,25 @@ class NativeFuzz:
             self._number += 1
             talking.append((_connect(server, self._number), stream, due))
         unsaid = [(client, stream) for client, stream, _ in talking]
+        spent: defaultdict[Client, float] = defaultdict(float)
         server.stalled = rng.random() < 0.2
         while unsaid:
             at = rng.randrange(len(unsaid))
             client, stream = unsaid[at]
             size = rng.choice((1, 3, 50, 400, 4_000, len(stream)))
-            client.connection.data_received(stream[:size])
+            spent[client] += self._watch.step(
+                "what one read of a socket brought", client.connection.data_received, stream[:size]
+            )
             unsaid[at] = client, stream[size:]
             if size >= len(stream):
                 unsaid.pop(at)
             if rng.random() < 0.1:
-                server.turn()
+                self._watch.step("a turn", server.turn)
                 server.stalled = False
         server.stalled = False
         self._settle(server, [client for client, _, _ in talking])
         for client, stream, due in talking:
+            self._watch.count(stream, spent[client])
             self._look_at(client.connection)
             try:
                 self._check(client, due)
@@ -299,7 +315,7 @@ class NativeFuzz:
     def _settle(self, server: OneServer, clients: list[Client]) -> None:
         for _ in range(TURNS_MAX):
             self._partitions.turn()
-            server.turn()
+            self._watch.step("a turn", server.turn)
             waits = any(
                 client.connection.phase is not Phase.CLOSED
                 and (client.connection.outstanding or client.connection._decoder is not None)  # type: ignore[attr-defined]
@@ -352,7 +368,7 @@ class NativeFuzz:
 
 def held_bytes(connection: Any) -> int:
     """Memory that hostile input occupies on one connection."""
-    size: int = 2 * connection._reader.buffered + connection._undecoded
+    size: int = 2 * connection._reader.buffered + 2 * connection._undecoded
     size += sum(map(sys.getsizeof, connection.out))
     for waiting in connection.queue:
         size += sys.getsizeof(waiting) + sum(map(sys.getsizeof, waiting[2]))

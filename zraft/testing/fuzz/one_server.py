@@ -21,7 +21,7 @@ SERVER: Final = ServerId(1)
 TURN_MS: Final = 2
 START_TURNS_MAX: Final = 1_000
 FRAME_BYTES_MAX: Final = 64 * 1024
-OUTSTANDING_BYTES_MAX: Final = 256 * 1024
+OUTSTANDING_BYTES_MAX: Final = 1024 * 1024
 """Far below what ships, so that a few requests reach it and others have to wait."""
 
 OUTPUT_BYTES_MAX: Final = 8 * 1024 * 1024
@@ -39,15 +39,21 @@ class Client:
 class OneServer:
     """Turns are taken by hand; while `stalled` nothing becomes durable, as on a full disk."""
 
-    def __init__(self, rng: random.Random) -> None:
+    def __init__(
+        self,
+        rng: random.Random,
+        *,
+        frame_bytes_max: int = FRAME_BYTES_MAX,
+        outstanding_bytes_max: int = OUTSTANDING_BYTES_MAX,
+    ) -> None:
         self.now_ms = 1_000_000
         self.stalled = False
         self._writing = False
         self.driver = Driver(
             settings=DriverSettings(
-                origin=OriginSettings(unapplied_bytes_max=OUTSTANDING_BYTES_MAX),
-                clients=ClientSettings(jute_maxbuffer=FRAME_BYTES_MAX, output_bytes_max=OUTPUT_BYTES_MAX),
-                tree=Settings(data_bytes_max=FRAME_BYTES_MAX),
+                origin=OriginSettings(unapplied_bytes_max=outstanding_bytes_max),
+                clients=ClientSettings(jute_maxbuffer=frame_bytes_max, output_bytes_max=OUTPUT_BYTES_MAX),
+                tree=Settings(data_bytes_max=frame_bytes_max),
             ),
             identity=Identity(SERVER, Instance(rng.randbytes(16)), 1, rng.randbytes(8), None),
             peers=(SERVER,),

@@ -33,7 +33,7 @@ from zraft.storage.wal import Wal
 from zraft.testing.broken import BrokenPromiseError
 from zraft.testing.disk import SimulatedDisk
 from zraft.testing.fuzz.mutation import mutate_bytes, mutate_value
-from zraft.testing.fuzz.outcome import PROMISE, Outcome, Progress
+from zraft.testing.fuzz.outcome import PROMISE, Outcome, Progress, Stopwatch
 
 PATH: Final = "/data"
 META: Final = f"{PATH}/meta"
@@ -131,6 +131,7 @@ class SegmentFuzz:
         self._seed = seed
         self._rng = random.Random(f"zraft/fuzz/segments/{seed}")
         self._tally: Counter[str] = Counter()
+        self._watch = Stopwatch()
 
     def run(self, count: int, progress: Progress) -> Outcome:
         """Open `count` damaged data directories.
@@ -150,7 +151,9 @@ class SegmentFuzz:
             else:
                 self._open_damaged(log)
             progress(1)
-        return Outcome("segments", self._seed, count, largest, self._tally)
+        return Outcome(
+            *("segments", self._seed, count, largest, self._tally, self._watch.slowest, self._watch.longest_s)
+        )
 
     def _open_damaged(self, log: _WrittenLog) -> None:
         """Bytes changed after they were written."""
@@ -248,9 +251,13 @@ class SegmentFuzz:
         disk.mkdir(f"{PATH}/wal")
         for name, data in files.items():
             disk.replace(name, data)
+        opened: list[tuple[Wal, Recovered]] = []
         try:
             directory = DataDirectory.open(disk, PATH, server=SERVER, entropy=random.Random(1).randbytes)
-            opened = Wal.open(disk, directory, settings=SETTINGS)
+            seconds = self._watch.step(
+                "a start", lambda: opened.append(Wal.open(disk, directory, settings=SETTINGS))
+            )
+            self._watch.count(b"".join(files.values()), seconds)
         except StorageError as error:
             self._tally[f"stopped: {type(error).__name__}"] += 1
             return None
@@ -258,4 +265,4 @@ class SegmentFuzz:
             raise BrokenPromiseError(
                 PROMISE, f"a start ended with {error!r}, which is not declared"
             ) from error
-        return opened
+        return opened[0]

@@ -36,6 +36,10 @@ class History:
     promised: frozenset[MessageId]
     merged: Sequence[Sequence[tuple[Stamp, MessageId]]]
     window: int
+    ordered: frozenset[ProducerId] = frozenset()
+    """Producers whose messages come behind all that they sent before."""
+    ascending: frozenset[ProducerId] = frozenset()
+    """Those of them whose stamps ascend, too."""
 
 
 def check_all(history: History) -> None:
@@ -44,7 +48,7 @@ def check_all(history: History) -> None:
     """
     for check in (
         *(check_groups, check_replicas, check_agreement, check_order, check_real_time, check_producers),
-        *(check_after, check_conditions, check_merged, check_bounds),
+        *(check_after, check_ordered, check_conditions, check_merged, check_bounds),
     ):
         check(history)
 
@@ -107,7 +111,7 @@ def check_replicas(history: History) -> None:
 
 def check_agreement(history: History) -> None:
     """*Agreement*: begun anywhere, the same outcome at every destination. What a producer was told is true."""
-    delivered = {g: {d.message.mid for d in h.delivered} for g, h in history.groups.items()}
+    delivered = {g: {*(d.message.mid for d in h.delivered), *h.rounds} for g, h in history.groups.items()}
     voids = {g: set(h.voids) for g, h in history.groups.items()}
     begun = {message.mid for h in history.groups.values() for message in h.begun}
     unmade = {mid for mid, ended in history.ended.items() if ended.ending in (Ending.NEVER, Ending.UNKNOWN)}
@@ -128,7 +132,8 @@ def check_agreement(history: History) -> None:
                 true = True
         if not true:
             raise BrokenPromiseError("answers", f"{tuple(mid)} ended {ended.ending}, delivered: {somewhere}")
-        for group, offset in ended.offsets.items():
+        round_ = history.messages[mid].round is not None
+        for group, offset in () if round_ else ended.offsets.items():
             if history.groups[group].delivered[offset].message.mid != mid:
                 raise BrokenPromiseError("answers", f"{tuple(mid)} is not at offset {offset} of {group}")
 
@@ -195,6 +200,46 @@ def check_after(history: History) -> None:
                 )
 
 
+def check_ordered(history: History) -> None:
+    """*Ordered*: what a producer sent comes in that order in every partition, and if it is causal, in the order of stamps.
+
+    Whoever sees one of its messages finds all that it sent before, sooner or later.
+    """
+    stamps: dict[ProducerId, dict[int, Stamp]] = {}
+    settled: dict[ProducerId, set[int]] = {}
+    for group, hosted in history.groups.items():
+        last: dict[ProducerId, int] = {}
+        for delivery in hosted.delivered:
+            producer, seq = delivery.message.mid
+            if producer not in history.ordered:
+                continue
+            if seq < last.get(producer, 0):
+                raise BrokenPromiseError(
+                    "ordered", f"at {group} {seq} of {producer} comes after {last[producer]}"
+                )
+            last[producer] = seq
+            stamps.setdefault(producer, {})[seq] = delivery.stamp
+            settled.setdefault(producer, set()).add(seq)
+        for mid in hosted.voids:
+            settled.setdefault(mid.producer, set()).add(mid.seq)
+    for producer in history.ascending:
+        mine = sorted(stamps.get(producer, {}).items())
+        for (before, a), (seq, b) in pairwise(mine):
+            if a >= b:
+                raise BrokenPromiseError(
+                    "ordered", f"{producer}: {seq} has the stamp {tuple(b)}, {before} {tuple(a)}"
+                )
+    for mid, message in history.messages.items():
+        if mid.producer not in history.ordered or message.round is not None:
+            continue
+        unmade = mid in history.ended and history.ended[mid].ending in (Ending.NEVER, Ending.UNKNOWN)
+        lost = mid.seq not in settled.get(mid.producer, ()) and not unmade
+        if lost and any(seq > mid.seq for seq in stamps.get(mid.producer, ())):
+            raise BrokenPromiseError(
+                "ordered", f"{tuple(mid)} is lost, and a later one of its producer is delivered"
+            )
+
+
 def check_conditions(history: History) -> None:
     """*Conditions*: each step of a consumer was taken by exactly one message (D-9d)."""
     taken: dict[tuple[GroupId, bytes], dict[int, set[MessageId]]] = {}
@@ -235,5 +280,10 @@ def check_bounds(history: History) -> None:
         if group in history.gone:
             continue
         for producer, row in hosted.partition.rows.items():
-            if len(row.outcomes) > history.window:
-                raise BrokenPromiseError("memory", f"{len(row.outcomes)} outcomes of {producer} at {group}")
+            rounds = {mid.seq for mid in hosted.rounds if mid.producer == producer}
+            outcomes = sum(seq not in rounds for seq in row.outcomes)
+            if max(outcomes, len(row.staged)) > history.window:
+                found = f"{outcomes} outcomes, {len(row.staged)} staged"
+                raise BrokenPromiseError("memory", f"{found} of {producer} at {group}")
+        if not any(row.staged for row in hosted.partition.rows.values()) and hosted.partition.staged_bytes:
+            raise BrokenPromiseError("memory", f"{hosted.partition.staged_bytes} staged bytes at {group}")

@@ -141,6 +141,50 @@ def a_snapshot_of_one_that_depends() -> None:
     _blocked(from_snapshot=True)
 
 
+def a_round_without_a_deleted_destination() -> None:
+    """Of three staged messages the second one is given up, because a destination is deleted; the round is of the others."""
+    stage = Stage(3)
+    a, b, x = stage.ids
+    producer = stage.producer(rounds=True)
+    first = producer.multicast([b], ordered=True)
+    stage.start(producer, first)
+    staged = [producer.multicast(to, ordered=True) for to in ([a], [a, x], [a, b])]
+    for message in staged:
+        stage.start(producer, message)
+    stage.commit()
+    stage.delete(x)
+    stage.tables()
+    stage.view()
+    stage.settle("the round is not done", lambda: len(stage.ended) == 5)
+    _expect(stage.ended[staged[1].mid].ending is Ending.NEVER, "answers", f"{stage.ended[staged[1].mid]}")
+    stage.check()
+    order = stage.order(a)
+    _expect(order == [staged[0].mid, staged[2].mid], "ordered", f"{order}")
+
+
+def a_message_is_staged_when_its_producer_is_closed() -> None:
+    """One destination has begun the round; at the other one the producer's end is logged before it hears of it."""
+    stage = Stage(2)
+    a, b = stage.ids
+    producer = stage.producer(rounds=True)
+    for to in ([a], [b], [a]):
+        stage.start(producer, producer.multicast(to, ordered=True))
+    stage.commit()
+    stage.answer()
+    round_ = stage.round(producer)
+    _expect(round_ is not None, "progress", "no round")
+    assert round_ is not None
+    stage.start(producer, round_, a)
+    stage.commit(a)
+    stage.close(producer)
+    stage.view(b)
+    del stage.producers[producer.producer]
+    stage.replies.clear()
+    stage.settle("the round is not done", lambda: len(stage.order(b)) == 1)
+    stage.settle("the producer is not forgotten", lambda: not stage.groups[b].partition.rows)
+    _expect(len(stage.order(a)) == 2, "agreement", f"{stage.order(a)}")
+
+
 DIRECTED: Final[dict[str, Callable[[], None]]] = {
     "after_blind_to_floor": after_a_message_that_never_was,
     "late_refusal_counts": a_refusal_that_arrives_two_epochs_late,
@@ -148,5 +192,7 @@ DIRECTED: Final[dict[str, Callable[[], None]]] = {
     "removed_still_awaited": a_removed_group_that_owes_a_floor,
     "queued_overtaken": a_message_behind_one_that_depends,
     "snapshot_without_queue": a_snapshot_of_one_that_depends,
+    "removed_in_a_round": a_round_without_a_deleted_destination,
+    "staged_dropped_at_close": a_message_is_staged_when_its_producer_is_closed,
 }
 """The schedule of each planted bug that has one."""

@@ -12,7 +12,7 @@ from typing import Final
 from zraft.testing.broken import BrokenPromiseError
 from zraft.topics.applied import Applied
 from zraft.topics.codec import Bundle, decode_batch, decode_bundle, encode_batch, encode_bundles
-from zraft.topics.commands import Batch, Command, Start
+from zraft.topics.commands import Batch, Command, Stage, Start
 from zraft.topics.image import partition_image, read_image, state_digest
 from zraft.topics.leader import PartitionLeader
 from zraft.topics.leader_settings import LeaderSettings
@@ -30,7 +30,7 @@ LOG_TIME_STEP_MS: Final = 3
 
 
 class HostedGroup:
-    """One group. `tail` is appended but not committed; `delivered`, `begun` and `voids` are for the checks."""
+    """One group. `tail` is appended but not committed; `delivered`, `begun`, `voids` and `rounds` are for the checks."""
 
     def __init__(
         self, birth: Birth, settings: LeaderSettings, send: Send, answer: Answer, *, coded: bool = True
@@ -50,6 +50,7 @@ class HostedGroup:
         self.delivered: list[Delivery] = []
         self.begun: list[Message] = []
         self.voids: list[MessageId] = []
+        self.rounds: list[MessageId] = []
         self.commands = 0
 
     def _newborn(self) -> Partition:
@@ -63,7 +64,8 @@ class HostedGroup:
         self.leader.on_start(request)
         self.flush()
         if unchecked:
-            self.append(Start(request.message, request.floor, request.epoch))
+            command = Stage if request.staged else Start
+            self.append(command(request.message, request.floor, request.epoch))
 
     def on_bundle(self, bundle: Bundle) -> None:
         self.hear(bundle)
@@ -105,8 +107,9 @@ class HostedGroup:
 
     def _note(self, applied: Applied) -> None:
         self.delivered += applied.delivered
-        self.begun += [entry.message for entry in applied.begun]
+        self.begun += begun_in(applied)
         self.voids += applied.failed
+        self.rounds += [mid for mid, _ in applied.released]
         self.leader.on_applied(applied)
 
     def change_leader(self, kept: int, *, from_snapshot: bool) -> None:
@@ -133,6 +136,12 @@ class HostedGroup:
     @property
     def is_idle(self) -> bool:
         return not self.partition.pending and not self.tail
+
+
+def begun_in(applied: Applied) -> list[Message]:
+    """What a batch began, staged messages included that it put in order."""
+    staged = [one.message for one in applied.delivered if one.stamp.sub and not one.stamp.single]
+    return [*staged, *(entry.message for entry in applied.begun)]
 
 
 def through_codec(batch: Batch) -> Batch:

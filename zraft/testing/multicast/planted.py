@@ -22,7 +22,8 @@ from zraft.topics.pending import Settled
 from zraft.topics.producer import Ended, Ending, Producer
 from zraft.topics.registry import Registry
 from zraft.topics.resending import Resending
-from zraft.topics.stamps import AFTER_ALL_GROUPS, FinalTime
+from zraft.topics.rows import Row
+from zraft.topics.stamps import AFTER_ALL_GROUPS, FinalTime, Stamp
 from zraft.topics.view import LoggedView
 
 PLANTS: Final = Plants[Mode]()
@@ -305,7 +306,7 @@ def refusals_before_removal_count() -> Sequence[Patch]:
         ended = original(self, opened, reply)
         left = [g for g in opened.message.destinations if not self.table.removed(g)]
         if not ended and left and all(opened.answers.get(g) is Answer.STALE for g in left):
-            return [self._end(reply.mid.seq, Ending.NEVER)]
+            return self._end(reply.mid.seq, Ending.NEVER)
         return ended
 
     return [(Producer, "_refused", refused)]
@@ -435,6 +436,142 @@ def merger_waits_for_nobody() -> Sequence[Patch]:
 @plant("D-17d", "a partition that is added takes messages before the change", Mode.GROWING)
 def boundary_ignored() -> Sequence[Patch]:
     return [(Partition, "takes", lambda self, message: True)]
+
+
+# -- rounds
+
+
+@plant("D-17e", "a round puts in order what only some destinations have staged", Mode.ORDERED)
+def released_before_staged() -> Sequence[Patch]:
+    original = Producer._unstaged
+    return [(Producer, "_unstaged", lambda self, opened: [] if opened.staged else original(self, opened))]
+
+
+@plant("D-17e", "a round passes what was sent before and is undecided", Mode.ORDERED)
+def released_behind_undecided() -> Sequence[Patch]:
+    original = Producer.take_round
+
+    def take_round(self: Producer, destinations_max: int) -> Any:
+        direct, self._direct = self._direct, {}
+        found = original(self, destinations_max)
+        self._direct = direct | self._direct
+        return found
+
+    return [(Producer, "take_round", take_round)]
+
+
+@plant("D-17e", "a round is sent while another one is under way", Mode.ORDERED)
+def rounds_overlap() -> Sequence[Patch]:
+    original = Producer.take_round
+
+    def take_round(self: Producer, destinations_max: int) -> Any:
+        self._round = None
+        return original(self, destinations_max)
+
+    return [(Producer, "take_round", take_round)]
+
+
+@plant("D-17e", "a round does not depend on what was decided before it", Mode.ORDERED)
+def round_without_depends() -> Sequence[Patch]:
+    original = Producer._add
+
+    def add(self: Producer, opened: Any) -> None:
+        if opened.message.round is not None:
+            opened.message = evolve(opened.message, depends=0)
+        original(self, opened)
+
+    return [(Producer, "_add", add)]
+
+
+@plant("D-17e", "a message is said to be staged before it is committed", Mode.ORDERED)
+def staged_told_before_commit() -> Sequence[Patch]:
+    original = PartitionLeader._on_stage
+
+    def on_stage(self: PartitionLeader, request: Any) -> None:
+        original(self, request)
+        if request.message.mid in self._started:
+            self._reply(request.message.mid, Answer.STAGED, request.epoch)
+
+    return [(PartitionLeader, "_on_stage", on_stage)]
+
+
+@plant("D-17e", "what is staged is delivered at once", Mode.ORDERED)
+def staged_is_delivered() -> Sequence[Patch]:
+    original = Partition._stage
+
+    def stage(self: Partition, message: Any) -> None:
+        original(self, message)
+        if message.is_single:
+            (entry,) = [
+                one for one in self._row(message.mid.producer).staged.values() if one.mid == message.mid
+            ]
+            self.sub += 1
+            self._record(entry, Stamp(*self.floor, self.sub, self.group))
+
+    return [(Partition, "_stage", stage)]
+
+
+@plant("D-17e", "a round delivers what it puts in order as it came", Mode.ORDERED)
+def staged_as_it_came() -> Sequence[Patch]:
+    original = Row.unstaged
+
+    def unstaged(self: Row, upto: int) -> Any:
+        came = [seq for seq in self.staged if seq <= upto]
+        found = {entry.mid.seq: entry for entry in original(self, upto)}
+        return [found[seq] for seq in came]
+
+    return [(Row, "unstaged", unstaged)]
+
+
+@plant("D-17e", "all messages of a round have one stamp", Mode.ORDERED)
+def one_stamp_per_round() -> Sequence[Patch]:
+    original = Partition._record
+
+    def record(self: Partition, entry: Any, stamp: Stamp) -> None:
+        original(self, entry, stamp if stamp.single else stamp._replace(sub=0))
+
+    return [(Partition, "_record", record)]
+
+
+@plant("D-17e", "what takes the bypass after a round has a stamp below some of it", Mode.ORDERED)
+def bypass_below_round() -> Sequence[Patch]:
+    original = Partition._release
+
+    def release(self: Partition, mid: Any, message: Any, round: Any, final: Any) -> None:
+        original(self, mid, message, round, final)
+        self.sub = 0
+
+    return [(Partition, "_release", release)]
+
+
+@plant("D-17e", "a round delivers also what it was made without, because a destination is deleted")
+def removed_in_a_round() -> Sequence[Patch]:
+    original = Partition._release
+
+    def release(self: Partition, mid: Any, message: Any, round: Any, final: Any) -> None:
+        everybody = tuple(range(1, 1_000))
+        original(self, mid, evolve(message, destinations=everybody), round, final)
+
+    return [(Partition, "_release", release)]
+
+
+@plant("D-17e", "what is staged goes when its producer is closed, not when it is retired", Mode.CLOSING)
+def staged_dropped_at_close() -> Sequence[Patch]:
+    original = Partition._on_view
+
+    def on_view(self: Partition, view: Any) -> None:
+        original(self, view)
+        for producer in self.view.closed:
+            if producer in self.rows:
+                self.staged_bytes -= self.rows[producer].staged_bytes
+                self.rows[producer].unstaged(1 << 60)
+
+    return [(Partition, "_on_view", on_view)]
+
+
+@plant("D-4", "a snapshot lacks what is staged", Mode.ORDERED)
+def snapshot_without_staged() -> Sequence[Patch]:
+    return [(Partition, "restore_staged", lambda self, entry: None)]
 
 
 # -- life of a group

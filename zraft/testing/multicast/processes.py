@@ -28,8 +28,13 @@ class Producing:
         groups: Mapping[GroupId, HostedGroup],
         *,
         causal: float,
+        ordered: bool = False,
     ) -> None:
         self.producer = producer
+        self.ordered = producer.rounds = ordered
+        """Everything comes behind all that was sent before; with `stamps_ascend` in the order of stamps, too."""
+        self.stamps_ascend = ordered and producer.producer % 2 == 0
+        self._round_destinations_max = 64 if producer.producer % 3 else 2
         self.left = left
         self.alive = True
         self.causal = causal
@@ -66,9 +71,24 @@ class Producing:
             seen = [g.delivered[-1].stamp.time for g in self._groups.values() if g.delivered]
             depends = max(seen, default=0)
         payload = b"%d/%d" % (producer.producer, producer.last + 1)
-        message = producer.multicast(destinations, payload, after=after, condition=condition, depends=depends)
+        if self.ordered:
+            message = producer.multicast(
+                destinations,
+                payload,
+                condition=condition,
+                depends=depends,
+                ordered=True,
+                causal=self.stamps_ascend,
+            )
+        else:
+            message = producer.multicast(
+                destinations, payload, after=after, condition=condition, depends=depends
+            )
         self._sent = [*self._sent[-2:], message]
         return message
+
+    def take_round(self) -> Message | None:
+        return self.producer.take_round(self._round_destinations_max) if self.alive else None
 
     def requests(self) -> list[tuple[GroupId, StartRequest]]:
         """What to send now, for a few of what is undecided."""

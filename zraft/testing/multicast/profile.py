@@ -27,6 +27,7 @@ class Mode(Enum):
     GROWING = "partitions are added"
     CAUSAL = "messages depend on what was seen"
     CLOSING = "producers are closed"
+    ORDERED = "messages of one producer are ordered"
 
 
 @frozen
@@ -47,6 +48,7 @@ _RARE = {
     Mode.GROWING: Rare(close=0.5, alter=12.0),
     Mode.CAUSAL: Rare(close=0.5),
     Mode.CLOSING: Rare(close=12.0),
+    Mode.ORDERED: Rare(),
 }
 
 
@@ -65,6 +67,8 @@ class Profile:
     deletes: int
     causal: float
     """Share of the messages that depend on what was seen."""
+    ordered: float
+    """Share of the producers whose messages are ordered."""
     rare: Rare
     inline_bytes_max: int
     coded: bool
@@ -99,12 +103,13 @@ def draw(seed: int, rng: Random, size: Size | None, mode: Mode | None) -> Profil
         size,
         groups,
         tuple(rng.choice(each) for _ in range(count)),
-        window=3 if not large else rng.choice([3, 8, 32]),
+        window=rng.choice([3, 8, 32]) if large else 6 if mode is Mode.ORDERED else 3,
         loss=rng.choice([0.0, 0.1, 0.3]) if not large else rng.choice([0.0, 0.02, 0.1]),
         length=rng.choice([40, 100] if tiny else [100, 300, 500] if not large else [3000, 5000]),
         alters=2 if mode is Mode.GROWING else rng.choice([0, 0, 1, 2]),
         deletes=0 if groups < 3 else 2 if mode is Mode.DELETING else rng.choice([0, 1, 1, 2]),
         causal=0.7 if mode is Mode.CAUSAL else rng.choice([0.0, 0.0, 0.3]),
+        ordered=1.0 if mode is Mode.ORDERED else 0.4 if large else 0.0,
         rare=_rare(mode, large=large),
         inline_bytes_max=rng.choice([0, 512]),
         coded=not large or rng.random() < 0.1,

@@ -104,12 +104,20 @@ class Stage:
 
     # -- producers
 
-    def producer(self, reach: Reach = Reach.ALL) -> Producer:
+    def producer(self, reach: Reach = Reach.ALL, *, rounds: bool = False) -> Producer:
         created = self.log(RegisterProducer(owner=1)).created
         assert created is not None
         producer = Producer(ProducerId(created), self.registry.table(), window=WINDOW, reach=reach)
+        producer.rounds = rounds
         self.producers[producer.producer] = producer
         return producer
+
+    def round(self, producer: Producer) -> Message | None:
+        """The producer puts in order what is staged."""
+        found = producer.take_round(64)
+        if found is not None:
+            self.messages[found.mid] = found
+        return found
 
     def start(self, producer: Producer, message: Message, *to: GroupId) -> None:
         """Send what the producer would send now for a message, to some of its destinations."""
@@ -133,7 +141,8 @@ class Stage:
             if command is not None:
                 self.log(command)
             return
-        for ended in self.producers[reply.mid.producer].on_reply(reply):
+        producer = self.producers.get(reply.mid.producer)
+        for ended in () if producer is None else producer.on_reply(reply):
             self.ended[ended.mid] = ended
 
     def tables(self) -> None:
@@ -215,6 +224,7 @@ class Stage:
             for group, request in self.coordinator.changes():
                 self.groups[group].on_start(request)
             for producer in self.producers.values():
+                self.round(producer)
                 for seq in producer.undecided():
                     for group, request in producer.requests(seq):
                         if group in running:
@@ -253,8 +263,9 @@ class Stage:
                 dict.fromkeys(self.messages, 0),
                 self.ended,
                 {},
-                frozenset(self.ended),
+                frozenset(mid for mid in self.ended if self.messages[mid].round is None),
                 [[], []],
                 WINDOW,
+                frozenset(pid for pid, producer in self.producers.items() if producer.rounds),
             )
         )

@@ -12,7 +12,7 @@ from collections.abc import Callable
 from random import Random
 from typing import Final
 
-from attrs import fields, frozen
+from attrs import evolve, fields, frozen
 
 from zraft.ids import GroupId, Instance, ProducerId, ServerId
 from zraft.testing.broken import BrokenPromiseError
@@ -128,7 +128,15 @@ class World:
         assert created is not None
         pid = ProducerId(created)
         producer = Producer(pid, self.registry.table(), window=self.profile.window, reach=reach(self.rng))
-        self.producing[pid] = Producing(producer, count, self.rng, self.groups, causal=self.profile.causal)
+        self.producing[pid] = Producing(
+            producer,
+            count,
+            self.rng,
+            self.groups,
+            causal=self.profile.causal,
+            # Dice of their own: what the others show does not depend on them.
+            ordered=Random(f"ordered {self.seed} {pid}").random() < self.profile.ordered,
+        )
 
     def _alter(self) -> None:
         topic = self.registry.topics[self.registry.names[MERGED]]
@@ -171,6 +179,11 @@ class World:
                 letter = over_wire(letter)
             else:
                 edge = letter[1] if isinstance(letter, tuple) else letter
+                # What only producers' own connections say is not said between servers.
+                if isinstance(edge, StartRequest):
+                    edge = evolve(edge, staged=False)
+                elif isinstance(edge, Reply):
+                    edge = evolve(edge, time=0)
                 if decode_edge(encode_edge(edge)) != edge:
                     raise BrokenPromiseError("codec", f"{edge} arrives as another one")
         self._network.append(letter)
@@ -216,8 +229,9 @@ class World:
         process = self.producing[pid]
         for ended in process.on_reply(reply):
             self._acknowledge(ended)
-        if process.eager and process.alive and process.producer.is_accepted(reply.mid.seq):
-            self.promised.add(reply.mid)
+        accepted = [MessageId(pid, seq) for seq in process.producer.take_accepted()]
+        if process.eager and process.alive:
+            self.promised.update(mid for mid in accepted if self.messages[mid].round is None)
         if process.producer.table_wanted and self.rng.random() < 0.7:
             self._tell_table(process)
 
@@ -228,13 +242,17 @@ class World:
     def _acknowledge(self, ended: Ended) -> None:
         """A producer reports what a message came to: it must be true now, not only in the end."""
         mid = ended.mid
+        round_ = self.messages[mid].round is not None
         self.ended[mid] = ended
-        self.promised.add(mid)
+        if not round_:
+            self.promised.add(mid)
         if ended.ending is not Ending.DELIVERED:
             return
         self.ended_at[mid] = self.steps
         for group in self.messages[mid].destinations:
-            if not any(delivery.message.mid == mid for delivery in reversed(self.groups[group].delivered)):
+            hosted = self.groups[group]
+            there = mid in hosted.rounds if round_ else _has(hosted, mid)
+            if not there:
                 raise BrokenPromiseError(
                     "delivered", f"{tuple(mid)} acknowledged as delivered, not yet so at {group}"
                 )
@@ -250,10 +268,13 @@ class World:
         if self.rng.random() < 0.1:
             self._tell_table(process)
         message = process.produce()
-        if message is not None:
-            self.messages[message.mid] = message
-            self.invoked[message.mid] = self.steps
+        for one in (message, process.take_round()):
+            if one is not None:
+                self.messages[one.mid] = one
+                self.invoked[one.mid] = self.steps
         for group, request in process.requests():
+            # One that waited for all others knows only now what its stamp is to be above.
+            self.messages[request.message.mid] = request.message
             self._network_put((group, request))
 
     def _chaos(self) -> None:
@@ -368,7 +389,7 @@ class World:
             self._deliver(letter)
 
     def _heal(self, what: str, quiet: Callable[[], bool]) -> None:
-        rounds = ROUNDS_MAX + 4 * sum(process.left for process in self.producing.values())
+        rounds = ROUNDS_MAX + 10 * sum(process.left for process in self.producing.values())
         for _ in range(rounds):
             if quiet():
                 return
@@ -449,4 +470,10 @@ class World:
             frozenset(self.promised),
             [consuming.out for consuming in self.consuming],
             self.profile.window,
+            frozenset(pid for pid, process in self.producing.items() if process.ordered),
+            frozenset(pid for pid, process in self.producing.items() if process.stamps_ascend),
         )
+
+
+def _has(hosted: HostedGroup, mid: MessageId) -> bool:
+    return any(delivery.message.mid == mid for delivery in reversed(hosted.delivered))

@@ -19,6 +19,7 @@ from zraft.topics.registry_values import Table
 from zraft.topics.stamps import MessageId, Stamp
 
 AGAIN_MS = 150
+ROUND_DESTINATIONS_MAX = 5
 
 
 class Producing(Deaf):
@@ -30,8 +31,14 @@ class Producing(Deaf):
         rng: random.Random,
         leader: Callable[[GroupId], TopicService | None],
         now_ms: Callable[[], int],
+        *,
+        ordered: bool = False,
+        causal: bool = False,
     ) -> None:
         self.producer = producer
+        self.ordered = producer.rounds = ordered
+        """Everything comes behind all that was sent before, and if it is `causal`, with a stamp above theirs."""
+        self.causal = causal
         self.messages: dict[MessageId, Message] = {}
         self.sent_ms: dict[MessageId, int] = {}
         self.ended: dict[MessageId, Ended] = {}
@@ -50,10 +57,16 @@ class Producing(Deaf):
         rng, producer = self._rng, self.producer
         if not producer.has_room or producer.expired:
             return
-        earlier = next(reversed(self.messages.values()), None)
+        earlier = next((m for m in reversed(self.messages.values()) if m.round is None), None)
         after = earlier if earlier is not None and rng.random() < 0.2 else None
         payload = b"%d/%d " % (producer.producer, producer.last + 1) * rng.choice((1, 1, 1, 60))
-        message = producer.multicast(groups, payload, after=after)
+        if self.ordered:
+            message = producer.multicast(groups, payload, ordered=True, causal=self.causal)
+        else:
+            message = producer.multicast(groups, payload, after=after)
+        self._say(message)
+
+    def _say(self, message: Message) -> None:
         self.messages[message.mid] = message
         self.sent_ms[message.mid] = self._now_ms()
         self._request(message.mid.seq)
@@ -61,6 +74,9 @@ class Producing(Deaf):
     def work(self, table: Table) -> None:
         """Say again what is undecided."""
         self._end(self.producer.on_table(table))
+        round_ = self.producer.take_round(ROUND_DESTINATIONS_MAX)
+        if round_ is not None:
+            self._say(round_)
         now_ms = self._now_ms()
         for seq in self.producer.undecided():
             if now_ms - self._asked_ms.get(seq, -AGAIN_MS) >= AGAIN_MS:

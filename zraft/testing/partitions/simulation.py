@@ -12,7 +12,7 @@ from typing import Final, cast
 
 from attrs import define, frozen
 
-from zraft.claims.commands import ClaimPartition, Command, Configure, Heartbeat, Release
+from zraft.claims.commands import ClaimPartition, Command, CommitRanges, Configure, Heartbeat, Release
 from zraft.claims.values import Mode
 from zraft.groups.description import GroupDescription
 from zraft.ids import GroupId, ProducerId, ServerId
@@ -28,7 +28,7 @@ from zraft.testing.groups.process import GroupsProcess, TableRow
 from zraft.testing.groups.simulation import FAULTS_UNTIL_MS, GroupsSimulation
 from zraft.testing.multicast import checks
 from zraft.testing.multicast.checks import History
-from zraft.testing.multicast.hosted import HostedGroup
+from zraft.testing.multicast.hosted import HostedGroup, begun_in
 from zraft.testing.partitions.process import PartitionsProcess
 from zraft.testing.partitions.programs import Claiming, Merging, Producing
 from zraft.testing.raft_checks import RaftChecks
@@ -49,6 +49,7 @@ from zraft.topics.registry_leader import RegistryLeader
 from zraft.topics.registry_values import Result
 from zraft.topics.stamps import MessageId
 from zraft.transport.messages import PeerMessage
+from zraft.tree.features import FEATURE_LEVEL_MAX
 
 PUBLISH_EVERY_MS: Final = 60
 MERGED_GROUPS: Final = 4
@@ -57,8 +58,8 @@ PRODUCERS: Final = 3
 MESSAGES_MAX: Final = 250
 CHECKS: Final = (
     *(checks.check_groups, checks.check_replicas, checks.check_agreement, checks.check_order),
-    *(checks.check_real_time, checks.check_producers, checks.check_after, checks.check_merged),
-    checks.check_bounds,
+    *(checks.check_real_time, checks.check_producers, checks.check_after, checks.check_ordered),
+    *(checks.check_merged, checks.check_bounds),
 )
 """All but that of conditions: programs here store offsets as they like."""
 
@@ -93,6 +94,7 @@ class Recorded:
     delivered: list[Delivery]
     begun: list[Message]
     voids: list[MessageId]
+    rounds: list[MessageId]
     other: Partition
 
     def replica(self) -> tuple[Partition, list[Delivery]]:
@@ -123,6 +125,7 @@ class PartitionsSimulation(GroupsSimulation):
             entry_bytes_max=rng.choice((500, 50_000)),
             entries_in_flight_max=rng.choice((1, 2, 8)),
             retain_interval_ms=400,
+            claims_heartbeat_ms=300,
         )
         super().__init__(seed, groups=groups or rng.choice((6, 8, 10)), faults_until_ms=faults_until_ms)
 
@@ -179,6 +182,10 @@ class PartitionsSimulation(GroupsSimulation):
     @property
     def destinations_max(self) -> int:
         return self.registry.settings.destinations_max
+
+    @property
+    def features(self) -> int:
+        return FEATURE_LEVEL_MAX
 
     def retention(self, group: GroupId) -> Retention:
         return Retention() if group in self._merged_groups() else Retention(bytes_min=6_000)
@@ -264,11 +271,13 @@ class PartitionsSimulation(GroupsSimulation):
 
     def _join(self) -> None:
         rng = self._programs_rng
-        for _ in range(PRODUCERS):
+        for number in range(PRODUCERS):
             created = self.log(RegisterProducer(owner=1)).created
             assert created is not None
             producer = Producer(ProducerId(created), self.registry.table(), window=64)
-            self.producing[producer.producer] = Producing(producer, rng, self._service_of_leader, self._now)
+            self.producing[producer.producer] = Producing(
+                producer, rng, self._service_of_leader, self._now, ordered=number > 0, causal=number > 1
+            )
         groups = self._merged_groups()
         self.merging = [Merging(groups, rng, self._services, self._now) for _ in range(2)]
 
@@ -307,11 +316,15 @@ class PartitionsSimulation(GroupsSimulation):
         name = f"g{number % 3}"
         commands: list[Command] = [
             Configure(rng.choice((200, 400))),
-            ClaimPartition(name, f"c{number}", "i", number, rng.choice((0, 0, 5)), Mode.AT_LEAST_ONCE),
+            ClaimPartition(
+                *(name, f"c{number}", "i", number, rng.choice((0, 0, 5)), Mode.AT_LEAST_ONCE),
+                heartbeat_ms=rng.choice((0, 300)),
+            ),
         ]
         if self.claiming.granted:
             held, epoch = rng.choice(self.claiming.granted[-5:])
             commands += [Heartbeat(held, epoch, rng.randint(1, 100), 0), Release(held, epoch, 0)]
+            commands += [CommitRanges(held, epoch, 0, ((number, number + 1),))]
         match rng.randint(0, 3):
             case 0:
                 self.claiming.seek(service, group, b"c%d" % (number % 2))
@@ -410,9 +423,11 @@ class PartitionsSimulation(GroupsSimulation):
 
     def assert_saw_enough(self) -> None:
         several = sum(len(m.destinations) > 1 for p in self.producing.values() for m in p.messages.values())
+        rounds = sum(m.round is not None for p in self.producing.values() for m in p.messages.values())
         seen = {
             "messages": (self._sent, 80),
             "messages to several groups": (several, 20),
+            "rounds": (rounds, 2),
             "answers to claims": (self.claiming.answers, 5),
             "reads of offsets": (self.claiming.reads, 3),
             "faults": (sum(self.faults.counts.values()), 3),
@@ -441,8 +456,9 @@ class PartitionsSimulation(GroupsSimulation):
                 Recorded(
                     partitions[0],
                     self._deliveries(group),
-                    [entry.message for batch in applied for entry in batch.begun],
+                    [message for batch in applied for message in begun_in(batch)],
                     [mid for batch in applied for mid in batch.failed],
+                    [mid for batch in applied for mid, _ in batch.released],
                     partitions[-1],
                 ),
             )
@@ -459,9 +475,13 @@ class PartitionsSimulation(GroupsSimulation):
                 for mid, ended in one.ended.items()
                 if ended.ending is Ending.DELIVERED
             },
-            promised=frozenset(mid for one in programs for mid in one.ended),
+            promised=frozenset(
+                mid for one in programs for mid in one.ended if one.messages[mid].round is None
+            ),
             merged=[merging.out for merging in self.merging],
             window=self.registry.group_settings.window,
+            ordered=frozenset(pid for pid, one in self.producing.items() if one.ordered),
+            ascending=frozenset(pid for pid, one in self.producing.items() if one.causal),
         )
         for check in CHECKS:
             check(history)

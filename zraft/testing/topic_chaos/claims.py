@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from itertools import pairwise
 from typing import Final
 
-from attrs import frozen
+from attrs import evolve, frozen
 
 from zraft.claims.values import Mode
 from zraft.ids import GroupId
@@ -21,12 +21,15 @@ from zraft.server.partition_machine import PartitionMachine
 from zraft.testing.broken import BrokenPromiseError
 from zraft.testing.claims.checks import Checks, Holding
 
-_KINDS: Final = ("H", "P")
+_KINDS: Final = ("H", "P", "C")
 
 
 @frozen
 class Handed:
-    """A message that a program was given, and when it was done with it, if it was; ns of the machine's monotonic clock."""
+    """A message that a program was given, when it was done with it, and when it was told that its commit is durable.
+
+    ns of the machine's monotonic clock, None for what did not happen.
+    """
 
     client: str
     partition: int
@@ -34,6 +37,7 @@ class Handed:
     epoch: int
     handed_ns: int
     done_ns: int | None = None
+    durable_ns: int | None = None
 
 
 @frozen
@@ -55,6 +59,10 @@ def done_line(partition: int, offset: int, epoch: int, now_ns: int) -> str:
     return f"P {partition} {offset} {epoch} {now_ns}"
 
 
+def durable_line(partition: int, offset: int, epoch: int, now_ns: int) -> str:
+    return f"C {partition} {offset} {epoch} {now_ns}"
+
+
 def read_consumer_journal(client: str, text: str) -> list[Handed]:
     """What one client was given, all of its processes after each other; a last line that is not whole is left out."""
     handed: list[Handed] = []
@@ -70,7 +78,7 @@ def read_consumer_journal(client: str, text: str) -> list[Handed]:
             handed.append(Handed(client, partition, offset, epoch, at))
         else:
             one = handed[places[key]]
-            handed[places[key]] = Handed(client, partition, offset, epoch, one.handed_ns, at)
+            handed[places[key]] = evolve(one, done_ns=at) if kind == "P" else evolve(one, durable_ns=at)
     return handed
 
 
@@ -154,13 +162,22 @@ def _again(
 ) -> int:
     """How many messages were given out again; at most once never, at least once only behind what was committed."""
     given: dict[tuple[int, int], int] = {}
+    durable: dict[tuple[int, int], int] = {}
     again = 0
     for (partition, epoch), handed in sorted(by_claim.items()):
         for one in handed:
             earlier = given.get((partition, one.offset))
             given[partition, one.offset] = epoch
+            if one.durable_ns is not None:
+                durable.setdefault((partition, one.offset), epoch)
             if earlier is None:
                 continue
+            if durable.get((partition, one.offset), epoch) < epoch:
+                raise BrokenPromiseError(
+                    "a durable commit holds",
+                    f"partition {partition}, offset {one.offset}: {durable[partition, one.offset]} was told that its "
+                    f"commit is durable, and {epoch} got it again",
+                )
             if earlier == epoch or mode is Mode.AT_MOST_ONCE:
                 raise BrokenPromiseError(
                     "at most once" if mode is Mode.AT_MOST_ONCE else "once per claim",

@@ -42,6 +42,7 @@ from zraft.transport.messages import (
     PeerMessage,
     Sender,
 )
+from zraft.tree.features import FEATURE_LEVEL_MAX
 
 S1, S2, S3 = (ServerId(number) for number in (1, 2, 3))
 DISKS = {server: Instance(bytes([server]) * 16) for server in (S1, S2, S3)}
@@ -59,6 +60,7 @@ class Coordinator:
         self.leader: ServerId | None = S1
         self.retained: dict[GroupId, Retention] = {}
         self.heard: list[Report | Reply] = []
+        self.features_in_force = FEATURE_LEVEL_MAX
         self._zxid = 0
 
     def log(self, command: RegistryCommand) -> Result:
@@ -79,6 +81,10 @@ class Coordinator:
     @property
     def destinations_max(self) -> int:
         return self.registry.settings.destinations_max
+
+    @property
+    def features(self) -> int:
+        return self.features_in_force
 
     def retention(self, group: GroupId) -> Retention:
         return self.retained.get(group, Retention())

@@ -26,8 +26,10 @@ from zraft.storage.delivery.settings import Retention
 from zraft.storage.errors import DeliveriesDifferError
 from zraft.topics.codec import decode_message
 from zraft.topics.layouts import to_bytes
-from zraft.topics.messages import Answer
+from zraft.topics.message import Round
+from zraft.topics.messages import Answer, StartRequest
 from zraft.topics.producer import Reach
+from zraft.tree.features import LEVEL_OF_ROUNDS
 
 SMALL_TAIL = PartitionsSettings(tail_bytes_max=2_000)
 
@@ -550,3 +552,29 @@ def test_d12_log_time_goes_on_where_the_last_leadership_left_it() -> None:
     assert 700 <= before.log_time_ms <= after.log_time_ms <= before.log_time_ms + 100, (
         "neither back to nothing nor on by the time in which nobody led"
     )
+
+
+# -- feature levels
+
+
+def test_nothing_of_a_newer_level_is_logged_before_it_is_in_force() -> None:
+    """A client may know of it before the leader does: it asks again (D-5)."""
+    cluster, producing = started()
+    cluster.coordinator.features_in_force = LEVEL_OF_ROUNDS - 1
+    (group, *_) = cluster.groups
+    leader = cluster.leader(group)
+    assert leader is not None
+    topics = cluster.servers[leader].partitions.topics
+    client = Client()
+    message = producing.producer.multicast([group], b"early")
+    round_ = evolve(message, payload=b"", number=0, round=Round(1, 1))
+    topics.produce(client, 1, group, StartRequest(message, 0, 0, staged=True))
+    topics.produce(client, 1, group, StartRequest(round_, 0, 0))
+    chosen = ClaimPartition("g", "c", "i", 1, 0, Mode.AT_LEAST_ONCE, heartbeat_ms=300)
+    topics.claim(client, 2, group, chosen)
+    cluster.run_until(lambda: len(client.refused) == 3)
+    assert [(id, refusal.kind) for id, refusal in client.refused] == [(1, "busy"), (1, "busy"), (2, "busy")]
+    cluster.coordinator.features_in_force = LEVEL_OF_ROUNDS
+    topics.claim(client, 3, group, chosen)
+    cluster.run_until(lambda: bool(client.claims))
+    assert isinstance(client.claims[0][1], Granted)

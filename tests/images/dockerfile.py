@@ -1,11 +1,16 @@
-"""Reads a Dockerfile as far as ours goes, so that tests look at the file itself and cannot drift from it."""
+"""Reads a Dockerfile as far as ours goes, so that tests look at the file itself and cannot drift from it.
+
+python -m tests.images.dockerfile DIRECTORY     copies exactly what the image is built from into a new directory
+"""
 
 from __future__ import annotations
 
 import json
 import re
 import shlex
-from pathlib import Path
+import shutil
+import sys
+from pathlib import Path, PurePosixPath
 from typing import Final
 
 from attrs import frozen
@@ -13,20 +18,8 @@ from attrs import frozen
 REPOSITORY: Final = Path(__file__).parents[2]
 KNOWN: Final = frozenset(
     (
-        *(
-            "FROM",
-            "ARG",
-            "WORKDIR",
-            "RUN",
-            "COPY",
-            "USER",
-            "ENV",
-            "VOLUME",
-            "EXPOSE",
-            "HEALTHCHECK",
-            "STOPSIGNAL",
-        ),
-        *("ENTRYPOINT", "CMD"),
+        *("ARG", "CMD", "COPY", "ENTRYPOINT", "ENV", "EXPOSE", "FROM"),
+        *("HEALTHCHECK", "RUN", "STOPSIGNAL", "USER", "VOLUME", "WORKDIR"),
     )
 )
 
@@ -95,3 +88,40 @@ def ignored(path: str, rules: Path = REPOSITORY / ".dockerignore") -> bool:
         if re.fullmatch(expression, path):
             verdict = not negated
     return verdict
+
+
+def copied(stage: Stage) -> dict[PurePosixPath, Path]:
+    """The files of the checkout that a stage copies: each by its path below the stage's working directory.
+
+    What `.dockerignore` hides from the engine is not among them. A source that is not there, or is
+    hidden, is an error, as it is for the engine.
+    """
+    found: dict[PurePosixPath, Path] = {}
+    for step in stage.steps:
+        if step.name != "COPY" or step.text.startswith("--from="):
+            continue
+        *sources, target = step.text.split()
+        for name in sources:
+            source = REPOSITORY / name
+            assert source.exists(), f"COPY {step.text}: {name} is not there"
+            assert not ignored(name), f"COPY {step.text}: .dockerignore hides {name}"
+            if source.is_file():
+                place = PurePosixPath(target, name) if target.endswith("/") else PurePosixPath(target)
+                found[place] = source
+                continue
+            for path in source.rglob("*"):
+                if path.is_file() and not ignored(path.relative_to(REPOSITORY).as_posix()):
+                    found[PurePosixPath(target, path.relative_to(source))] = path
+    return found
+
+
+def copy_sources(directory: Path) -> None:
+    """Copy into `directory`, which must be new, what the stage that installs the packages copies from the checkout."""
+    directory.mkdir(parents=True)
+    for place, path in copied(read_dockerfile()[0]).items():
+        (directory / place).parent.mkdir(parents=True, exist_ok=True)
+        shutil.copyfile(path, directory / place)
+
+
+if __name__ == "__main__":
+    copy_sources(Path(sys.argv[1]))

@@ -1,0 +1,76 @@
+"""Callers that wait for room, first come, first served.
+
+Nobody passes who came later, whatever it wants: neither a small message a large one that finds no room yet, nor a call
+that finds room as it is made those that were waiting for it. Knows neither messages nor what room is.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import OrderedDict
+from collections.abc import Callable
+
+
+class Line:
+    """One line, of one event loop.
+
+    Args:
+        has_room: whether there is room for so many callers, of so many bytes together, beside what is under way.
+    """
+
+    def __init__(self, has_room: Callable[[int, int], bool]) -> None:
+        self._has_room = has_room
+        self._waiting: OrderedDict[asyncio.Future[None], int | None] = OrderedDict()
+        """Those who wait, with the bytes they want room for, or None. Any of many thousands may leave, in O(1)."""
+        self._called: dict[asyncio.Future[None], int] = {}
+        """Those whose turn it is and who have not come yet: the room that they will take is not free any more."""
+        self._called_bytes = 0
+        self._over = False
+
+    async def turn(self, size: int) -> None:
+        """Wait until all who came before have had their turn, and for room for `size` bytes.
+
+        Whoever comes back takes the room before it awaits anything, or says `admit` if it does without.
+        """
+        if self._waiting or self._called or not self._has_room(1, size):
+            await self._wait(size)
+
+    async def passed(self) -> None:
+        """Wait until all who came before have had their turn, or have left."""
+        if self._waiting or self._called:
+            await self._wait(None)
+
+    async def _wait(self, size: int | None) -> None:
+        if self._over:
+            return
+        waiter = asyncio.get_running_loop().create_future()
+        self._waiting[waiter] = size
+        try:
+            await waiter
+        except asyncio.CancelledError:
+            self._waiting.pop(waiter, None)
+            self._come(waiter)
+            self.admit()  # its turn may have come as it was cancelled, or it was the one that had no room
+            raise
+        self._come(waiter)
+
+    def _come(self, waiter: asyncio.Future[None]) -> None:
+        self._called_bytes -= self._called.pop(waiter, 0)
+
+    def admit(self) -> None:
+        """There may be room again: it is the turn of as many as that has room for."""
+        while self._waiting:
+            waiter, size = next(iter(self._waiting.items()))
+            if not waiter.done():
+                if size is not None and not self._over:
+                    if not self._has_room(len(self._called) + 1, self._called_bytes + size):
+                        return
+                    self._called[waiter] = size
+                    self._called_bytes += size
+                waiter.set_result(None)
+            del self._waiting[waiter]
+
+    def end(self) -> None:
+        """Nobody waits any more, now or later."""
+        self._over = True
+        self.admit()

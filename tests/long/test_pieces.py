@@ -1,0 +1,87 @@
+"""Nothing that takes long is left out of `.ci/long`, and all of it fits into two hours."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+from tests.long.pieces import FOLDERS, Piece, long_tests_of, piece_of, pieces
+from tests.packaging.modules import REPOSITORY
+
+HOURS_MAX = 2
+
+
+def all_pieces() -> tuple[Piece, ...]:
+    return pieces("python", 17, Path("out"))
+
+
+def command_lines(*, marked: str = "") -> list[str]:
+    lines = [" ".join(words) for piece in all_pieces() for words in piece.commands]
+    return [line for line in lines if marked in line]
+
+
+def test_the_bounds_add_up_to_two_hours() -> None:
+    assert sum(piece.bound_s for piece in all_pieces()) <= HOURS_MAX * 3_600
+
+
+def test_names_are_different_and_said_in_a_sentence() -> None:
+    names = [piece.name for piece in all_pieces()]
+    assert len(set(names)) == len(names)
+    assert all(re.fullmatch(r"[A-Z].*\.", piece.about) for piece in all_pieces())
+
+
+@pytest.mark.parametrize(
+    ("path", "piece"),
+    [
+        ("tests/sim/test_power_cuts.py", "power-cuts"),
+        ("tests/sim/test_groups.py", "computed"),
+        ("tests/onyxlog/test_word_count.py", "peers"),
+        ("tests/onyxlog/audits/test_killed_audit.py", "audits"),
+        ("tests/images/test_containers.py", "images"),
+        ("tests/a_new_folder/test_something.py", "other-tests"),
+    ],
+)
+def test_a_long_test_is_of_the_piece_that_names_its_folder_most_closely(path: str, piece: str) -> None:
+    assert piece_of(path) == piece
+    selecting = []
+    for name in FOLDERS:
+        words = long_tests_of(name)
+        ignored = [word.removeprefix("--ignore=") for word in words if word.startswith("--ignore=")]
+        taken = [folder for folder in FOLDERS[name] if path == folder or path.startswith(f"{folder}/")]
+        if taken and not [folder for folder in ignored if path == folder or path.startswith(f"{folder}/")]:
+            selecting.append(name)
+    assert selecting == [piece]
+
+
+def test_every_folder_that_is_named_is_there_and_has_its_piece() -> None:
+    assert set(FOLDERS) <= {piece.name for piece in all_pieces()}
+    for folders in FOLDERS.values():
+        for folder in folders:
+            assert (REPOSITORY / folder).exists(), folder
+
+
+def test_what_is_not_marked_long_but_no_part_of_a_usual_run_has_its_piece() -> None:
+    for mark in ("compat", "chaos"):
+        assert len(command_lines(marked=f"-m {mark} tests")) == 1
+
+
+def test_every_simulator_and_the_fuzzer_run_with_fresh_seeds_and_planted_bugs() -> None:
+    folder = REPOSITORY / "zraft" / "testing"
+    commands = {path.parent.name for path in folder.glob("*/__main__.py")} | {
+        path.stem for path in folder.glob("*.py") if 'if __name__ == "__main__"' in path.read_text()
+    }
+    # Chaos has a suite of its own, and shiviz only draws.
+    simulators = commands - {"chaos", "fuzz", "shiviz"}
+    assert len(simulators) >= 5
+    for name in simulators:
+        (fresh,) = command_lines(marked=f"zraft.testing.{name} --seeds")
+        assert "--start 17 " in fresh
+        assert command_lines(marked=f"zraft.testing.{name} --planted all")
+    assert command_lines(marked="zraft.testing.fuzz --seed 17")
+
+
+def test_tests_draw_from_the_seed_that_the_run_prints() -> None:
+    for line in command_lines(marked="-m pytest"):
+        assert "--seed 17" in line

@@ -1,0 +1,18 @@
+"""Where this user's commands keep what outlives them: XDG's directory for state."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+
+
+def state_directory(environ: Mapping[str, str]) -> Path:
+    """`zraft` in XDG's directory for state; a relative XDG_STATE_HOME is ignored, as it must be. It need not exist.
+
+    Raises:
+        RuntimeError: XDG_STATE_HOME is not set, and nobody knows this user's home directory.
+    """
+    state = Path(environ.get("XDG_STATE_HOME", ""))
+    if not state.is_absolute():
+        state = Path.home() / ".local" / "state"
+    return state / "zraft"
