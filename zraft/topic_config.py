@@ -127,10 +127,10 @@ class PartitionsConfig:
     )
     retain_interval_ms: int = count(60_000, 100, 86_400_000, "How often retention looks at each partition.")
     claims_heartbeat_ms: int = count(
-        60_000,
+        3_000,
         100,
         3_600_000,
-        "The interval of claims' heartbeats in partitions that are created from now on.",
+        "The interval of claims' heartbeats, of consumers that choose none, in partitions that are created from now on.",
     )
 
 

@@ -12,6 +12,7 @@ from zraft.claims.answers import Answer
 from zraft.claims.commands import Command
 from zraft.claims.expiry import ClaimExpiry
 from zraft.claims.state import Claims
+from zraft.claims.values import HEARTBEAT_MS_DEFAULT
 from zraft_client.claims.clock import uptime_ms
 from zraft_client.claims.errors import PortError
 from zraft_client.claims.port import Fetched, Record, Seen
@@ -50,7 +51,9 @@ class MemoryPartition:
 class MemoryService:
     """A `ClaimsPort` on topics in memory. `fail_next` lets calls fail, before or after they were carried out."""
 
-    def __init__(self, heartbeat_ms: int = 60_000, *, clock: Callable[[], int] = uptime_ms) -> None:
+    def __init__(
+        self, heartbeat_ms: int = HEARTBEAT_MS_DEFAULT, *, clock: Callable[[], int] = uptime_ms
+    ) -> None:
         self._clock = clock
         self._heartbeat_ms = heartbeat_ms
         self._topics: dict[str, list[MemoryPartition]] = {}
