@@ -447,6 +447,8 @@ class ServerConfig:
     tls: TlsConfig = field(factory=TlsConfig)
     auth: AuthConfig = field(factory=AuthConfig)
     audit: AuditConfig = field(factory=AuditConfig)
+    named: frozenset[str] = frozenset()
+    """Knobs that the operator gave a value; all others have their defaults."""
 
     def __attrs_post_init__(self) -> None:
         validate(self)
@@ -484,6 +486,8 @@ def settings_in_force(config: ServerConfig) -> tuple[tuple[str, str], ...]:
     found: list[tuple[str, str]] = []
     for attribute in fields(ServerConfig):
         value = getattr(config, attribute.name)
+        if attribute.name == "named":
+            continue
         if attribute.name in SECTIONS:
             found += [
                 (

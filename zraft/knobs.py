@@ -463,4 +463,4 @@ def _assemble(values: Mapping[str, Any]) -> ServerConfig:
         address.is_loopback for address in values["cluster"].values()
     ):
         sections["peer"] = evolve(cast(PeerConfig, sections["peer"]), datagram_bytes=LOOPBACK_DATAGRAM_BYTES)
-    return ServerConfig(**top, **sections)
+    return ServerConfig(**top, **sections, named=frozenset(values))

@@ -171,6 +171,16 @@ def _server(status: Status) -> Iterator[Metric]:
     yield _gauge("feature_level", "The cluster's, in force.", status.feature_level)
     yield _gauge("wal_bytes", "Write-ahead log on disk.", status.log_bytes)
     yield _gauge("snapshot_files_bytes", "Snapshots on disk.", status.snapshots_bytes)
+    yield _gauge(
+        "data_free_bytes", "Room left on the file system of the data directory.", status.data_free_bytes
+    )
+    yield _gauge("data_size_bytes", "Size of that file system.", status.data_size_bytes)
+    if status.certificate_ends_s is not None:
+        yield _gauge(
+            "tls_certificate_not_after_seconds",
+            "When the certificate that clients are shown ends, since 1970.",
+            status.certificate_ends_s,
+        )
     newest = status.snapshot
     yield _gauge("snapshot_index", "Entry of the newest snapshot, 0: none.", newest.index if newest else 0)
     yield _gauge("snapshot_bytes", "Size of the newest snapshot.", newest.size_bytes if newest else 0)
@@ -179,7 +189,7 @@ def _server(status: Status) -> Iterator[Metric]:
     yield _gauge("undigested_items", "Changed items not yet part of the state's digest.", status.undigested)
     yield _gauge(
         "settings_differing",
-        "Configured values that are not in force, because the cluster's are.",
+        "Settings that the configuration names with another value than the cluster's.",
         len(status.settings_differ),
     )
 
@@ -225,6 +235,15 @@ def _members(members: tuple[MemberStatus, ...]) -> Iterator[Metric]:
         for member in followers:
             family.add_metric([str(member.server)], float(getattr(member, value)))
         yield family
+    silent = GaugeMetricFamily(
+        PREFIX + "raft_follower_silent_seconds",
+        "Since the follower last said anything, or since the leadership began. Leader only.",
+        labels=["server"],
+    )
+    for member in followers:
+        if member.silent_ms is not None:
+            silent.add_metric([str(member.server)], member.silent_ms / 1000)
+    yield silent
     sending = GaugeMetricFamily(
         PREFIX + "raft_follower_snapshot_remaining_bytes",
         "What is left to send of a snapshot. Leader only.",
@@ -270,6 +289,7 @@ def _clients(clients: ClientTraffic) -> Iterator[Metric]:
         "Writes taken and not applied yet; see client.outstanding_bytes_max.",
         clients.outstanding_bytes,
     )
+    yield _gauge("client_outstanding_bytes_max", "The bound of these bytes.", clients.outstanding_bytes_max)
     yield _gauge(
         "client_output_bytes",
         "What clients leave unread; see client.output_bytes_sum_max.",

@@ -34,6 +34,8 @@ class MemberStatus:
     snapshot_sent_bytes: int | None = None
     """Of the snapshot that is being sent to it, None if none is; out of `snapshot_bytes`."""
     snapshot_bytes: int | None = None
+    silent_ms: int | None = None
+    """Since it last said anything, or since the leadership began."""
 
 
 @frozen(kw_only=True)
@@ -120,6 +122,7 @@ class ClientTraffic:
     bytes_sent_total: int
     events_total: int
     outstanding_bytes: int
+    outstanding_bytes_max: int
     output_bytes: int
     input_bytes: int
     unfinished_bytes: int
@@ -173,6 +176,11 @@ class Status:
     """Of the write-ahead log on disk."""
     snapshots_bytes: int = 0
     """Of all snapshots on disk."""
+    data_free_bytes: int = 0
+    """Room that is left for the server's user on the file system of the data directory, out of `data_size_bytes`."""
+    data_size_bytes: int = 0
+    certificate_ends_s: float | None = None
+    """When the certificate that TLS clients are shown ends, in s since 1970; None without TLS."""
     statistics: ServerStatistics | None
     """None while the server does not serve its clients."""
 

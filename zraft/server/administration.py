@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final, assert_never
 
-from attrs import asdict, frozen
+from attrs import frozen
 
 from zraft.errors import Code
 from zraft.ids import ServerId
@@ -337,7 +337,7 @@ class Administration:
 
     def _settings(self) -> SettingsListing:
         driver = self._driver
-        configured = asdict(driver.settings.tree)
+        configured = {name: getattr(driver.settings.tree, name) for name in driver.settings.configured}
         machine = driver.machine
         level = machine.feature_level
         possible = driver.settings.features

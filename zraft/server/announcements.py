@@ -152,7 +152,7 @@ class Announcements:
             self._settings_compared = True
             for name, (ours, theirs) in driver.settings_differ.items():
                 log.warning(
-                    "a configured value is not in force: the cluster's is kept since it was founded",
+                    "a configured value is not in force: change the configuration, or use `zraft settings set`",
                     setting=name,
                     configured=ours,
                     in_force=theirs,

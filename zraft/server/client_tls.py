@@ -70,6 +70,11 @@ class ClientTls:
             "tls_reloads_failed_total": self.certificates.failures_total,
         }
 
+    @property
+    def certificate_ends_s(self) -> float:
+        """When the certificate in force ends, in seconds since 1970."""
+        return self.certificates.value.not_after.timestamp()
+
     def remind(self, now: datetime) -> None:
         """Say once a day that the certificate ends soon, or has. Cheap; call it every now and then."""
         complaint = self.certificates.value.complaint(now)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Final
+from typing import Any, Final
 
 from attrs import evolve, fields
 
@@ -19,12 +19,28 @@ from zraft.server.reloading import Reloading
 from zraft.server.sasl_users import read_users
 from zraft.server.snapshot_keeper import SnapshotSettings
 from zraft.storage.delivery.settings import DeliverySettings
-from zraft.topic_config import GroupsConfig, PartitionsConfig
+from zraft.topic_config import GroupsConfig, PartitionsConfig, TopicConfig
 from zraft.transport import routing
 from zraft.tree.settings import Settings
 
 DATAGRAM_OVERHEAD_BYTES: Final = 60
 """Of a datagram, about, for its seal and the header of a fragment."""
+
+KNOBS_OF_SETTINGS: Final[Mapping[str, str]] = {
+    **{name: name for name in ("tick_time_ms", "session_timeout_ms_min", "session_timeout_ms_max")},
+    **{
+        name: f"tree.{name}"
+        for name in ("ttl_nodes_enabled", "quota_enforced", "container_never_used_ms_max")
+    },
+    "topics_max": "topics.topics_max",
+    **{
+        f"topics_{field.name}": f"topics.{field.name}"
+        for field in fields(TopicConfig)
+        if field.name != "topics_max"
+    },
+}
+"""The knob that gives a replicated setting its first value. Two have none: `data_bytes_max` follows from
+`client.jute_maxbuffer`, `session_ephemerals_max` is changed by `zraft settings set` only."""
 
 
 def sasl_users(config: ServerConfig) -> Reloading[Mapping[str, str]] | None:
@@ -61,6 +77,11 @@ def partition_settings(config: ServerConfig) -> PartitionsSettings:
     )
 
 
+def _value(config: ServerConfig, knob: str) -> Any:
+    section, _, name = knob.rpartition(".")
+    return getattr(getattr(config, section) if section else config, name)
+
+
 def _bulk_bytes_min(config: ServerConfig) -> int:
     """Above it a message goes by a stream, which Raft gives more time and does not overtake (D-22)."""
     return routing.DATAGRAMS_MAX * (config.peer.datagram_bytes - DATAGRAM_OVERHEAD_BYTES)
@@ -68,6 +89,12 @@ def _bulk_bytes_min(config: ServerConfig) -> int:
 
 def driver_settings(config: ServerConfig, users: Reloading[Mapping[str, str]] | None) -> DriverSettings:
     raft, auth = config.raft, config.auth
+    configured = {name for name, knob in KNOBS_OF_SETTINGS.items() if knob in config.named}
+    data_bytes_max = Settings().data_bytes_max
+    if config.client.jute_maxbuffer > data_bytes_max:
+        # Who takes larger requests wants larger znodes; who takes smaller ones says nothing of those that are there.
+        data_bytes_max = config.client.jute_maxbuffer
+        configured.add("data_bytes_max")
     return DriverSettings(
         raft=RaftSettings(
             election_timeout_ticks=raft.election_timeout_ticks,
@@ -103,21 +130,10 @@ def driver_settings(config: ServerConfig, users: Reloading[Mapping[str, str]] | 
             ),
         ),
         tree=Settings(
-            tick_time_ms=config.tick_time_ms,
-            session_timeout_ms_min=config.session_timeout_ms_min,
-            session_timeout_ms_max=config.session_timeout_ms_max,
-            data_bytes_max=max(config.client.jute_maxbuffer, Settings().data_bytes_max),
-            ttl_nodes_enabled=int(config.tree.ttl_nodes_enabled),
-            quota_enforced=int(config.tree.quota_enforced),
-            container_never_used_ms_max=config.tree.container_never_used_ms_max,
-            topics_max=config.topics.topics_max,
-            topics_groups_max=config.topics.groups_max,
-            topics_partitions_max=config.topics.partitions_max,
-            topics_destinations_max=config.topics.destinations_max,
-            topics_producers_max=config.topics.producers_max,
-            topics_replication=config.topics.replication,
-            topics_dead_after_ms=config.topics.dead_after_ms,
+            data_bytes_max=data_bytes_max,
+            **{name: int(_value(config, knob)) for name, knob in KNOBS_OF_SETTINGS.items()},
         ),
+        configured=frozenset(configured),
         reap_interval_ms=config.tree.reap_interval_ms,
         snapshots=SnapshotSettings(
             log_bytes_min=config.snapshot.log_bytes_min,

@@ -361,12 +361,13 @@ class Driver:
 
     @property
     def settings_differ(self) -> dict[str, tuple[object, object]]:
-        """Settings of this server's configuration that are not in force: name -> (configured, replicated) (D-5)."""
+        """Settings that this configuration names and that are not in force: name -> (configured, replicated) (D-5)."""
         if not self.applier.applied_index:
             return {}
         level = self.machine.feature_level
         ours, theirs = self.settings.tree.known_at(level), self.machine.settings.known_at(level)
-        return {name: (ours[name], theirs[name]) for name in ours if ours[name] != theirs[name]}
+        named = self.settings.configured & ours.keys()
+        return {name: (ours[name], theirs[name]) for name in sorted(named) if ours[name] != theirs[name]}
 
     @property
     def topics(self) -> TopicService | None:

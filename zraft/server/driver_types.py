@@ -35,6 +35,8 @@ class DriverSettings:
     origin: OriginSettings = field(factory=OriginSettings)
     clients: ClientSettings = field(factory=ClientSettings)
     tree: Settings = field(factory=Settings)
+    configured: frozenset[str] = frozenset()
+    """Names of those of `tree` that the operator gave a value; nobody misses a default that is not in force."""
     entry_bytes_max: int = 512 * 1024
     entries_in_flight_max: int = 1
     """Uncommitted entries of a leader at which it lets commands gather: fuller entries cost less per command."""

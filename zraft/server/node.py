@@ -199,6 +199,7 @@ class Node:
             wall_now=lambda: time.time_ns() // 1_000_000,
             traffic=self._peers.traffic,
             further_metrics=self._further_metrics,
+            certificate_ends_s=lambda: None if self._tls is None else self._tls.certificate_ends_s,
         )
         self._loop = asyncio.get_running_loop()
         self._paused: set[ClientProtocol] = set()

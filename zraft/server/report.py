@@ -78,7 +78,7 @@ class Report:
     """The `AdminReports` of one running server.
 
     `now` and `wall_now` give ms, the first on the driver's clock; `traffic` what the peers' socket and links
-    counted, None before they are open.
+    counted, None before they are open; `certificate_ends_s` when the certificate for clients ends.
     """
 
     def __init__(
@@ -93,6 +93,7 @@ class Report:
         wall_now: Callable[[], int],
         traffic: Callable[[], tuple[UdpStatistics, LinkStatistics] | None],
         further_metrics: Callable[[], Mapping[str, Metric]],
+        certificate_ends_s: Callable[[], float | None],
     ) -> None:
         self._driver = driver
         self._config = config
@@ -103,6 +104,7 @@ class Report:
         self._wall_now = wall_now
         self._traffic = traffic
         self._further_metrics = further_metrics
+        self._certificate_ends_s = certificate_ends_s
         self._environment = environment()
         self._trace_mask = TRACE_MASK_AT_START
 
@@ -351,6 +353,7 @@ class Report:
         config = self._config
         reasons = self.reasons()
         sizes = _sizes(config.data)
+        room = os.statvfs(config.data)
         return Status(
             server=config.id,
             version=FULL_VERSION,
@@ -376,13 +379,16 @@ class Report:
             loop_stall_max_ms=process.stall_ms_max,
             disk_full=process.disk_full,
             undigested=driver.machine.undigested,
-            settings_differ=tuple(sorted(driver.settings_differ)),
+            settings_differ=tuple(driver.settings_differ),
             feature_level=driver.machine.feature_level,
             topics=topics_status(driver.machine.registry),
             snapshot=self._snapshot(),
             snapshot_received=driver.snapshots.receiver.progress,
             log_bytes=sizes[1],
             snapshots_bytes=sizes[2],
+            data_free_bytes=room.f_bavail * room.f_frsize,
+            data_size_bytes=room.f_blocks * room.f_frsize,
+            certificate_ends_s=self._certificate_ends_s(),
             statistics=self.server(),
         )
 
@@ -456,8 +462,12 @@ class Report:
         leads = raft is not None and raft.role is Role.LEADER
         followers = {f.server: f for f in raft.statistics().followers} if raft is not None and leads else {}
         last = 0 if raft is None else raft.log.last_index
+        silences = raft.silences if raft is not None and leads else {}
         return tuple(
-            [self._member(*one, followers.get(ServerId(one[0])), last) for one in self._listed(raft)]
+            [
+                self._member(*one, followers.get(one[0]), last, silences.get(one[0]))
+                for one in self._listed(raft)
+            ]
         )
 
     def _listed(self, raft: Raft | None) -> list[tuple[ServerId, str, str]]:
@@ -477,7 +487,13 @@ class Report:
         return [(server, *listed[server]) for server in sorted(listed)]
 
     def _member(
-        self, server: ServerId, address: str, part: str, follower: FollowerStatistics | None, last: int
+        self,
+        server: ServerId,
+        address: str,
+        part: str,
+        follower: FollowerStatistics | None,
+        last: int,
+        silent_ms: int | None,
     ) -> MemberStatus:
         is_me = server == self._config.id
         leads = server == self._driver.leader
@@ -499,6 +515,7 @@ class Report:
             needs_snapshot=follower.needs_snapshot,
             snapshot_sent_bytes=None if sending is None else sending[0],
             snapshot_bytes=None if sending is None else sending[1],
+            silent_ms=self._driver.leader_uptime_ms if silent_ms is None else silent_ms,
         )
 
     def _client_traffic(self) -> ClientTraffic:
@@ -515,6 +532,7 @@ class Report:
             bytes_sent_total=clients.bytes_sent_total,
             events_total=clients.events_total,
             outstanding_bytes=self._driver.origin.outstanding,
+            outstanding_bytes_max=self._config.client.outstanding_bytes_max,
             output_bytes=clients.output.held,
             input_bytes=clients.input.held,
             unfinished_bytes=clients.unfinished.held,

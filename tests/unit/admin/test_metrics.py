@@ -68,6 +68,15 @@ def test_raft_is_told_with_its_role_and_the_lag_of_each_follower() -> None:
     assert found[PREFIX + "raft_follower_replicating", (("server", "3"),)] == 0
 
 
+def test_a_silent_member_and_the_end_of_the_certificate_are_told_in_seconds() -> None:
+    found = scraped(STATUS)
+    silent = PREFIX + "raft_follower_silent_seconds"
+    assert (found[silent, (("server", "2"),)], found[silent, (("server", "3"),)]) == (0.03, 61)
+    assert found[PREFIX + "tls_certificate_not_after_seconds", ()] == 1_800_000_000
+    without = scraped(evolve(STATUS, certificate_ends_s=None))
+    assert (PREFIX + "tls_certificate_not_after_seconds", ()) not in without
+
+
 def test_datagrams_refused_are_told_by_reason() -> None:
     found = scraped(STATUS)
     assert found[PREFIX + "peer_datagrams_refused_total", (("reason", "unauthentic"),)] == 3

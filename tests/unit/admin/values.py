@@ -53,8 +53,8 @@ STATUS = Status(
     ),
     members=(
         MemberStatus(1, "127.0.0.1:2181", leads=True, is_me=True, part="voter"),
-        MemberStatus(2, "127.0.0.1:2182", False, False, "voter", 118, 2, 1, 90, True),
-        MemberStatus(3, "[::1]:2183", False, False, "voter", 20, 100, 0, 0, False),
+        MemberStatus(2, "127.0.0.1:2182", False, False, "voter", 118, 2, 1, 90, True, silent_ms=30),
+        MemberStatus(3, "[::1]:2183", False, False, "voter", 20, 100, 0, 0, False, silent_ms=61_000),
     ),
     clients=ClientTraffic(
         connections=2,
@@ -73,6 +73,7 @@ STATUS = Status(
         bytes_sent_total=4_000,
         events_total=6,
         outstanding_bytes=77,
+        outstanding_bytes_max=16_777_216,
         sessions_expired_total=9,
     ),
     peers=PeerTraffic(
@@ -91,6 +92,9 @@ STATUS = Status(
     disk_full=False,
     undigested=13,
     settings_differ=("tick_time_ms",),
+    data_free_bytes=1_000,
+    data_size_bytes=9_000,
+    certificate_ends_s=1_800_000_000.0,
     statistics=LEADER,
 )
 

@@ -9,6 +9,7 @@ from attrs import evolve
 
 from tests.unit.server.test_driver import Place
 from zraft.ids import GroupId, ServerId
+from zraft.knobs import load_config
 from zraft.operator.requests import (
     Done,
     FeatureRaise,
@@ -41,6 +42,7 @@ from zraft.operator.requests import (
 from zraft.raft.messages import UNKNOWN_INSTANCE, EntryKind, MemberRole
 from zraft.server import topic_administration
 from zraft.server.administration import Administration
+from zraft.server.configured import driver_settings
 from zraft.server.driver_types import DriverSettings, Effects
 from zraft.server.snapshot_tasks import Begin, Finish, Read, Result, Task, WriteBlock
 from zraft.storage.snapshot_format import SnapshotHeader, SnapshotInfo
@@ -56,8 +58,8 @@ FILE = b"what a snapshot's file holds"
 class Office(Place):
     """A server that leads alone, its operators, and a snapshot disk that is done at once."""
 
-    def __init__(self, features: int = FEATURE_LEVEL_MAX) -> None:
-        super().__init__(1, settings=DriverSettings(features=features))
+    def __init__(self, settings: DriverSettings | None = None, *, features: int = FEATURE_LEVEL_MAX) -> None:
+        super().__init__(1, settings=settings or DriverSettings(features=features))
         self.administration = Administration(self.driver)
         self._header: SnapshotHeader | None = None
         self.turns(2_000)
@@ -376,7 +378,49 @@ def test_d5_a_replicated_setting_is_changed_through_the_log() -> None:
     listing = office.ask(SettingsShow())
     assert isinstance(listing, SettingsListing)
     line = next(line for line in listing.settings if line.name == "quota_enforced")
-    assert (line.value, line.configured) == (1, 0)
+    assert (line.value, line.configured) == (1, None)
+
+
+def configured_by(*settings: str) -> DriverSettings:
+    """What a server decides by that was started with these `--set`."""
+    needed = {"id": "1", "data": "data", "address": "10.0.0.1:2181", "cluster": "1=10.0.0.1:2181"}
+    named = dict(setting.split("=") for setting in settings)
+    return driver_settings(load_config(flags=needed | named, environ={}), None)
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [("session_timeout_ms_max", 60_000), ("session_ephemerals_max", 5), ("topics_replication", 5)],
+)
+def test_a_setting_that_no_configuration_names_differs_from_nothing_after_it_was_set(
+    name: str, value: int
+) -> None:
+    office = Office(configured_by("tick_time_ms=2000", "client.jute_maxbuffer=4096"))
+    assert isinstance(office.ask(SettingsSet(name, value)), Done)
+    assert office.driver.settings_differ == {}
+    listing = office.ask(SettingsShow())
+    assert isinstance(listing, SettingsListing)
+    found = {line.name: (line.value, line.configured) for line in listing.settings}
+    assert found[name] == (value, None)
+    assert found["tick_time_ms"] == (2_000, 2_000)
+    assert found["data_bytes_max"] == (1024 * 1024, None), "requests bounded here ask for no bound of znodes"
+
+
+def test_a_setting_that_the_configuration_names_differs_until_both_say_the_same() -> None:
+    office = Office(configured_by("topics.groups_max=9", "client.jute_maxbuffer=2000000"))
+    assert isinstance(office.ask(SettingsSet("topics_groups_max", 10)), Done)
+    assert isinstance(office.ask(SettingsSet("data_bytes_max", 1_999_999)), Done)
+    assert office.driver.settings_differ == {
+        "data_bytes_max": (2_000_000, 1_999_999),
+        "topics_groups_max": (9, 10),
+    }
+    listing = office.ask(SettingsShow())
+    assert isinstance(listing, SettingsListing)
+    found = {line.name: (line.value, line.configured) for line in listing.settings}
+    assert found["topics_groups_max"] == (10, 9)
+    assert isinstance(office.ask(SettingsSet("topics_groups_max", 9)), Done)
+    assert isinstance(office.ask(SettingsSet("data_bytes_max", 2_000_000)), Done)
+    assert office.driver.settings_differ == {}
 
 
 def test_a_setting_that_does_not_exist_or_is_out_of_bounds_is_refused_with_the_choice() -> None:

@@ -70,6 +70,33 @@ def secured(authority: Authority, end: End, context: ssl.SSLContext | None = Non
     return client
 
 
+def test_the_end_of_the_certificate_that_is_told_follows_a_reload(
+    authority: Authority, tmp_path: Path
+) -> None:
+    certificate, key = authority.issue(days=10).write(tmp_path, "server")
+    address = Address("127.0.0.1", 2181)
+    tls = ClientTls(
+        ServerConfig(
+            id=ServerId(1),
+            data=tmp_path,
+            address=address,
+            cluster={ServerId(1): address},
+            tls=TlsConfig(certificate=certificate, key=key),
+        ),
+        lambda: 0.0,
+    )
+    former = tls.certificate_ends_s
+    renewed = authority.issue(days=20)
+    renewed.write(tmp_path, "server")
+    assert tls.certificate_ends_s == former
+    assert tls.certificates.poll(now=True)
+    assert tls.certificate_ends_s == renewed.certificate.not_valid_after_utc.timestamp()
+    assert tls.certificate_ends_s > former + 9 * 86_400
+    certificate.write_bytes(b"no certificate")
+    assert not tls.certificates.poll(now=True)
+    assert tls.certificate_ends_s > former + 9 * 86_400
+
+
 def test_plain_text_is_known_in_any_cut(node: Node) -> None:
     for cut in (1, 2, 3, 44):
         end = End(node)

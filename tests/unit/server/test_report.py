@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 
 import pytest
@@ -13,7 +14,9 @@ from zraft.admin.commands import COMMAND_NAMES, run_command
 from zraft.admin.metrics import families
 from zraft.admin.summary import summary
 from zraft.config import ServerConfig
-from zraft.ids import ServerId
+from zraft.ids import COORDINATION_GROUP, ServerId
+from zraft.raft.messages import AppendEntriesReply, HeartbeatReply, PreVoteReply, RequestVoteReply
+from zraft.raft.role import Role
 from zraft.server.report import Report
 from zraft.server.statistics import ProcessStatistics
 from zraft.tree.txn import CREATE, FLAG_EPHEMERAL, SET_DATA
@@ -48,6 +51,7 @@ class Watched:
             wall_now=lambda: WALL + self.place.now,
             traffic=lambda: None,
             further_metrics=dict,
+            certificate_ends_s=lambda: None,
         )
 
     def lead(self) -> Client:
@@ -99,6 +103,31 @@ def test_a_server_without_its_peers_says_what_it_misses(tmp_path: Path) -> None:
     assert [(m.server, m.is_me, m.leads) for m in status.members] == [
         *((1, True, False), (2, False, False), (3, False, False))
     ]
+
+
+def test_a_leader_tells_how_long_it_has_heard_nothing_of_each_follower(tmp_path: Path) -> None:
+    """By the answers of this leadership; of who gave none yet since it began."""
+    one_of_three = Watched(tmp_path, 1, 2, 3)
+    place = one_of_three.place
+    while place.driver.role is not Role.LEADER:
+        assert place.now < 10_000
+        place.turn(10)
+        term = place.driver.raft.term if place.driver.raft is not None else 0
+        place.hear(2, PreVoteReply(COORDINATION_GROUP, term + 1, True))
+        place.hear(2, RequestVoteReply(COORDINATION_GROUP, term, True))
+    raft = place.driver.raft
+    assert raft is not None
+    place.turn()
+    place.hear(2, AppendEntriesReply(COORDINATION_GROUP, raft.term, True, raft.log.last_index))
+    place.turn()
+    silent = {m.server: m.silent_ms for m in one_of_three.report.status().members}
+    assert silent == {1: None, 2: 0, 3: 0}
+    place.turns(200)
+    place.hear(2, HeartbeatReply(COORDINATION_GROUP, raft.term, 1, raft.log.last_index))
+    place.turns(100)
+    silent = {m.server: m.silent_ms for m in one_of_three.report.status().members}
+    assert silent == {1: None, 2: 100, 3: place.driver.leader_uptime_ms}
+    assert place.driver.leader_uptime_ms > 200
 
 
 def test_a_full_disk_makes_a_server_unready(watched: Watched) -> None:
@@ -199,6 +228,13 @@ def test_lists_end_at_their_bound_and_know_how_many_there_are(
     assert dump.expiries is not None
     assert (sum(len(ids) for _, ids in dump.expiries.by_time), dump.expiries.total) == (1, 2)
     assert dump.connection_count == 2
+
+
+def test_the_room_is_that_of_the_data_directorys_file_system(watched: Watched, tmp_path: Path) -> None:
+    status = watched.report.status()
+    found = shutil.disk_usage(tmp_path)
+    assert status.data_size_bytes == found.total
+    assert 0 < status.data_free_bytes < found.total
 
 
 def test_sizes_are_those_of_the_files(watched: Watched) -> None:

@@ -135,7 +135,12 @@ def test_d17d_a_change_of_partitions_is_multicast_until_all_have_delivered_it(al
 
 
 def test_d5_the_first_values_of_the_settings_are_those_of_who_raises_the_level() -> None:
-    place = Place(1, settings=DriverSettings(tree=Settings(topics_replication=5), features=3))
+    place = Place(
+        1,
+        settings=DriverSettings(
+            tree=Settings(topics_replication=5), configured=frozenset({"topics_replication"}), features=3
+        ),
+    )
     place.turns(2_500)
     driver = place.driver
     assert driver.machine.feature_level == 3

@@ -1,0 +1,284 @@
+"""Every fault that the alert rules are for is caused on real servers, scraped by a real Prometheus that loads the rules.
+
+What cannot be caused from outside is in docs/TESTING.md, "Alerts"; `tests/alerts/rules.yml` has every rule.
+"""
+
+from __future__ import annotations
+
+import signal
+import socket
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from typing import Final
+
+import pytest
+from click.testing import CliRunner
+
+from tests.certificates import Authority
+from tests.processes.clients import Sessions
+from tests.processes.cluster import wait_until
+from tests.processes.conftest import StartCluster
+from tests.processes.disks import SmallDisk
+from tests.processes.prometheus import ScrapedCluster, watch
+from zraft.main import main
+from zraft.transport.keys import create_key_file
+from zraft.wire.client import ZkClientCodec
+
+pytestmark = [pytest.mark.processes, pytest.mark.timeout(300)]
+
+Open = Callable[[ScrapedCluster], Sessions]
+PIECE: Final = bytes(20_000)
+
+
+def scraped(start_cluster: StartCluster, *, servers: int = 3, **env: str) -> ScrapedCluster:
+    cluster = start_cluster(kind=ScrapedCluster, servers=servers, **env)
+    assert isinstance(cluster, ScrapedCluster)
+    return cluster
+
+
+def restart(cluster: ScrapedCluster, number: int, *more: str) -> None:
+    """Stop it as an operator does, and start it with other flags."""
+    cluster.kill(number, signal.SIGTERM)
+    cluster.more[number] = list(more)
+    cluster.start(number)
+    cluster.wait_ready()
+
+
+def command(cluster: ScrapedCluster, *arguments: str) -> None:
+    where = ["--connect", cluster.hosts(), "--key", str(cluster.directory / "cluster.key")]
+    done = CliRunner().invoke(main, [*arguments, *where])
+    assert done.exit_code == 0, done.output
+
+
+@contextmanager
+def written_to(cluster: ScrapedCluster, sessions: Sessions) -> Iterator[None]:
+    """Somebody writes all the time, through whatever happens."""
+    stop = threading.Event()
+    client = sessions.open(name="writer")
+    client.retry(client.ensure_path, "/written")
+
+    def write() -> None:
+        while not stop.is_set():
+            client.set_async("/written", PIECE).wait(1.0)
+
+    thread = threading.Thread(target=write)
+    thread.start()
+    try:
+        yield
+    finally:
+        stop.set()
+        thread.join()
+
+
+def test_a_killed_server_one_with_another_key_and_a_lost_quorum_raise_alerts(
+    start_cluster: StartCluster,
+) -> None:
+    cluster = scraped(start_cluster)
+    leader = wait_until(cluster.leader, "a leader")
+    gone, other = (n for n in cluster.servers if n != leader)
+    with watch(cluster) as prometheus:
+        prometheus.wait_calm()
+        cluster.kill(gone)
+        prometheus.wait_firing(("ZraftServerMissing", gone))
+        cluster.keys[gone] = cluster.directory / "strange.key"
+        create_key_file(cluster.keys[gone])
+        cluster.start(gone)
+        prometheus.wait_firing(
+            ("ZraftServerNotReady", gone),
+            ("ZraftMemberSilent", gone),
+            ("ZraftWrongKey", gone),
+            ("ZraftWrongKey", leader),
+        )
+        assert not [alert for alert, _ in prometheus.firing() if alert == "ZraftForgedDatagrams"]
+        cluster.kill(other)
+        prometheus.wait_firing(("ZraftNoLeader", ""), ("ZraftServerMissing", other))
+
+
+@pytest.mark.long
+def test_no_server_that_answers_raises_an_alert_of_its_own(start_cluster: StartCluster) -> None:
+    cluster = scraped(start_cluster, servers=1)
+    with watch(cluster) as prometheus:
+        prometheus.wait_calm()
+        cluster.kill(1)
+        prometheus.wait_firing(("ZraftNotScraped", ""), ("ZraftServerMissing", 1))
+
+
+@pytest.mark.long
+def test_certificates_that_end_and_files_that_cannot_be_used_raise_alerts_until_they_are_replaced(
+    start_cluster: StartCluster, tmp_path: Path
+) -> None:
+    cluster = scraped(start_cluster)
+    authority = Authority()
+    own_key = cluster.give_key(2)
+    for number, days in ((1, 10), (2, 2), (3, 30)):
+        certificate, key = authority.issue(days=days).write(tmp_path, f"server-{number}")
+        settings = (f"tls.certificate={certificate}", f"tls.key={key}")
+        restart(cluster, number, *(word for setting in settings for word in ("--set", setting)))
+    ends = (("ZraftCertificateEnds", 1), ("ZraftCertificateEnds", 2), ("ZraftCertificateEndsSoon", 2))
+    with watch(cluster) as prometheus:
+        prometheus.wait_firing(*ends)
+        prometheus.wait_calm(*ends)
+        for number in (1, 2):
+            authority.issue(days=30).write(tmp_path, f"server-{number}")
+        prometheus.wait_calm()
+        (tmp_path / "server-3.crt").write_text("no certificate")
+        own_key.write_text("no key")
+        prometheus.wait_firing(("ZraftReloadFailed", 3), ("ZraftReloadFailed", 2))
+
+
+@pytest.mark.long
+def test_only_a_setting_that_a_configuration_names_raises_an_alert(start_cluster: StartCluster) -> None:
+    cluster = scraped(start_cluster)
+    with watch(cluster) as prometheus:
+        command(cluster, "settings", "set", "session_timeout_ms_max", "60000")
+        command(cluster, "settings", "set", "session_ephemerals_max", "500")
+        prometheus.wait_calm()
+        restart(cluster, 2, "--set", "session_timeout_ms_max=50000")
+        prometheus.wait_firing(("ZraftSettingsDiffer", 2))
+        command(cluster, "settings", "set", "session_timeout_ms_max", "50000")
+        prometheus.wait_calm()
+
+
+@pytest.mark.long
+def test_a_disk_that_is_slow_or_full_raises_alerts(start_cluster: StartCluster, open_sessions: Open) -> None:
+    env = {
+        "ZRAFT_WAL__SEGMENT_BYTES_MAX": "131072",
+        "ZRAFT_WAL__SLOW_FSYNC_MS": "200",
+    }
+    cluster = scraped(start_cluster, **env)
+    with watch(cluster) as prometheus, ExitStack() as writing:
+        prometheus.wait_calm()
+        slow = wait_until(cluster.leader, "a leader")
+        cluster.order(slow, "slow 400")
+        writing.enter_context(written_to(cluster, open_sessions(cluster)))
+        prometheus.wait_firing(("ZraftFsyncSlow", slow), ("ZraftLeadershipHandedOn", slow))
+        cluster.order(slow, "")
+        full = next(n for n in cluster.servers if n != slow)
+        cluster.order(full, "full")
+        prometheus.wait_firing(("ZraftDiskFull", full), ("ZraftServerNotReady", full))
+        cluster.order(full, "")
+
+
+@pytest.mark.long
+def test_writes_that_wait_for_slow_disks_raise_an_alert_before_they_reach_their_bound(
+    start_cluster: StartCluster, open_sessions: Open
+) -> None:
+    bounds = {"ZRAFT_CLIENT__OUTSTANDING_BYTES_MAX": "65536", "ZRAFT_CLIENT__JUTE_MAXBUFFER": "32768"}
+    cluster = scraped(start_cluster, servers=1, **bounds)
+    client = open_sessions(cluster).open(timeout_s=40.0)
+    client.create("/written", b"")
+    with watch(cluster) as prometheus:
+        prometheus.wait_calm()
+        cluster.order(1, "slow 8000")
+        pending = [client.set_async("/written", PIECE) for _ in range(12)]
+        prometheus.wait_firing(("ZraftClientsWait", 1))
+        cluster.order(1, "")
+        for one in pending:
+            one.get(timeout=60.0)
+
+
+@pytest.mark.long
+def test_a_disk_with_little_room_left_raises_an_alert(tmp_path: Path) -> None:
+    env = {"ZRAFT_WAL__SEGMENT_BYTES_MAX": "131072"}
+    with (
+        ScrapedCluster(tmp_path, servers=1, env=env) as cluster,
+        SmallDisk(cluster.servers[1].data, 24) as disk,
+    ):
+        if not disk.mounted:
+            pytest.skip("needs the right to mount a file system")
+        cluster.start_all()
+        with watch(cluster) as prometheus:
+            prometheus.wait_calm()
+            disk.fill(leave=2_000_000)
+            prometheus.wait_firing(("ZraftDiskNearlyFull", 1))
+            disk.free()
+            prometheus.wait_calm()
+
+
+@pytest.mark.long
+def test_clients_that_are_refused_too_many_files_and_lost_audit_lines_raise_alerts(
+    start_cluster: StartCluster, open_sessions: Open
+) -> None:
+    cluster = scraped(start_cluster)
+    cluster.before[1] = ["prlimit", "--nofile=120:120"]
+    restart(cluster, 1)
+    restart(cluster, 2, "--set", "client.connections_max=3")
+    restart(cluster, 3, "--set", "audit.file=/dev/full", "--set", "audit.pending_bytes_max=65536")
+    with watch(cluster) as prometheus, ExitStack() as connections:
+        prometheus.wait_calm()
+        client = open_sessions(cluster).open(only=3)
+        client.create("/written", b"")
+        for _ in range(2_000):
+            client.set_async("/written", b"")
+        client.set("/written", b"")
+        for number, count in ((1, 80), (2, 10)):
+            address = cluster.servers[number].address
+            for _ in range(count):
+                one = socket.create_connection((address.host, address.port), timeout=10)
+                connections.enter_context(one)
+                one.sendall(ZkClientCodec().connect(timeout_ms=40_000))
+        prometheus.wait_firing(
+            ("ZraftFilesNearlyUsedUp", 1), ("ZraftClientsRefused", 2), ("ZraftAuditLinesLost", 3)
+        )
+
+
+@pytest.mark.long
+def test_sessions_that_expire_together_raise_an_alert(start_cluster: StartCluster) -> None:
+    cluster = scraped(start_cluster, servers=1, ZRAFT_TICK_TIME_MS="1000")
+    address = cluster.servers[1].address
+    with watch(cluster) as prometheus, ExitStack() as connections:
+        prometheus.wait_calm()
+        for _ in range(40):
+            one = connections.enter_context(
+                socket.create_connection((address.host, address.port), timeout=10)
+            )
+            one.sendall(ZkClientCodec().connect(timeout_ms=2_000))
+        prometheus.wait_firing(("ZraftSessionsExpire", ""))
+
+
+@pytest.mark.long
+def test_a_leadership_that_moves_and_a_loop_that_stalls_raise_alerts(start_cluster: StartCluster) -> None:
+    cluster = scraped(start_cluster)
+    with watch(cluster) as prometheus:
+        prometheus.wait_calm()
+        for _ in range(5):
+            leader = wait_until(cluster.leader, "a leader")
+            cluster.stop(leader)
+            wait_until(
+                lambda old=leader: any(
+                    "Mode: leader" in (cluster.ask(n, "srvr") or "") for n in cluster.servers if n != old
+                ),
+                "another leader",
+            )
+            cluster.cont(leader)
+            cluster.wait_ready()
+        prometheus.wait_firing(("ZraftLeaderMoves", ""), ("ZraftLoopSlow", leader))
+
+
+@pytest.mark.long
+def test_two_clusters_scraped_as_one_raise_an_alert(start_cluster: StartCluster, tmp_path: Path) -> None:
+    cluster = scraped(start_cluster, servers=1)
+    (tmp_path / "another").mkdir()
+    with ScrapedCluster(tmp_path / "another", servers=1) as another:
+        another.start_all()
+        with watch(cluster, {another.admin(1): "another"}) as prometheus:
+            prometheus.wait_firing(("ZraftSeveralLeaders", ""))
+
+
+@pytest.mark.long
+def test_partitions_without_a_quorum_raise_an_alert_while_the_cluster_has_one(
+    start_cluster: StartCluster,
+) -> None:
+    """Who does not serve shows no numbers of partitions: with the cluster's quorum lost, ZraftNoLeader is the alert."""
+    cluster = scraped(start_cluster, servers=5)
+    with watch(cluster) as prometheus:
+        command(cluster, "topic", "create", "orders", "--partitions", "20")
+        prometheus.wait_calm()
+        for number in (1, 2):
+            cluster.kill(number)
+        wait_until(
+            lambda: [alert for alert, _ in prometheus.firing() if alert == "ZraftGroupsLeaderless"],
+            "partitions with two of three replicas on killed servers to have no leader",
+        )

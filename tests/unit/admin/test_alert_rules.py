@@ -1,0 +1,110 @@
+"""The alert rules: their metrics and labels are those that servers expose, and each is tested and documented."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+from collections import defaultdict
+from pathlib import Path
+from typing import Final
+
+import pytest
+from attrs import evolve
+
+from tests.prometheus_tools import ROOT, RULES, find_tool
+from tests.unit.admin.values import STATUS
+from zraft.admin.group_metrics import AGE_SECONDS, GROUP_COUNTERS, GROUP_GAUGES
+from zraft.admin.metrics import FURTHER_COUNTERS, PREFIX, ZOOKEEPER_GAUGES, families
+from zraft.transport.sealing import Rejection
+
+TESTS: Final = ROOT / "tests" / "alerts" / "rules.yml"
+PROMQL: Final = frozenset(
+    ("absent", "and", "by", "delta", "histogram_quantile", "increase", "max", "or", "rate", "sum", "time")
+)
+OF_PROMETHEUS: Final = {"up": {"job"}}
+
+
+def rules() -> dict[str, str]:
+    """The expression of each alert."""
+    text = RULES.read_text(encoding="utf-8")
+    found = re.findall(r"^      - alert: (\w+)\n        expr: (\S.+)$", text, re.MULTILINE)
+    assert len(found) == len(re.findall(r"\balert:", text)), (
+        "an expression does not stand on the line of its own"
+    )
+    return dict(found)
+
+
+def exposed() -> dict[str, dict[str, set[str]]]:
+    """The values of each label of each metric that a server may expose."""
+    assert STATUS.peers is not None
+    refused = {one.value: 0 for one in Rejection}
+    status = evolve(STATUS, peers=evolve(STATUS.peers, refused=refused))
+    found: dict[str, dict[str, set[str]]] = {}
+    for family in families(status):
+        for sample in family.samples:
+            labels = found.setdefault(sample.name, defaultdict(set))
+            for name, value in sample.labels.items():
+                labels[name].add(value)
+    for name in (*FURTHER_COUNTERS, *GROUP_GAUGES, *GROUP_COUNTERS, AGE_SECONDS):
+        found.setdefault(PREFIX + name, {})
+    for name in ZOOKEEPER_GAUGES:
+        found.setdefault(name, {})
+    return found
+
+
+def complaints(expression: str) -> list[str]:
+    """What `expression` asks for that no server exposes."""
+    known = exposed()
+    wrong = []
+    for name, selector in re.findall(r"(\w+)\{([^}]*)\}", expression):
+        for label, values in re.findall(r'(\w+)=~?"([^"]*)"', selector):
+            if label in OF_PROMETHEUS.get(name, ()):
+                continue
+            missing = set(values.split("|")) - known.get(name, {}).get(label, set())
+            wrong += [f"{name}{{{label}={value!r}}}" for value in sorted(missing)]
+    plain = re.sub(r'\{[^}]*\}|\[\w+\]|\bby \([^)]*\)|"[^"]*"', "", expression)
+    names = set(re.findall(r"[a-zA-Z_:]\w*", plain)) - PROMQL
+    return wrong + sorted(names - known.keys() - OF_PROMETHEUS.keys())
+
+
+@pytest.mark.parametrize(("alert", "expression"), rules().items())
+def test_every_metric_and_label_of_an_alert_is_exposed(alert: str, expression: str) -> None:
+    assert complaints(expression) == [], alert
+
+
+def test_a_metric_or_label_that_was_renamed_is_noticed() -> None:
+    assert complaints("zraft_raedy == 0") == ["zraft_raedy"]
+    assert complaints('rate(zraft_peer_datagrams_refused_total{reason="unknown"}[5m]) > 0') == [
+        "zraft_peer_datagrams_refused_total{reason='unknown'}"
+    ]
+    assert complaints('sum by (job) (zraft_raft_role{role="master"}) == 0') == [
+        "zraft_raft_role{role='master'}"
+    ]
+
+
+def test_every_alert_is_tested_and_documented_and_no_other() -> None:
+    alerts = set(rules())
+    tested = set(
+        re.findall(r"""alertname="(\w+)", ?|alertname="(\w+)"}""", TESTS.read_text(encoding="utf-8"))
+    )
+    assert {one or other for one, other in tested} == alerts
+    document = (ROOT / "docs" / "OPERATIONS.md").read_text(encoding="utf-8")
+    assert set(re.findall(r"^#+ (Zraft\w+)$", document, re.MULTILINE)) == alerts
+    anchors = re.findall(
+        r"runbook: docs/OPERATIONS\.md#(\w+)$", RULES.read_text(encoding="utf-8"), re.MULTILINE
+    )
+    assert anchors == [alert.lower() for alert in rules()]
+
+
+def test_promtool_finds_the_rules_right_and_they_fire_when_they_should(tmp_path: Path) -> None:
+    """What `.ci/run` does, too."""
+    promtool = find_tool("promtool")
+    for arguments in (
+        ("check", "rules", RULES),
+        ("check", "config", RULES.with_name("prometheus.yml")),
+        ("test", "rules", TESTS),
+    ):
+        done = subprocess.run(
+            [promtool, *map(str, arguments)], capture_output=True, text=True, timeout=50, check=False
+        )
+        assert done.returncode == 0, done.stdout + done.stderr
