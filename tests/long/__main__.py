@@ -7,6 +7,7 @@ import shutil
 import signal
 import subprocess
 import sys
+import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Final, NoReturn
@@ -14,7 +15,7 @@ from typing import Final, NoReturn
 import click
 
 from tests.images.buildah import cannot
-from tests.long.pieces import Piece, pieces
+from tests.long.pieces import RUN_S_MAX, Piece, pieces
 from tests.long.record import Outcome, Record, Result, clock, state_of, table
 from tests.long.running import REPOSITORY, run_piece
 
@@ -51,8 +52,9 @@ def main(listing: bool, names: tuple[str, ...], fresh: bool, seed: int | None, s
 
     A piece that failed does not keep the others from running. What is finished is remembered for
     this state of the checkout, committed or not, and not done again: start a run that was stopped
-    once more, and it goes on. Logs and the summary are below .long/. The exit code is 1 if a piece
-    failed or ran out of time.
+    once more, and it goes on. A run ends after two hours; what has to wait is done by the next one.
+    Logs and the summary are below .long/. The exit code is 1 if a piece failed, ran out of time or
+    waits.
     """
     state = state_of(REPOSITORY)
     chosen_seed = int(state[:8], 16) if seed is None else seed
@@ -88,9 +90,15 @@ def main(listing: bool, names: tuple[str, ...], fresh: bool, seed: int | None, s
 
 
 def run_all(
-    chosen: Sequence[Piece], record: Record, place: Path, slower: float = 1.0, run: Run = run_piece
+    chosen: Sequence[Piece],
+    record: Record,
+    place: Path,
+    slower: float = 1.0,
+    run: Run = run_piece,
+    now: Callable[[], float] = time.monotonic,
 ) -> None:
-    """Run what is not finished, and save each outcome as soon as it is known."""
+    """Run what is not finished, and save each outcome as soon as it is known. What two hours do not suffice for waits."""
+    ends_at = now() + RUN_S_MAX * slower
     for piece in chosen:
         if record.of(piece.name).result is Result.OK:
             click.echo(f"== {piece.name}: finished earlier")
@@ -100,8 +108,14 @@ def run_all(
             click.echo(f"== {piece.name}: {reason}")
             record.save(piece.name, Outcome(Result.CANNOT, said=reason))
             continue
-        shutil.rmtree(place / f"{piece.name}.out", ignore_errors=True)
         bound_s = piece.bound_s * slower
+        if now() + bound_s > ends_at:
+            click.echo(
+                f"== {piece.name}: it may take longer than is left of this run; start it again to go on"
+            )
+            record.save(piece.name, Outcome(Result.WAITS, said="start .ci/long again to go on"))
+            continue
+        shutil.rmtree(place / f"{piece.name}.out", ignore_errors=True)
         click.echo(f"== {piece.name}, at most {bound_s / 60:.0f} min: {piece.about}")
         log = place / f"{piece.name}.log"
         outcome = run(piece, log, bound_s)

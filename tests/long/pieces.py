@@ -14,6 +14,8 @@ from attrs import frozen
 
 LONG: Final = "long and not compat and not chaos"
 MINUTE: Final = 60
+RUN_S_MAX: Final = 120 * MINUTE
+"""Of one run of `.ci/long`. A piece's bound is far above what it takes, so that the bounds add up to more."""
 
 
 @frozen
@@ -35,6 +37,7 @@ FOLDERS: Final = {
     "servers": ("tests/processes",),
     "peers": ("tests/onyxlog",),
     "audits": ("tests/onyxlog/audits",),
+    "hostile": ("tests/hostile",),
     "documents": ("tests/documents",),
     "other-tests": ("tests",),
 }
@@ -158,6 +161,12 @@ def pieces(python: str, seed: int, out: Path) -> tuple[Piece, ...]:
             "Long tests of audits on Spark.",
             (tests(*long_tests_of("audits")),),
             8 * MINUTE,
+        ),
+        Piece(
+            "hostile",
+            "Attacks on real servers stall nobody else for long, and take neither the leadership nor the memory.",
+            (tests("-s", *long_tests_of("hostile")),),
+            30 * MINUTE,
         ),
         Piece(
             "documents",

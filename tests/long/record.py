@@ -21,11 +21,12 @@ class Result(Enum):
     FAILED = "failed"
     OUT_OF_TIME = "out of time"
     CANNOT = "cannot be done here"
+    WAITS = "waits"
     NOT_RUN = "not run"
 
     @property
     def is_failure(self) -> bool:
-        return self in (Result.FAILED, Result.OUT_OF_TIME)
+        return self in (Result.FAILED, Result.OUT_OF_TIME, Result.WAITS)
 
 
 @frozen

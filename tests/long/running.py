@@ -16,6 +16,8 @@ from tests.long.record import Outcome, Result
 REPOSITORY: Final = Path(__file__).parents[2]
 GRACE_S: Final = 30.0
 """For a command to end its servers after SIGINT."""
+INTERRUPTIBLE: Final = ("env", "--default-signal=INT")
+"""What a shell runs in the background ignores SIGINT, and so would all that it starts."""
 SAID_CHARACTERS_MAX: Final = 100
 _COLOURS: Final = re.compile(r"\x1b\[[0-9;]*m")
 
@@ -34,7 +36,7 @@ def run_piece(piece: Piece, log: Path, bound_s: float, grace_s: float = GRACE_S)
             file.flush()
             # A group of its own: what it starts can be ended together.
             process = subprocess.Popen(
-                command,
+                (*INTERRUPTIBLE, *command),
                 cwd=REPOSITORY,
                 env=environment(),
                 stdin=subprocess.DEVNULL,

@@ -13,7 +13,7 @@ import pytest
 from click.testing import CliRunner
 
 from tests.long import __main__ as command
-from tests.long.pieces import Piece
+from tests.long.pieces import RUN_S_MAX, Piece
 from tests.long.record import Outcome, Record, Result, state_of, table
 from tests.long.running import environment, last_line, run_piece
 
@@ -44,6 +44,23 @@ def test_what_is_finished_is_not_done_again_and_what_failed_is(tmp_path: Path) -
         assert record.of("works").result is Result.OK
     assert failing.read_text() == "xx"
     assert done.read_text() == "x"
+
+
+def test_a_run_ends_after_two_hours_and_the_next_one_goes_on(tmp_path: Path) -> None:
+    clock_s = 0.0
+
+    def run(piece: Piece, log: Path, bound_s: float) -> Outcome:
+        nonlocal clock_s
+        clock_s += RUN_S_MAX - 60 if piece.name == "lasting" else 59
+        return Outcome(Result.OK, said="done")
+
+    chosen = tuple(piece(name, "pass") for name in ("lasting", "fits", "waits"))
+    record = Record(tmp_path)
+    command.run_all(chosen, record, tmp_path, run=run, now=lambda: clock_s)
+    assert [record.of(one.name).result for one in chosen] == [Result.OK, Result.OK, Result.WAITS]
+    assert record.of("waits").result.is_failure
+    command.run_all(chosen, record, tmp_path, run=run, now=lambda: clock_s)
+    assert record.of("waits").result is Result.OK
 
 
 def test_commands_of_a_piece_run_though_one_before_failed(tmp_path: Path) -> None:

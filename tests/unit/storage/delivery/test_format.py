@@ -6,6 +6,7 @@ import io
 import re
 import struct
 from hashlib import blake2b
+from pathlib import Path
 
 import msgpack
 import pytest
@@ -128,7 +129,7 @@ def test_any_messagepack_library_reads_a_segment_and_can_follow_its_digests(leve
 
 
 def test_the_program_that_the_document_shows_prints_deliveries_and_digests(
-    capsys: pytest.CaptureFixture[str],
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     disk = SimulatedDisk()
     log = open_log(disk, settings=evolve(SMALL, compression_level=3, segment_bytes_max=1 << 20)).log
@@ -137,8 +138,11 @@ def test_the_program_that_the_document_shows_prints_deliveries_and_digests(
     (name,) = [name for name in disk.listdir(DIRECTORY) if name.endswith(".seg")]
     text = (REPOSITORY / "docs" / "STORAGE.md").read_text(encoding="utf-8")
     program = text.split("This prints one and follows its digests:")[1].split("```python")[1].split("```")[0]
-    program = re.sub(r'open\("[^"]*", "rb"\)', "segment", program)
-    exec(program, {"segment": io.BytesIO(disk.contents(f"{DIRECTORY}/{name}"))})
+    file = tmp_path / "zraft-data/server-1/groups/4294967299/deliveries" / name
+    file.parent.mkdir(parents=True)
+    file.write_bytes(disk.contents(f"{DIRECTORY}/{name}"))
+    monkeypatch.chdir(tmp_path)
+    exec(program, {})
     lines = capsys.readouterr().out.splitlines()
     assert len(lines) == len(HISTORY_SHORT)
     assert lines[-1].endswith(log.end.chain.hex())
