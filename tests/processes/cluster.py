@@ -213,10 +213,17 @@ class Cluster:
                     server.log.unlink(missing_ok=True)
                 self._place(len(self.servers))
 
-    def run_beside(self, number: int, *, data: Path) -> subprocess.Popen[bytes]:
-        """A second process with the identity of server `number`, on the directory `data`; its log is on stdout."""
+    def run_beside(self, number: int, *, data: Path, elsewhere: bool = False) -> subprocess.Popen[bytes]:
+        """A second process with the identity of server `number`, on the directory `data`; its log is on stdout.
+
+        `elsewhere`: it listens at another port, since the first one is running.
+        """
+        command = self.command(number, data=data)
+        if elsewhere:
+            here, there = self.servers[number].address, Address(self.host, *free_ports(1, self.host))
+            command = [word.replace(str(here), str(there)) for word in command]
         process = subprocess.Popen(
-            self.command(number, data=data),
+            command,
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,

@@ -53,7 +53,7 @@ def test_a_wiped_server_counts_for_nothing_until_a_leader_took_it_in(
 
 
 def test_a_second_process_on_the_same_directory_is_refused(cluster: Cluster) -> None:
-    second = cluster.run_beside(1, data=cluster.servers[1].data)
+    second = cluster.run_beside(1, data=cluster.servers[1].data, elsewhere=True)
     output, _ = second.communicate(timeout=DEADLINE_S)
     assert second.returncode == 1
     process = cluster.servers[1].process
@@ -89,7 +89,7 @@ def test_a_copy_of_the_directory_refuses_to_run_once_the_original_has_started_ag
 
 def test_a_directory_of_another_server_is_refused(cluster: Cluster) -> None:
     cluster.kill(1)
-    impostor = cluster.run_beside(2, data=cluster.servers[1].data)
+    impostor = cluster.run_beside(2, data=cluster.servers[1].data, elsewhere=True)
     output, _ = impostor.communicate(timeout=OPERATION_S)
     assert impostor.returncode == 1
     assert "this is the data directory of server 1, not of server 2" in output.decode()

@@ -12,6 +12,7 @@ from tests.processes.cluster import wait_until
 from tests.processes.members import GrowingCluster
 from tests.processes.test_upgrade import RollingCluster
 from zraft.operator.requests import TopicDescribe, TopicDescription
+from zraft.tree.features import FEATURE_LEVEL_MAX
 
 pytestmark = [pytest.mark.processes, pytest.mark.timeout(300)]
 
@@ -58,7 +59,7 @@ def test_d5_topics_come_with_their_level_and_operators_change_them(start_cluster
     for number in list(cluster.servers):
         assert cluster.level() == 3
         cluster.roll(number)
-    wait_until(lambda: cluster.level() == 4, "the level to rise")
+    wait_until(lambda: cluster.level() == FEATURE_LEVEL_MAX, "the level to rise")
     assert cluster.setting("topics_replication") == 3
 
     printed = cluster.topic("create", "orders", "--partitions", "4", "--retain-age", "7d")
@@ -85,7 +86,7 @@ def test_d18_partitions_follow_the_members(start_cluster: StartCluster) -> None:
     assert isinstance(cluster, TopicCluster)
     for number in list(cluster.servers):
         cluster.roll(number)
-    wait_until(lambda: cluster.level() == 4, "the level to rise")
+    wait_until(lambda: cluster.level() == FEATURE_LEVEL_MAX, "the level to rise")
     cluster.topic("create", "t", "--partitions", "4")
     assert cluster.holders("t") == {1, 2, 3}
 
