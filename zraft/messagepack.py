@@ -18,6 +18,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from typing import Any, Final, TypeVar
+from weakref import proxy
 
 import msgpack
 
@@ -163,7 +164,7 @@ class Decoder:
         values: an iterator; its `tell` says where the next value begins, in bytes from where `values` began.
     """
 
-    __slots__ = ("_bytes_max", "_fed", "_hashes", "_held", "_start", "values")
+    __slots__ = ("__weakref__", "_bytes_max", "_fed", "_hashes", "_held", "_start", "values")
 
     def __init__(self, *, hashes: bool, bytes_max: int = 0) -> None:
         self._hashes = hashes
@@ -240,7 +241,8 @@ class _PairsReader:
     __slots__ = ("_decoder", "_end", "_hashes", "_walker", "feed")
 
     def __init__(self, decoder: Decoder, *, hashes: bool, bytes_max: int) -> None:
-        self._decoder = decoder
+        # Not a circle: what MessagePack's readers hold, some 50 kB each, would stay until the next collection.
+        self._decoder = proxy(decoder)
         self._hashes = hashes
         self._walker = msgpack.Unpacker(read_size=256, max_buffer_size=bytes_max)
         self._end = 0

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import random
 import tracemalloc
 from collections.abc import Iterable
@@ -287,3 +288,20 @@ def test_a_dict_is_not_made_of_what_cannot_be_a_key(odd: Any) -> None:
 @given(values)
 def test_what_is_shown_is_short(value: Any) -> None:
     assert len(shown(value)) <= 120
+
+
+def test_a_decoder_that_reads_maps_as_pairs_is_gone_with_its_last_user() -> None:
+    """Strangers make thousands of them, and each holds MessagePack's stacks until it is collected."""
+    decoder = Decoder(hashes=False)
+    decoder.feed(msgpack.packb({1: 2}))
+    with pytest.raises(ValueError):
+        next(decoder.values)
+    assert decoder.look_closer(0)
+    assert decoder.is_slow
+    gc.collect()
+    gc.disable()
+    try:
+        del decoder
+        assert gc.collect() == 0, "objects in a circle were left"
+    finally:
+        gc.enable()
