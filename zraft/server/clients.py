@@ -735,10 +735,15 @@ class Clients:
         for connection in self._connections:
             connection.reset_statistics()
 
-    def close_all(self) -> None:
-        """This server cannot know what became of its sessions (D-4, D-14): clients ask another one."""
+    def close_all(self, why: str = "") -> None:
+        """This server cannot know what became of its sessions (D-4, D-14): clients ask another one.
+
+        The operator is told `why`, unless that is empty.
+        """
         for connection in list(self._connections):
             if connection.holds_promises:
+                if why:
+                    self.refusals.append((connection, why))
                 self.close(connection)
 
     def dismiss_all(self) -> None:

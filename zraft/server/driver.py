@@ -435,7 +435,7 @@ class Driver:
             clients.end_read_only()
         clients.serving = serving
         if stale and self.contact.lost:
-            clients.close_all()
+            clients.close_all("this server has had no contact with a majority: its clients ask another one")
         outputs = clients.flush(now_ms)
         self._count_reads(sent_before, wall_ms)
         clients.arrived = now_ms

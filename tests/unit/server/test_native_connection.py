@@ -825,6 +825,9 @@ def test_d14_without_contact_promises_are_ended_and_requests_sent_elsewhere(
     server.turn()
     without_contact(server, monkeypatch)
     assert [one.closed for one in (idle, session, subscriber, waiting)] == [False, True, True, True]
+    told = dict(server.driver.clients.refusals)
+    assert set(told) == {one.connection for one in (session, subscriber, waiting)}
+    assert all("no contact with a majority" in why for why in told.values())
     answers = idle.ask(
         {"type": "put", "key": 1, "value": 1},
         {"type": "get", "key": 1},
